@@ -66,7 +66,7 @@ def main() -> None:
 
 def show(name: str, part: str, pairs: TextPairs, scores: dict[str, float]) -> None:
     """Prints a row."""
-    figures = ", ".join(f"{x} {y:.4f}" for x, y in scores.items() if x != "main")
+    figures = ", ".join(f"{x} {y:.4f}" for x, y in scores.items())
     print(f"| {name} | {part} | {len(pairs):,} | {figures.replace('_of_bm25', '')} |", flush=True)
 
 

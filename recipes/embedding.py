@@ -24,7 +24,7 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 import keras_transformers as kt
 from keras_transformers.data.text import TextPairBatches, TextPairFiles, TextPairs
-from keras_transformers.fitting import bm25_scores, similarity_scores
+from keras_transformers.fitting import bm25_scores, main_figure, similarity_scores
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from keras_transformers.runs import Run, Tuning, command_line
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
@@ -69,7 +69,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         batches,
         samples=batches.of(dev),
         score=lambda: similarity_scores(embed, dev),
-        monitor="val_main",
+        monitor=f"val_{main_figure(dev)}",
     )
     if config.chunk:
         cache_gradients(model, chunk=config.chunk)
@@ -82,7 +82,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             for dims in config.dims
         }
         for what, scores in found.items():
-            figures |= {f"{name}_{x}{what}": y for x, y in scores.items() if x != "main"}
+            figures |= {f"{name}_{x}{what}": y for x, y in scores.items()}
         if part.scores is None:
             figures |= {f"{name}_{figure}": value for figure, value in bm25_scores(part).items()}
     return run.finish(embed, figures)

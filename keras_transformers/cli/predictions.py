@@ -42,7 +42,7 @@ class Predict(Command):
     path: PipelinePath
     text: Texts = ()  # a text to run on; default: the lines of stdin
     text_b: Texts = ()  # the second text of each pair
-    choice: Texts = ()  # one of the choices for --text; give each
+    choice: Texts = ()  # one of the choices, or documents, for --text; give each
     input: Annotated[
         tuple[str, ...],
         argument(

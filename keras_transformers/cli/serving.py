@@ -152,7 +152,7 @@ class Ask(Command):
         Positional[tuple[str, ...]], argument("[TEXT ...]", "default: the lines of stdin")
     ] = ()
     text_b: Texts = ()  # the second text of each pair
-    choice: Texts = ()  # one of the choices for the text; give each
+    choice: Texts = ()  # one of the choices, or documents, for the text; give each
     model: str  # its name on the server
     version: Annotated[
         NonNegativeInt | None,

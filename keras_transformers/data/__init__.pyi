@@ -4,6 +4,7 @@ from . import batching as batching
 from . import images as images
 from . import language_models as language_models
 from . import pretraining as pretraining
+from . import splits as splits
 from . import static_shapes as static_shapes
 from . import tables as tables
 from . import text as text
@@ -53,6 +54,7 @@ from .pretraining.sets import read_text as read_text
 from .pretraining.batches import split_documents as split_documents
 from .pretraining.batches import split_sentences as split_sentences
 from .pretraining.batches import write_documents as write_documents
+from .splits import at_random as at_random
 from .tables.in_memory import Wanted as Wanted
 from .tables.in_memory import columns_of as columns_of
 from .text.squad import Answer as Answer

@@ -7,11 +7,11 @@ from . import jobs as jobs
 from . import labels as labels
 from . import lora as lora
 from . import searching as searching
-from . import splits as splits
 from . import texts as texts
 from .job import FitOptions as FitOptions
 from .job import Job as Job
 from .job import job_of as job_of
 from .lora import Adapter as Adapter
 from .searching import bm25_scores as bm25_scores
+from .searching import main_figure as main_figure
 from .searching import similarity_scores as similarity_scores

@@ -1,7 +1,6 @@
 """Trains a pipeline in one call: strings in, compile and `model.fit` inside."""
 
 import contextlib
-import copy
 import dataclasses
 import difflib
 import hashlib
@@ -15,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformers.fitting import lora
 from keras_transformers.fitting.job import FitOptions, Given, Job, job_of
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run
+from keras_transformers.runs.resume.folder_lock import LOCK
+from keras_transformers.runs.resume.run_folder import CONFIG
 
 __all__ = ["fit"]
 
@@ -131,10 +133,12 @@ def fit(
         train, held_out = job.split(train, validation)
     elif validation is not None:
         held_out = job.read(pipeline, validation, columns, "validation")
-    rate = job.options.rate_for(pipeline.model, lora="lora" in chosen)
+    rate = job.options.rate_for(pipeline.model, lora=chosen.get("lora") is not None)
     chosen.setdefault("learning_rate", rate)
     with _folder(folder) as place, _signals_restored():
-        config = _config(job, chosen, place, digest=_digest(train), kept=folder is not None)
+        config = _config(
+            job, chosen, place, digest=_digest([train, held_out]), kept=folder is not None
+        )
         return _trained(Run(config), job, pipeline, train, held_out, callbacks)
 
 
@@ -169,7 +173,7 @@ def _trained(
     on_held_out = None
     if held_out is not None:
         on_held_out = batches.of(job.encoded(trained, held_out))
-        arguments["monitor"] = job.monitor
+        arguments["monitor"] = job.monitor(held_out)
         if job.scores is None or job.metrics(trained) is not None:
             arguments["validation"] = on_held_out
         if job.scores is not None:
@@ -180,15 +184,14 @@ def _trained(
     history = model.fit(**prepared)
     if held_out is not None:
         run.load_best()
-        job.chosen(trained, on_held_out, held_out)
     pipeline.adapter = None  # an earlier one's base is gone
     if config.lora is not None:
         pipeline.adapter = lora.taken(trained.model, config.lora, config.lora_alpha)
         lora.merge(pipeline.adapter, pipeline.model)
-        _take_options(pipeline, trained)
     elif trained is not pipeline:
         pipeline.model.set_weights(trained.model.get_weights())
-        _take_options(pipeline, trained)
+    if held_out is not None:
+        job.chosen(pipeline, on_held_out, held_out)
     return _with_all_epochs(history, run.epochs)
 
 
@@ -217,7 +220,7 @@ def _config(
         data=digest,
         name=place.name,
         runs_dir=place.parent,
-        resume=(place / "config.json").is_file(),
+        resume=(place / CONFIG).is_file(),
         precision=keras.config.dtype_policy().name,
     )
 
@@ -226,10 +229,19 @@ def _config(
 def _folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Yields the run's folder; without one, a temporary one, which is removed."""
     if folder is not None:
-        yield Path(folder).absolute()
+        place = Path(folder).absolute()
+        if place.is_file() or (place.is_dir() and any(place.iterdir()) and not _is_run(place)):
+            raise FileExistsError(
+                f"{place} exists and is not a training's: give another folder, or remove it"
+            )
+        yield place
         return
     with tempfile.TemporaryDirectory(prefix="keras_transformers_") as scratch:
         yield Path(scratch, "run")
+
+
+def _is_run(place: Path) -> bool:
+    return (place / CONFIG).is_file() or [path.name for path in place.iterdir()] == [LOCK]
 
 
 @contextlib.contextmanager
@@ -250,25 +262,11 @@ def _copy(pipeline: Any) -> Any:
     model = pipeline.model
     twin = type(model).from_config(model.get_config())
     twin.set_weights(model.get_weights())
-    copied = copy.copy(pipeline)
-    copied.__dict__.pop("_graph", None)
-    copied.model = twin
-    return copied
-
-
-def _take_options(pipeline: Any, trained: Any) -> None:
-    """Gives the pipeline what was chosen for its copy, such as thresholds."""
-    own = vars(pipeline) | {"_graph": None}
-    changed = {
-        name: value for name, value in vars(trained).items() if name not in ("model", "_graph")
-    }
-    if any(own.get(name) is not value for name, value in changed.items()):
-        pipeline.__dict__.pop("_graph", None)  # which holds the old ones
-        vars(pipeline).update(changed)
+    return type(pipeline).restore(twin, pipeline.tokenizers, **pipeline.config())
 
 
 def _digest(examples: Any) -> str:
-    """Returns a digest of the training data."""
+    """Returns a digest of the data, the same in every process."""
     return hashlib.sha256(
         json.dumps(_plain(examples), ensure_ascii=True, sort_keys=True).encode()
     ).hexdigest()[:16]
@@ -280,8 +278,10 @@ def _plain(value: Any) -> Any:
         return {name: _plain(x) for name, x in fields.items() if name not in ("source", "decoder")}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if hasattr(value, "tobytes"):
-        return hashlib.sha256(value.tobytes()).hexdigest()
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:  # such as paths, whose bytes are addresses in memory
+            return _plain(value.tolist())
+        return [value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
     return value if isinstance(value, str | int | float | None) else str(value)
 
 

@@ -89,7 +89,8 @@ class Job:
         model: returns the model that is trained, made of the layers of the pipeline's.
         losses: returns `loss`, and possibly `loss_weights`, for `model.compile`.
         metrics: returns `weighted_metrics` for it.
-        monitor: the figure that decides which epoch is best, the higher the better.
+        monitor: returns the figure on validation data that decides which epoch is best, the higher
+            the better, from these examples.
         steps: changes how the compiled model takes a step, by the options.
         callbacks: returns callbacks that add figures to the logs of an epoch.
         scores: measures what Keras cannot, from the pipeline, batches in order and their examples;
@@ -112,7 +113,7 @@ class Job:
     metrics: Callable[[Any], Mapping[str, Any] | None] = lambda pipeline: None
     steps: Callable[[keras.Model, Any], None] = lambda model, options: None
     callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
-    monitor: str
+    monitor: Callable[[Any], str]
     scores: Callable[[Any, Any, Any], Mapping[str, float]] | None = None
     baseline: Callable[[Any, Any], Mapping[str, float]] = lambda pipeline, examples: {}
     split: Callable[[Any, float], tuple[Any, Any]]
@@ -168,7 +169,7 @@ def job_of(pipeline: Any) -> Job:
     return all_jobs()[task]
 
 
-def only_text_columns(columns: Mapping[str, str], path: Path, known: Sequence[str]) -> None:
+def check_column_names(columns: Mapping[str, str], path: Path, known: Sequence[str]) -> None:
     """Checks the names of a file's columns; ValueError if one is not read."""
     for name in columns:
         if name not in known:

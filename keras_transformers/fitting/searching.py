@@ -8,7 +8,7 @@ import numpy as np
 from keras_transformers.data.text import TextPairs
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
 
-__all__ = ["bm25_scores", "similarity_scores"]
+__all__ = ["bm25_scores", "main_figure", "similarity_scores"]
 
 
 def similarity_scores(
@@ -27,22 +27,25 @@ def similarity_scores(
 
     Returns:
         recall_at_1, recall_at_10, mrr_at_10 and ndcg_at_10 of pairs; pearson and spearman of scored
-        pairs. `main` repeats ndcg_at_10, or spearman.
+        pairs.
     """
     if pairs.scores is not None:
         sides = [
             vectors(embed, side, batch_size=batch_size) for side in (pairs.texts, pairs.partners)
         ]
         cosines = np.sum(np.multiply(*(_unit(side[:, :dims]) for side in sides)), axis=1)
-        scores = glue_scores(("pearson", "spearman"), cosines, np.array(pairs.scores))
-        return {**scores, "main": scores["spearman"]}
+        return glue_scores(("pearson", "spearman"), cosines, np.array(pairs.scores))
     both = {"query", "document"} <= set(embed.prompts)
     queries, documents = pairs.queries(), pairs.documents()
     of_queries = vectors(embed, list(queries), "query" if both else None, batch_size=batch_size)
     of_documents = vectors(embed, documents, "document" if both else None, batch_size=batch_size)
     cosines = _unit(of_queries[:, :dims]) @ _unit(of_documents[:, :dims]).T
-    scores = retrieval_scores(cosines, _relevant(pairs))
-    return {**scores, "main": scores["ndcg_at_10"]}
+    return retrieval_scores(cosines, _relevant(pairs))
+
+
+def main_figure(pairs: TextPairs) -> str:
+    """Returns the name of the figure that chooses the best epoch."""
+    return "ndcg_at_10" if pairs.scores is None else "spearman"
 
 
 def bm25_scores(pairs: TextPairs) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_transformers.data.tables.in_memory import LABEL, TEXT, TEXT_A, TEXT_B, Wanted
 from keras_transformers.data.text import Examples, load, split
-from keras_transformers.fitting.job import Columns, only_text_columns
+from keras_transformers.fitting.job import Columns, check_column_names
 
 __all__: list[str] = []
 
@@ -48,7 +48,7 @@ def from_file(
     pipeline: Any, path: Path, names: Mapping[str, str], *, labels: Sequence[str] | None = None
 ) -> Examples:
     """Reads a file as recipes do; pairs are in the first two columns unless `names` says so."""
-    only_text_columns(names, path, _NAMES)
+    check_column_names(names, path, _NAMES)
     return load(
         path,
         text_column=names.get("text", 0),

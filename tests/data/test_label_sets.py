@@ -26,7 +26,7 @@ def test_files(tmp_path):
     jsonl.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for path, options in ((csv, {}), (tsv, {"header": "absent"}), (jsonl, {})):
         if path is not tsv:
-            options = {"text_column": "text", "labels_column": "labels"}
+            options = {"text_column": "text", "label_column": "labels"}
         found = load_label_sets(path, **options)
         assert list(zip(found.texts, found.labels, strict=True)) == ROWS
     assert label_names(found) == ["anger", "joy", "surprise"]
@@ -43,15 +43,20 @@ def test_files(tmp_path):
 def test_wrong_rows(cell, options, message, tmp_path):
     (tmp_path / "a.tsv").write_text(f"text\tlabels\nGood!\t{cell}\nBad!\tjoy\n")
     with pytest.raises(ValueError, match=message):
-        load_label_sets(tmp_path / "a.tsv", text_column="text", labels_column="labels", **options)
+        load_label_sets(tmp_path / "a.tsv", text_column="text", label_column="labels", **options)
 
 
 def test_wrong_json(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "a", "labels": [1]}\n')
-    with pytest.raises(ValueError, match="a.jsonl:1: texts and labels must be strings"):
-        load_label_sets(tmp_path / "a.jsonl", text_column="text", labels_column="labels")
+    for cell, message in (
+        ("[1]", "a.jsonl:1: 1 is not a string"),
+        ('"joy"', "a.jsonl:1: labels are 'joy', expected a list"),
+        ("null", "a.jsonl:1: labels are None, expected a list"),
+    ):
+        (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "labels": {cell}}}\n')
+        with pytest.raises(ValueError, match=message):
+            load_label_sets(tmp_path / "a.jsonl", text_column="text", label_column="labels")
     with pytest.raises(ValueError, match="no column 'tags' among text, labels"):
-        load_label_sets(tmp_path / "a.jsonl", text_column="text", labels_column="tags")
+        load_label_sets(tmp_path / "a.jsonl", text_column="text", label_column="tags")
 
 
 def test_unknown_labels_and_empty_sets():
@@ -69,7 +74,7 @@ def test_splits():
     train, dev = split_label_sets(sets, 0.3)
     assert sorted(int(text) for text in [*train.texts, *dev.texts]) == list(range(10))
     assert len(dev) == 3
-    with pytest.raises(ValueError, match="a share of 0.01 of 10 examples leaves one part empty"):
+    with pytest.raises(ValueError, match="examples: a share of 0.01 of 10 leaves one part empty"):
         split_label_sets(sets, 0.01)
 
 

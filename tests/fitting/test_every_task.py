@@ -190,7 +190,7 @@ def test_negatives_and_scores_of_embeddings():
     scores = [1.0 if i % 2 else 0.2 for i in range(24)]
     kt.fit(pipeline, {"sentence1": texts, "sentence2": partners, "score": scores}, **options)
     found = kt.evaluate(pipeline, {"text": texts, "text_b": partners, "score": scores})
-    assert set(found) == {"pearson", "spearman", "main"}
+    assert set(found) == {"pearson", "spearman"}
     with pytest.raises(ValueError, match="row 0: the score 5 is not from -1 to 1: divide the"):
         kt.fit(pipeline, (texts, partners, [5.0] * 24))
     with pytest.raises(ValueError, match=r"dims=\(9,\): the vectors have 8 dimensions, not 9"):
@@ -198,6 +198,21 @@ def test_negatives_and_scores_of_embeddings():
 
 
 @pytest.mark.slow
+def test_chunks_leave_out_what_compares_no_more_texts(tmp_path):
+    data = DATA["embedding"][0]
+    with pytest.raises(ValueError, match="chunk=3: leave out accumulate"):
+        kt.fit(fresh("embedding"), data, chunk=3, accumulate=2, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_share_of_scores_that_do_not_repeat():
+    texts, texts_b, _ = DATA["regression"][0]
+    job, pipeline = all_jobs()["regression"], tiny.pipeline("regression")
+    examples = job.read(pipeline, (texts, texts_b, [i / 7 for i in range(24)]), {}, "data")
+    train, held_out = job.split(examples, 0.1)
+    assert (len(train), len(held_out)) == (22, 2)
+
+
 def test_several_labels_get_thresholds_from_validation():
     data, *_ = DATA["multi_label_classification"]
     pipeline = fresh("multi_label_classification")

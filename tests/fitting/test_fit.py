@@ -1,5 +1,6 @@
 """What `fit` promises besides learning: the recipe's weights, restarts, replicas, early errors."""
 
+import importlib
 import json
 import runpy
 import signal
@@ -122,7 +123,7 @@ def test_a_folder_belongs_to_one_training(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=f"{other} exists"):
+    with pytest.raises(FileExistsError, match=f"{other} exists and is not a training"):
         kt.fit(fresh("classification"), (TEXTS, LABELS), folder=other)
     assert [path.name for path in other.iterdir()] == ["notes.txt"]
 
@@ -134,6 +135,23 @@ def test_nothing_is_left_without_a_folder(tmp_path, monkeypatch):
     kt.fit(fresh("classification"), (TEXTS, LABELS), epochs=1, quiet=True)
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_other_validation_is_another_training(tmp_path):
+    options = {"folder": tmp_path / "run", "epochs": 1, "quiet": True}
+    kt.fit(fresh("classification"), (TEXTS, LABELS), validation=(TEXTS, LABELS), **options)
+    with pytest.raises(ValueError, match="another configuration: data was"):
+        kt.fit(
+            fresh("classification"), (TEXTS, LABELS), validation=(TEXTS[:4], LABELS[:4]), **options
+        )
+
+
+def test_a_digest_is_the_same_in_every_process():
+    """The bytes of an array of objects are addresses."""
+    digest = importlib.import_module("keras_transformers.fitting.fit")._digest
+    paths = [np.array(["".join(("a", ".png")), "b.png"], object) for _ in range(2)]
+    assert digest(paths[0]) == digest(paths[1]) != digest(np.array(["a.png", "c.png"], object))
+    assert digest(np.zeros((2, 3), "uint8")) != digest(np.zeros((3, 2), "uint8"))
 
 
 @pytest.mark.slow

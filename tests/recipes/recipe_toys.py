@@ -88,7 +88,7 @@ def multi_label_classification(folder):
         for i, (w, v, c) in enumerate(PEOPLE * 9)
     ]
     (folder / "sets.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    columns = {"text_column": "text", "labels_column": "labels"}
+    columns = {"text_column": "text", "label_column": "labels"}
     files = {"train_file": folder / "sets.jsonl", "dev_file": folder / "sets.jsonl"}
     return encoder(folder) | files | columns | {"batch_size": 15}
 

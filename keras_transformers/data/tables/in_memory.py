@@ -89,6 +89,8 @@ def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> di
     if isinstance(data, tf.data.Dataset):
         if _is_batched(data):
             raise ValueError("the tf.data.Dataset is batched: give it before batch(), or unbatch()")
+        if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            raise ValueError("the tf.data.Dataset has no end: give it before repeat(), or take(n)")
         data = list(data.as_numpy_iterator())
         if not data:
             raise ValueError("the tf.data.Dataset has no elements")

@@ -3,17 +3,18 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat, file_format, read_objects
 from keras_transformers.data.text.classification import TextBatches
 from keras_transformers.data.text.conll import OUTSIDE, Sentences, load_conll
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.ranges import AnyInt, Fraction
+from keras_transformers.data.text.labelled_files import LabelledTables
 
 __all__ = [
     "LabelSetBatches",
@@ -97,7 +98,7 @@ def load_label_sets(
     *,
     text_column: Column = 0,
     text_b_column: Column | None = None,
-    labels_column: Column = 1,
+    label_column: Column = 1,
     separator: str = ",",
     header: Header = "auto",
     format: FileFormat | None = None,
@@ -111,7 +112,7 @@ def load_label_sets(
         path: the file, plain or compressed.
         text_column: header name, JSON key or index of the text.
         text_b_column: that of the second text of a pair; None for single texts.
-        labels_column: that of the labels: in JSON and Parquet a list, else one cell with all labels
+        label_column: that of the labels: in JSON and Parquet a list, else one cell with all labels
             of a text; an empty cell has none.
         separator: between the labels of a cell.
         header: see `load`, as for the next two.
@@ -129,12 +130,12 @@ def load_label_sets(
     rows: list[tuple[int, list[str], list[str]]] = []
     kind = format or file_format(path)
     if kind in ("jsonl", "parquet"):
-        names = [*columns, labels_column]
+        names = [*columns, label_column]
         for number, value in read_objects(path, format=kind, encoding=encoding):
             cells = [_cell(f"{path}:{number}", value, name) for name in names]
             rows.append((number, cells[:-1], cells[-1]))
     else:
-        choice = Choice(texts=columns, label=labels_column, header=header, labels=labels)
+        choice = Choice(texts=columns, label=label_column, header=header, labels=labels)
         for number, found in read_columns(
             path, choice, format=kind, delimiter=delimiter, encoding=encoding
         ):
@@ -143,8 +144,10 @@ def load_label_sets(
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty or has only a header")
     for number, texts, found_labels in rows:
-        if not all(isinstance(each, str) for each in (*texts, *found_labels)):
-            raise ValueError(f"{path}:{number}: texts and labels must be strings")
+        if not isinstance(found_labels, list):
+            raise ValueError(f"{path}:{number}: labels are {found_labels!r:.80}, expected a list")
+        if wrong := [each for each in (*texts, *found_labels) if not isinstance(each, str)]:
+            raise ValueError(f"{path}:{number}: {wrong[0]!r:.80} is not a string")
         if len(set(found_labels)) < len(found_labels):
             raise ValueError(f"{path}:{number}: a label occurs twice in {found_labels}")
         if labels is not None and (unknown := [x for x in found_labels if x not in labels]):
@@ -169,14 +172,8 @@ def split_label_sets(examples: LabelSets, share: float) -> tuple[LabelSets, Labe
     Raises:
         ValueError: a part would be empty.
     """
-    order = np.random.default_rng(0).permutation(len(examples))
-    count = round(share * len(examples))
-    if not 0 < count < len(examples):
-        raise ValueError(
-            f"{examples.source}: a share of {share:g} of {len(examples)} examples leaves one part "
-            "empty: give another share, or more examples"
-        )
-    return examples.select(order[count:]), examples.select(order[:count])
+    train, held_out = at_random(len(examples), share, f"{examples.source}: examples")
+    return examples.select(train), examples.select(held_out)
 
 
 def entity_types(sentences: Sentences) -> LabelSets:
@@ -209,22 +206,10 @@ class LabelSetSplits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelSetFiles:
+class LabelSetFiles(LabelledTables):
     """Options for texts with any number of labels; a base class for recipe configurations."""
 
-    # .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed (.gz, ...)
-    train_file: Path
-    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
-    test_file: Path | None = None  # measured once, at the end
-    dev_fraction: Fraction = 0.1  # the dev set's share of the training file; the same for all seeds
-    text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
-    text_b_column: AnyInt | str | None = None  # the second text of pairs
-    labels_column: AnyInt | str = 1
     separator: str = ","  # between the labels of a cell; JSON and Parquet have lists
-    header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
-    delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
-    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
-    labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
     conll: bool = False  # the files are CoNLL's; the labels are the types of entities in a sentence
 
     def read(self) -> LabelSetSplits:
@@ -250,7 +235,7 @@ class LabelSetFiles:
             path,
             text_column=self.text_column,
             text_b_column=self.text_b_column,
-            labels_column=self.labels_column,
+            label_column=self.label_column,
             separator=self.separator,
             header=self.header,
             labels=labels,

@@ -26,8 +26,8 @@ class Splits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelledFiles:
-    """Labelled-text options; a base class for recipe configurations."""
+class LabelledTables:
+    """The options for tables of texts and labels."""
 
     # labelled texts: .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed (.gz, ...)
     train_file: Path
@@ -41,6 +41,11 @@ class LabelledFiles:
     delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
     encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelledFiles(LabelledTables):
+    """Labelled-text options; a base class for recipe configurations."""
 
     def read(self) -> Splits:
         """Reads the files; repeated training examples are counted and used once.

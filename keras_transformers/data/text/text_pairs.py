@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat
 from keras_transformers.data.text.squad import load_squad
@@ -172,14 +173,8 @@ def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPai
         ValueError: a part would be empty.
     """
     partners = list(dict.fromkeys(pairs.partners))
-    order = np.random.default_rng(0).permutation(len(partners))
-    count = round(share * len(partners))
-    if not 0 < count < len(partners):
-        raise ValueError(
-            f"{pairs.source}: a share of {share:g} of {len(partners)} different partners leaves "
-            "one part empty: give another share, or more pairs"
-        )
-    held_out = {partners[i] for i in order[:count]}
+    _, apart = at_random(len(partners), share, f"{pairs.source}: different partners")
+    held_out = {partners[i] for i in apart}
     is_held_out = [partner in held_out for partner in pairs.partners]
     return (
         pairs.select(i for i, out in enumerate(is_held_out) if not out),

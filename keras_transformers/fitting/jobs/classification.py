@@ -29,7 +29,7 @@ JOB = Job(
     batches=TextBatches,
     losses=lambda given: {"loss": {"logits": TokenCrossentropy()}},
     metrics=lambda pipeline: {"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
-    monitor="val_accuracy",
+    monitor=lambda examples: "val_accuracy",
     baseline=lambda pipeline, examples: {"majority": majority_share(examples)},
     split=texts.split_off,
 )

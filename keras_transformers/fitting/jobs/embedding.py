@@ -15,8 +15,8 @@ from keras_transformers.data.text import (
     split_text_pairs,
 )
 from keras_transformers.fitting import texts
-from keras_transformers.fitting.job import Columns, FitOptions, Given, Job, only_text_columns
-from keras_transformers.fitting.searching import bm25_scores, similarity_scores
+from keras_transformers.fitting.job import Columns, FitOptions, Given, Job, check_column_names
+from keras_transformers.fitting.searching import bm25_scores, main_figure, similarity_scores
 from keras_transformers.models import heads
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
@@ -34,6 +34,15 @@ class _Options(FitOptions):
     symmetric: bool = True  # partners find their texts, too
     dims: tuple[PositiveInt, ...] = ()  # first dimensions that serve by themselves
     chunk: NonNegativeInt = 0  # examples per pass, for batches beyond the memory; 0: all
+
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read."""
+        super().check()
+        if self.chunk and (self.accumulate > 1 or self.strategy != "default"):
+            raise ValueError(
+                f"chunk={self.chunk}: leave out accumulate, which compares no more texts, and the "
+                "strategy"
+            )
 
 
 def _examples(pipeline: Any, found: Columns, source: str) -> TextPairs:
@@ -54,7 +63,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> TextPairs:
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> TextPairs:
-    only_text_columns(columns, path, _NAMES)
+    check_column_names(columns, path, _NAMES)
     return load_text_pairs(
         path,
         text_column=columns.get("text", 0),
@@ -90,11 +99,6 @@ def _losses(given: Given) -> dict[str, Any]:
 
 def _cached(model: keras.Model, options: Any) -> None:
     if options.chunk:
-        if options.accumulate > 1 or options.strategy != "default":
-            raise ValueError(
-                f"chunk={options.chunk}: leave out accumulate, which compares no more texts, and "
-                "the strategy"
-            )
         cache_gradients(model, chunk=options.chunk)
 
 
@@ -111,7 +115,7 @@ JOB = Job(
     model=lambda pipeline: heads.grouped_embedder(pipeline.model),
     losses=_losses,
     steps=_cached,
-    monitor="val_main",
+    monitor=lambda pairs: f"val_{main_figure(pairs)}",
     scores=lambda pipeline, batches, pairs: similarity_scores(pipeline, pairs),
     baseline=_baseline,
     split=split_text_pairs,

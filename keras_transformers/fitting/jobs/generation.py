@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.data.language_models import RowBatches, TokenStream
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import TEXT, Wanted
 from keras_transformers.evaluation import LogProbabilityOfTokens, Perplexity
 from keras_transformers.files import read_lines
 from keras_transformers.fitting import texts
-from keras_transformers.fitting.job import Columns, FitOptions, Job, only_text_columns
-from keras_transformers.fitting.splits import at_random
+from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.training import TokenCrossentropy
 
@@ -33,7 +33,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> list[str]:
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> list[str]:
     """Reads a text file, which is one document."""
-    only_text_columns(columns, path, ())
+    check_column_names(columns, path, ())
     return ["\n".join(read_lines(path))]
 
 
@@ -44,7 +44,7 @@ def _batches(stream: TokenStream, pipeline: Any, **options: Any) -> RowBatches:
 
 
 def _split(found: list[str], share: float) -> tuple[list[str], list[str]]:
-    train, dev = at_random(len(found), share, "texts")
+    train, dev = at_random(len(found), share, "data: texts")
     return [found[i] for i in sorted(train)], [found[i] for i in sorted(dev)]
 
 
@@ -65,7 +65,7 @@ JOB = Job(
     losses=lambda given: {"loss": {"logits": TokenCrossentropy()}},
     metrics=lambda pipeline: {"logits": [Perplexity()]},
     callbacks=lambda: [LogProbabilityOfTokens()],
-    monitor="val_log_probability",
+    monitor=lambda examples: "val_log_probability",
     baseline=_unigrams,
     split=_split,
     options=_Options,

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformers.data.images import ImageBatches, Images, load_folder
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
-from keras_transformers.fitting.job import Columns, FitOptions, Job, only_text_columns
+from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
 from keras_transformers.fitting.labels import as_name
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import PositiveFloat
@@ -59,7 +59,7 @@ def _ids(values: list[Any], labels: list[str], source: str) -> np.ndarray:
 
 
 def _from_folder(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Images:
-    only_text_columns(columns, path, ())
+    check_column_names(columns, path, ())
     found = load_folder(path, pipeline.decoder)
     names = [found.label_names[label] for label in found.labels]
     return Images(
@@ -87,7 +87,7 @@ JOB = Job(
         "loss": {"logits": keras.losses.CategoricalCrossentropy(from_logits=True)}
     },
     metrics=lambda pipeline: {"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
-    monitor="val_accuracy",
+    monitor=lambda examples: "val_accuracy",
     baseline=lambda pipeline, images: {"majority": images.majority_share},
     split=_split,
     options=_Options,

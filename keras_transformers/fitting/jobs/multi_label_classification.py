@@ -16,7 +16,7 @@ from keras_transformers.data.text import (
 )
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
 from keras_transformers.fitting import texts
-from keras_transformers.fitting.job import Columns, Job, only_text_columns
+from keras_transformers.fitting.job import Columns, Job, check_column_names
 from keras_transformers.fitting.labels import as_name
 from keras_transformers.runs import outputs_of
 
@@ -43,13 +43,13 @@ def _names(value: Any, labels: list[str], place: str) -> list[str]:
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> LabelSets:
-    only_text_columns(columns, path, ("text", "text_b", "labels"))
+    check_column_names(columns, path, ("text", "text_b", "labels"))
     names: dict[str, Any] = dict(columns)
     return load_label_sets(
         path,
         text_column=names.get("text", 0),
         text_b_column=names.get("text_b", 1) if pipeline.pair else None,
-        labels_column=names.get("labels", 2 if pipeline.pair else 1),
+        label_column=names.get("labels", 2 if pipeline.pair else 1),
         labels=pipeline.labels,
     )
 
@@ -95,7 +95,7 @@ JOB = Job(
     from_file=_from_file,
     batches=LabelSetBatches,
     losses=lambda given: {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}},
-    monitor="val_mean_average_precision",
+    monitor=lambda examples: "val_mean_average_precision",
     scores=_scores,
     baseline=_baseline,
     split=split_label_sets,

@@ -7,10 +7,10 @@ from typing import Any
 
 import keras
 
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, choices_of, load_choices
-from keras_transformers.fitting.job import Columns, FitOptions, Job, only_text_columns
-from keras_transformers.fitting.splits import at_random
+from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 
 
@@ -30,7 +30,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> ChoiceExamples:
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> ChoiceExamples:
-    only_text_columns(columns, path, ())
+    check_column_names(columns, path, ())
     found = load_choices(path)
     if found.labels is None:
         raise ValueError(f"{path}: no labels: give a file that has them")
@@ -38,7 +38,7 @@ def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> ChoiceE
 
 
 def _split(found: ChoiceExamples, share: float) -> tuple[ChoiceExamples, ChoiceExamples]:
-    train, dev = at_random(len(found), share, "examples")
+    train, dev = at_random(len(found), share, f"{found.source}: examples")
     return found.select(train), found.select(dev)
 
 
@@ -60,7 +60,7 @@ JOB = Job(
         "loss": {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
     },
     metrics=lambda pipeline: {"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
-    monitor="val_accuracy",
+    monitor=lambda examples: "val_accuracy",
     baseline=_chance,
     split=_split,
     options=_Options,

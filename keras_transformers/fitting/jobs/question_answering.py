@@ -18,7 +18,7 @@ from keras_transformers.data.text import (
     split_questions,
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
-from keras_transformers.fitting.job import Columns, FitOptions, Given, Job, only_text_columns
+from keras_transformers.fitting.job import Columns, FitOptions, Given, Job, check_column_names
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import outputs_of
 
@@ -45,7 +45,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> Questions:
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Questions:
-    only_text_columns(columns, path, ())
+    check_column_names(columns, path, ())
     return load_squad(path)
 
 
@@ -92,7 +92,7 @@ JOB = Job(
     from_file=_from_file,
     batches=_batches,
     losses=_losses,
-    monitor="val_f1",
+    monitor=lambda examples: "val_f1",
     scores=_scores,
     split=_split,
     options=_Options,

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
 from keras_transformers.fitting import texts
@@ -79,6 +80,11 @@ def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
     return {"mean_squared_error_of_mean": float(np.var(numbers))}
 
 
+def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
+    train, held_out = at_random(len(found), share, f"{found.source}: examples")
+    return found.select(train), found.select(held_out)
+
+
 JOB = Job(
     task="regression",
     columns=lambda pipeline: texts.columns(pipeline, label="score", usual=_SCORE),
@@ -86,8 +92,8 @@ JOB = Job(
     from_file=_from_file,
     batches=ScoredTextBatches,
     losses=_losses,
-    monitor="val_pearson",
+    monitor=lambda examples: "val_pearson",
     scores=_scores,
     baseline=_baseline,
-    split=texts.split_off,
+    split=_split,
 )

@@ -9,13 +9,13 @@ import keras
 import numpy as np
 
 from keras_transformers.data.batching import Samples
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import TEXT_A, Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, FitOptions, Given, Job
 from keras_transformers.fitting.jobs.regression import numbers
-from keras_transformers.fitting.splits import at_random
 from keras_transformers.ranges import PositiveFloat
 from keras_transformers.runs import outputs_of
 
@@ -70,9 +70,14 @@ def _scores(pipeline: Any, batches: ScoredTextBatches, examples: Examples) -> di
     found = np.concatenate([output["score"] for output in outputs_of(pipeline.model, batches)])
     scores = np.array([float(score) for score in examples.labels or ()])
     relevant = scores > 0.5
-    if not set(np.unique(scores)) <= {0.0, 1.0}:  # a teacher's
-        return {**glue_scores(("pearson", "spearman"), found, scores)}
+    if not _are_judgements(examples):
+        return glue_scores(("pearson", "spearman"), found, scores)
     return {**_ranked(examples, found), "accuracy": float(np.mean((found > 0) == relevant))}
+
+
+def _are_judgements(examples: Examples) -> bool:
+    """Tells whether scores are 0 and 1, and not a teacher's."""
+    return {float(score) for score in examples.labels or ()} <= {0.0, 1.0}
 
 
 def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float]:
@@ -95,7 +100,7 @@ def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float
 
 def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
     """Returns the figures of BM25 for the same documents."""
-    if not {float(score) for score in examples.labels or ()} <= {0.0, 1.0}:
+    if not _are_judgements(examples):
         return {}
     queries = list(dict.fromkeys(examples.texts))
     documents = list(dict.fromkeys(examples.texts_b or ()))
@@ -109,7 +114,7 @@ def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
 def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
     """Divides the examples so that a query is in one part only."""
     queries = list(dict.fromkeys(found.texts))
-    _, held_out = at_random(len(queries), share, "queries")
+    _, held_out = at_random(len(queries), share, f"{found.source}: queries")
     chosen = {queries[i] for i in held_out}
     rows = [text in chosen for text in found.texts]
     return (
@@ -118,10 +123,11 @@ def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
     )
 
 
-def _with_main(scores: dict[str, float]) -> dict[str, float]:
-    """Adds the figure that chooses the best epoch."""
-    names = ("ndcg_at_10", "pearson", "accuracy")
-    return scores | {"main": next(scores[name] for name in names if name in scores)}
+def _monitored(examples: Examples) -> str:
+    if not _are_judgements(examples):
+        return "val_pearson"
+    scores = _ranked(examples, np.zeros(len(examples)))
+    return "val_ndcg_at_10" if scores else "val_accuracy"  # no query has a right document
 
 
 JOB = Job(
@@ -135,8 +141,8 @@ JOB = Job(
     from_file=_from_file,
     batches=_Batches,
     losses=_losses,
-    monitor="val_main",
-    scores=lambda pipeline, batches, examples: _with_main(_scores(pipeline, batches, examples)),
+    monitor=_monitored,
+    scores=_scores,
     baseline=_baseline,
     split=_split,
     options=_Options,

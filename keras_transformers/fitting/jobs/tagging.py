@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
 from keras_transformers.fitting.job import Columns, Job
 from keras_transformers.fitting.labels import as_name
-from keras_transformers.fitting.splits import at_random
 from keras_transformers.runs import outputs_of
 from keras_transformers.training import TokenCrossentropy
 
@@ -52,7 +52,7 @@ def _split(found: Sentences, share: float) -> tuple[Sentences, Sentences]:
         words, labels = ([rows[i] for i in indices] for rows in (found.words, found.labels or ()))
         return Sentences(words, labels, found.source)
 
-    train, dev = at_random(len(found), share, "sentences")
+    train, dev = at_random(len(found), share, f"{found.source}: sentences")
     return part(train), part(dev)
 
 
@@ -67,7 +67,7 @@ JOB = Job(
     batches=TaggedBatches,
     losses=lambda given: {"loss": {"logits": TokenCrossentropy()}},
     metrics=lambda pipeline: {"logits": [TokenAccuracy("accuracy")]},
-    monitor="val_entity_f1",
+    monitor=lambda examples: "val_entity_f1",
     scores=_scores,
     split=_split,
 )

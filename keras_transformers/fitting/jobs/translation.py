@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.translation import Pair, PairBatches, read_tsv
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
 from keras_transformers.fitting import texts
-from keras_transformers.fitting.job import Columns, FitOptions, Job, only_text_columns
-from keras_transformers.fitting.splits import at_random
+from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import ValidationBleu
 from keras_transformers.training import TokenCrossentropy
@@ -36,7 +36,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> list[Pair]:
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> list[Pair]:
     """Reads a tab-separated file without header: a text and its translation per line."""
-    only_text_columns(columns, path, ())
+    check_column_names(columns, path, ())
     return list(read_tsv(path))
 
 
@@ -50,7 +50,7 @@ def _copies(pipeline: Any, pairs: list[Pair]) -> dict[str, float]:
 
 
 def _split(found: list[Pair], share: float) -> tuple[list[Pair], list[Pair]]:
-    train, dev = at_random(len(found), share, "pairs")
+    train, dev = at_random(len(found), share, "data: pairs")
     return [found[i] for i in train], [found[i] for i in dev]
 
 
@@ -66,7 +66,7 @@ JOB = Job(
     # The smoothing of "Attention Is All You Need", section 5.4.
     losses=lambda given: {"loss": {"logits": TokenCrossentropy(label_smoothing=0.1)}},
     metrics=lambda pipeline: {"logits": [Perplexity(), TokenAccuracy("accuracy")]},
-    monitor="val_bleu",
+    monitor=lambda examples: "val_bleu",
     scores=_bleu,
     baseline=_copies,
     split=_split,

@@ -50,7 +50,7 @@ class Tags(Result):
         """The words joined to entities, as seqeval reads IOB2 and IOB1.
 
         B- starts an entity; so does I- after O or after another type. A label without either prefix
-        counts as I-, as in transformers' `aggregation_strategy="simple"`.
+        counts as I-, as in transformers' `aggregation_strategy="first"`.
         """
         found: list[list[int]] = []  # the words of each
         open_type = None

@@ -55,7 +55,7 @@ def check_same(
     if differences:
         raise ValueError(
             f"{folder} was started with another configuration: {', '.join(differences)}; give the "
-            "same options, or another --name"
+            "same options, or start in another folder (--name)"
         )
     return folder
 

@@ -123,6 +123,10 @@ def test_optional_columns():
             "the tf.data.Dataset is bat",
         ),
         (tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).take(0), "has no elements"),
+        (
+            tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).repeat(),
+            "has no end: give it before",
+        ),
     ],
 )
 def test_errors(data, message):

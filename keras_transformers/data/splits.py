@@ -2,16 +2,16 @@
 
 import numpy as np
 
-__all__: list[str] = []
+__all__ = ["at_random"]
 
 
 def at_random(count: int, share: float, what: str) -> tuple[list[int], list[int]]:
-    """Returns the indices of two parts; the same for the same count and share.
+    """Returns the indices of two parts, in random order; the same for the same count and share.
 
     Args:
         count: number of examples.
         share: of the second part, above 0 and below 1.
-        what: what the examples are called, for the message.
+        what: the source and name of the examples, for the message, such as "a.csv: pairs".
 
     Raises:
         ValueError: a part would be empty.
@@ -20,7 +20,7 @@ def at_random(count: int, share: float, what: str) -> tuple[list[int], list[int]
     size = round(share * count)
     if not 0 < size < count:
         raise ValueError(
-            f"validation={share:g} of {count} {what} leaves one part empty: give another share, or "
-            "validation data"
+            f"{what}: a share of {share:g} of {count} leaves one part empty: give another share, "
+            "or more data"
         )
     return order[size:], order[:size]
