@@ -49,6 +49,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     "heads: 8": {"model-options": "num_heads 8"},
     "positions: learned": {"model-options": "positions learned"},
     "positions: relative": {"model-options": "positions relative"},
+    "positions: rotary": {"model-options": "positions rotary"},
 }
 
 

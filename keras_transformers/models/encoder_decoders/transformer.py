@@ -12,6 +12,7 @@ from keras_transformers.layers import (
     PaddingMask,
     PositionEmbedding,
     RelativePositionBias,
+    RotaryPositions,
     RowDense,
     SinusoidalPositionEmbedding,
     TokenEmbedding,
@@ -23,7 +24,9 @@ from keras_transformers.layers.norms import NormPosition
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_opennmt", "learned", "relative"]
+Positions = Literal[
+    "sinusoidal", "sinusoidal_halves", "sinusoidal_opennmt", "learned", "relative", "rotary"
+]
 # The options of SinusoidalPositionEmbedding.
 _SINUSOIDS: dict[str, dict[str, Any]] = {
     "sinusoidal": {},
@@ -93,13 +96,15 @@ def transformer(
         num_heads: number of attention heads, the paper's h.
         hidden_dim: width, the paper's d_model.
         intermediate_dim: inner width of the feed-forward networks, the paper's d_ff.
-        max_sequence_length: the longest source or target; relative positions have no longest.
+        max_sequence_length: the longest source or target; relative and rotary positions have no
+            longest.
         weight_tying: "all": one matrix for source embeddings, target embeddings and logits (the
             paper); "decoder": targets and logits share one; "none": three matrices.
         positions: "sinusoidal" (the paper); "sinusoidal_halves", with all sines before the cosines
             (Marian); "sinusoidal_opennmt", the same from position 1 on and with slower waves
-            (OpenNMT-tf); "learned"; or "relative", a bias on the attention scores for each
-            distance, as in T5, one for all layers of a stack.
+            (OpenNMT-tf); "learned"; "relative", a bias on the attention scores for each
+            distance, as in T5, one for all layers of a stack; or "rotary", which turns the queries
+            and keys of self-attention (Su et al. 2021, arXiv:2104.09864).
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
         activation: activation of the feed-forward networks.
         use_attention_bias: whether the attention projections have biases; tensor2tensor's do not.
@@ -144,6 +149,7 @@ def transformer(
         "norm_position": norm_position,
         "norm_epsilon": norm_epsilon,
         "use_attention_bias": use_attention_bias,
+        "positions": positions,
     }
 
     source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
@@ -172,7 +178,6 @@ def transformer(
         target_embedding,
         num_layers=num_decoder_layers,
         layer_arguments=layer_arguments,
-        positions=positions,
         max_sequence_length=max_sequence_length,
         tied_logits=weight_tying != "none",
         use_output_bias=use_output_bias,
@@ -197,22 +202,24 @@ def transformer_block(
     activation: Activation,
     norm_position: NormPosition,
     norm_epsilon: float,
+    positions: Positions,
     use_attention_bias: bool = True,
 ) -> TransformerBlock:
     """Makes a layer of the encoder or, if it `crosses`, of the decoder; see `transformer`."""
     initializer = keras.initializers.GlorotUniform()
 
-    def attention(*, use_causal_mask: bool = False) -> MultiHeadAttention:
+    def attention(**of_self_attention: Any) -> MultiHeadAttention:
         return MultiHeadAttention(
             num_heads,
             hidden_dim,
-            use_causal_mask=use_causal_mask,
             attention_dropout=attention_dropout,
             use_bias=use_attention_bias,
             kernel_initializer=initializer,
+            **of_self_attention,
         )
 
-    own = attention(use_causal_mask=crosses)
+    places = RotaryPositions() if positions == "rotary" else None
+    own = attention(use_causal_mask=crosses, positions=places)
     cross = attention() if crosses else None
     feed_forward = FeedForward(
         intermediate_dim,
@@ -247,7 +254,6 @@ def decoded(
     *,
     num_layers: int,
     layer_arguments: dict[str, Any],
-    positions: Positions,
     max_sequence_length: int,
     tied_logits: bool,
     use_output_bias: bool,
@@ -261,7 +267,6 @@ def decoded(
         embedding: of the targets' tokens; with `tied_logits`, of the logits too.
         num_layers: number of decoder layers.
         layer_arguments: the shape of each block; see `transformer_block`.
-        positions: see `transformer`.
         max_sequence_length: the longest target.
         tied_logits: whether the logits use the embeddings' matrix.
         use_output_bias: whether the logits have a bias.
@@ -269,6 +274,7 @@ def decoded(
     Returns:
         Logits (batch, target, target vocabulary), float32.
     """
+    positions = layer_arguments["positions"]
     hidden = _embedded(
         "target",
         embedding(target_token_ids),
@@ -301,7 +307,7 @@ def _embedded(
     name = f"{side}_position_embedding"
     if positions == "learned":
         vectors = PositionEmbedding(max_sequence_length, name=name)(vectors)
-    elif positions != "relative":
+    elif positions in _SINUSOIDS:
         vectors = SinusoidalPositionEmbedding(
             max_sequence_length, **_SINUSOIDS[positions], name=name
         )(vectors)

@@ -5,6 +5,7 @@ import tensorflow as tf
 from checks import round_trip, same_outputs
 
 from keras_transformers.decoding import beam_search, greedy_search
+from keras_transformers.layers import RelativePositionBias
 from keras_transformers.models.encoder_decoders.transformer import num_parameters, transformer
 
 SMALL = {
@@ -81,13 +82,14 @@ def test_steps_with_a_cache_equal_the_whole_sequence(model, num_beams, max_lengt
 
 
 @pytest.mark.parametrize("max_length", [None, 8])
-def test_relative_positions_need_no_others_and_have_no_end(max_length):
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+def test_positions_in_the_attention_need_no_others_and_have_no_end(positions, max_length):
     keras.utils.set_random_seed(1)
     sizes = SMALL | {"num_encoder_layers": 1, "num_decoder_layers": 1, "max_sequence_length": 4}
-    model = transformer(**sizes, positions="relative", norm_position="pre")
-    for side in ("encoder", "decoder"):  # not small, so that the order counts
-        biases = model.get_layer(f"{side}_position_bias").embeddings
-        biases.assign(RANDOM.normal(size=biases.shape))
+    model = transformer(**sizes, positions=positions, norm_position="pre")
+    for layer in model.layers:
+        if isinstance(layer, RelativePositionBias):  # not small, so that the order counts
+            layer.embeddings.assign(RANDOM.normal(size=layer.embeddings.shape))
     assert not any("position_embedding" in layer.name for layer in model.layers)
     whole = logits_of(model)
     turned = SOURCES.copy()
@@ -205,7 +207,7 @@ def test_two_vocabularies():
     ("change", "message"),
     [
         ({"weight_tying": "three-way"}, "weight_tying='three-way' is unknown"),
-        ({"positions": "rotary"}, "positions='rotary' is unknown"),
+        ({"positions": "alibi"}, "positions='alibi' is unknown"),
         ({"norm_position": "none"}, "norm_position='none' is unknown"),
         ({"num_heads": 3}, "hidden_dim=16 must be a multiple of num_heads=3"),
     ],
