@@ -72,3 +72,4 @@ from .recurrent.attention import RnnAttention as RnnAttention
 from .recurrent.teacher_forcing import TeacherForcing as TeacherForcing
 from .relative_positions import RelativePositionBias as RelativePositionBias
 from .rotary import RotaryPositions as RotaryPositions
+from .rotary import RotaryScaling as RotaryScaling
