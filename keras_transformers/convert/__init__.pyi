@@ -12,11 +12,15 @@ from . import families as families
 from . import family as family
 from . import formats as formats
 from . import gpt as gpt
+from . import llama as llama
 from . import marian as marian
+from . import mistral as mistral
 from . import mpnet as mpnet
 from . import name_map as name_map
 from . import openai_gpt as openai_gpt
 from . import pretraining as pretraining
+from . import qwen2 as qwen2
+from . import qwen3 as qwen3
 from . import roberta as roberta
 from . import saving as saving
 from . import t5 as t5

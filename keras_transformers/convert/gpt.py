@@ -122,11 +122,12 @@ def writer(kind: str) -> Writer:
         tokenizer_class="GPT2Tokenizer",
         special_tokens=("bos_token", "eos_token", "pad_token"),
         tokenizer_fields=lambda tokenizers: {"add_bos_token": True},  # as `TextGenerator` does
-        generation_fields=_generation_fields,
+        generation_fields=sampling_fields,
     )
 
 
-def _generation_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+def sampling_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of `generation_config.json` for the options of `TextGenerator`."""
     sampling = {name: options[name] for name in ("temperature", "top_k", "top_p")}
     return {"do_sample": True, "max_new_tokens": options["max_length"], **sampling}
 

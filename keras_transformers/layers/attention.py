@@ -42,6 +42,7 @@ class MultiHeadAttention(CompositeLayer):
         scale_scores: whether the scores are divided by sqrt(head_dim); T5's are not.
         attention_dropout: dropout rate on the attention probabilities.
         use_bias: whether the four projections have biases (tensor2tensor's do not).
+        use_output_bias: the same for the output projection, if that differs (Qwen 2's has none).
         kernel_initializer: initializer of the four projections' matrices.
 
     Raises:
@@ -73,6 +74,7 @@ class MultiHeadAttention(CompositeLayer):
         scale_scores: bool = True,
         attention_dropout: float = 0.0,
         use_bias: bool = True,
+        use_output_bias: bool | None = None,
         kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
@@ -100,13 +102,14 @@ class MultiHeadAttention(CompositeLayer):
         self.scale_scores = scale_scores
         self.attention_dropout = attention_dropout
         self.use_bias = use_bias
+        self.use_output_bias = use_bias if use_output_bias is None else use_output_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self._reach = Reach(use_causal_mask, window)
         self._heads_dim = num_heads * self.head_dim
         self.query = self._projection("query", self._heads_dim)
         self.key = self._projection("key", num_key_value_heads * self.head_dim)
         self.value = self._projection("value", num_key_value_heads * self.head_dim)
-        self.output_projection = self._projection("output", hidden_dim)
+        self.output_projection = self._projection("output", hidden_dim, self.use_output_bias)
         self.query_norm, self.key_norm = (
             None
             if query_key_norm_epsilon is None
@@ -117,10 +120,10 @@ class MultiHeadAttention(CompositeLayer):
         )
         self.dropout = keras.layers.Dropout(attention_dropout, dtype=self.dtype_policy)
 
-    def _projection(self, name: str, width: int) -> RowDense:
+    def _projection(self, name: str, width: int, use_bias: bool | None = None) -> RowDense:
         return RowDense(
             width,
-            use_bias=self.use_bias,
+            use_bias=self.use_bias if use_bias is None else use_bias,
             # Each clone draws new numbers; a shared initializer would repeat the same ones.
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
@@ -320,6 +323,7 @@ class MultiHeadAttention(CompositeLayer):
             "scale_scores": self.scale_scores,
             "attention_dropout": self.attention_dropout,
             "use_bias": self.use_bias,
+            "use_output_bias": self.use_output_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 

@@ -133,6 +133,8 @@ class RotaryPositions(keras.layers.Layer):
     Args:
         base: how slowly the slowest pair turns (Hugging Face: rope_theta).
         scaling: changes the rates for longer texts; None for no change.
+        max_sequence_length: the longest text that was trained (Hugging Face:
+            max_position_embeddings). Nothing depends on it: longer texts only get worse answers.
 
     Raises:
         ValueError: `base` is not above 1.
@@ -145,13 +147,19 @@ class RotaryPositions(keras.layers.Layer):
     """
 
     def __init__(
-        self, base: float = 10_000.0, *, scaling: RotaryScaling | None = None, **kwargs: Any
+        self,
+        base: float = 10_000.0,
+        *,
+        scaling: RotaryScaling | None = None,
+        max_sequence_length: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if not base > 1:
             raise ValueError(f"base={base}: give a number above 1, such as 10000")
         self.base = base
         self.scaling = scaling
+        self.max_sequence_length = max_sequence_length
 
     def call(self, heads: Any, positions: Any) -> Any:
         """Turns the vectors of each head.
@@ -188,7 +196,11 @@ class RotaryPositions(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         scaling = None if self.scaling is None else dataclasses.asdict(self.scaling)
-        return super().get_config() | {"base": self.base, "scaling": scaling}
+        return super().get_config() | {
+            "base": self.base,
+            "scaling": scaling,
+            "max_sequence_length": self.max_sequence_length,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RotaryPositions":

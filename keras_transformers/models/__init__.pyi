@@ -10,6 +10,7 @@ from . import fasttext as fasttext
 from . import gpt as gpt
 from . import headless as headless
 from . import heads as heads
+from . import llama as llama
 from . import registry as registry
 from . import vit as vit
 from .anatomy import Anatomy as Anatomy

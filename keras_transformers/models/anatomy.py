@@ -140,6 +140,7 @@ def block_shape(block: TransformerBlock) -> dict[str, Any]:
     return {
         "num_heads": attention.num_heads,
         "hidden_dim": attention.hidden_dim,
+        "num_key_value_heads": attention.num_key_value_heads,
         "head_dim": attention.head_dim,
         "intermediate_dim": feed_forward.intermediate_dim,
         "activation": feed_forward.activation,

@@ -31,6 +31,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     "sp_model_kwargs": ({}, None),
     "truncation_side": ("right", None),
 }
+_OF_BATCHES = ("padding_side", "truncation_side")  # where no batch of texts is packed
 # The special tokens there -> the attributes of tokenizers that may have their ids.
 _SPECIAL = {
     "unk_token": ("unknown_token_id",),
@@ -79,6 +80,8 @@ def read_tokenizers(
     family = tokenizer_family(folder, family)
     file = folder / _CONFIG
     for field, values in _SUPPORTED.items():
+        if family.task == "generation" and field in _OF_BATCHES:
+            continue
         if config.get(field) not in values and field in config:
             raise ValueError(
                 f"{file}: {field}={config[field]!r}; only {values[0]!r} is supported here"
@@ -271,7 +274,7 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         _unpack(file, Path(scratch), family.pieces_file)
         made = dict.fromkeys(Path(scratch).iterdir(), file)
-        for name in ("config.json", _CONFIG):  # some tokenizers need a field of them
+        for name in ("config.json", _CONFIG, "tokenizer.json"):  # some tokenizers need a field
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, Path(scratch, name))
         with naming({**made, Path(scratch): folder}):

@@ -74,10 +74,11 @@ def described_parts(
     contents = read_json(file) if file.is_file() else {}
     default = (None if byte_level else {**_BERT, "lowercase": lowercase}, _SPLITTERS[kind])
     normalizer, splitter = default
-    if follows_file(config) and contents:
+    follows = follows_file(config) or getattr(tokenizer, "follows_file", False)
+    if follows and contents:
         if not isinstance(contents.get("model"), dict):
             raise ValueError(f"{file}: it has no model: download it again")
-        _check_model(file, contents["model"], kind, tokenizer.special_names.get("unknown"))
+        _check_model(file, contents["model"], kind, tokenizer)
         normalizer = _plain(contents.get("normalizer"))
         splitter = _plain(contents.get("pre_tokenizer"))
     elif normalizer is not None:
@@ -89,6 +90,8 @@ def described_parts(
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
     own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
+    if getattr(tokenizer, "matches_special", False):
+        own = set()
     tokens = _added_tokens(folder, config, contents, own, _base(tokenizer))
     if (normalizer, splitter) == default and not tokens:
         return None
@@ -129,13 +132,18 @@ def _base(tokenizer: Any) -> list[str]:
 def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     """Returns the tokenizer.json of a tokenizer with parts, for `PreTrainedTokenizerFast`."""
     model: dict[str, Any]
-    parts, special = tokenizer.parts.description, dict.fromkeys(tokenizer.special_names.values())
+    parts = tokenizer.parts.description
+    listed = {token["content"] for token in parts["added_tokens"] or ()}
+    special = [
+        each for each in dict.fromkeys(tokenizer.special_names.values()) if each not in listed
+    ]
     vocabulary = list(tokenizer.vocabulary)
     base = vocabulary[: len(vocabulary) - len(tokenizer.parts.added)]
     ids = {token: token_id for token_id, token in enumerate(base)}
     if hasattr(tokenizer, "merges"):
         model = {"type": "BPE", "vocab": ids, "merges": [list(pair) for pair in tokenizer.merges]}
         options = {field: values[0] for field, values in _MODELS["BPE"].items()}
+        options["ignore_merges"] = getattr(tokenizer, "whole_words", False)
         model = {**model, **options, "unk_token": None}
         decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
                    "use_regex": True}  # fmt: skip
@@ -149,7 +157,9 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted([*own, *parts["added_tokens"]], key=lambda token: token["id"]),
+        "added_tokens": sorted(
+            [*own, *(parts["added_tokens"] or ())], key=lambda token: token["id"]
+        ),
         "normalizer": parts["normalizer"],
         "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": _template(tokenizer, vocabulary),
@@ -248,7 +258,8 @@ def _plain(part: Any) -> Any:
     return part
 
 
-def _check_model(file: Path, model: Mapping[str, Any], kind: str, unknown: str | None) -> None:
+def _check_model(file: Path, model: Mapping[str, Any], kind: str, tokenizer: Any) -> None:
+    unknown = tokenizer.special_names.get("unknown")
     if model.get("type", kind) != kind:
         raise ValueError(f"{file}: model {model['type']}; this family's is {kind}")
     if unknown is not None and kind == "WordPiece" and model.get("unk_token", unknown) != unknown:
@@ -256,8 +267,9 @@ def _check_model(file: Path, model: Mapping[str, Any], kind: str, unknown: str |
             f"{file}: model {kind} with unk_token={model['unk_token']!r}; unknown words of this "
             f"family are {unknown!r}"
         )
+    own = {"ignore_merges": getattr(tokenizer, "whole_words", False)}
     for field, values in _MODELS[kind].items():
-        if field in model and model[field] not in values:
+        if field in model and model[field] not in (*values, own.get(field, values[0])):
             raise ValueError(
                 f"{file}: model {kind} with {field}={model[field]!r}; only {values[0]!r} is "
                 "supported here"

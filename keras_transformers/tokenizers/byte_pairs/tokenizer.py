@@ -98,8 +98,10 @@ class BytePairTokenizer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         special = list(dict.fromkeys(self.special_names.values()))
-        names = [token["content"] for token in (parts or {}).get("added_tokens") or []]
-        found = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
+        added_tokens = (parts or {}).get("added_tokens") or []
+        names = [token["content"] for token in added_tokens]
+        needed = [token for token in special if token not in names]
+        found = byte_pair_files.read(path, needed, [*self.unused_tokens, *names])
         self.parts = (
             None if parts is None else Parts(parts, num_tokens=len(found.tokens), byte_level=True)
         )
@@ -107,11 +109,12 @@ class BytePairTokenizer(tf.Module):
         self.vocabulary_size = len(found.tokens) + len(added)
         self._contents = byte_pair_files.contents(found)  # bytes: tf.Module searches lists
         symbols = byte_pair_files.byte_symbols()
-        ids = {token: i for i, token in enumerate(found.tokens)}
+        ids = {token: i for i, token in enumerate([*found.tokens, *added])}
         for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
         made = {*symbols, *(left + right for left, right in found.merges)}
         written = set(names) - made  # as they are, not as bytes
+        special += [token["content"] for token in added_tokens if token.get("special")]
         token_bytes = _token_bytes([*found.tokens, *added], symbols, special, written)
         with tf.device("CPU:0"):
             self._merges = _Merges(

@@ -1,0 +1,407 @@
+"""Llama, SmolLM2 and other decoders of their kind in Hugging Face's files."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.gpt import sampling_fields
+from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
+from keras_transformers.files import read_json
+from keras_transformers.layers import RotaryScaling
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.llama import MODELS, llama
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers import LlamaBytePairTokenizer
+
+__all__: list[str] = []
+
+Arguments = dict[str, Any]
+# Takes the file, its contents and the builder's arguments; returns those that only some families
+# have.
+ReadMore = Callable[[Path, Mapping[str, Any], Arguments], Arguments]
+# Takes a model; returns such fields.
+WriteMore = Callable[[keras.Model], dict[str, Any]]
+
+# Our name of a scaling's argument -> the field there.
+_SCALINGS = {
+    "linear": {},
+    "dynamic": {},
+    "llama3": {
+        "low_frequency_factor": "low_freq_factor",
+        "high_frequency_factor": "high_freq_factor",
+    },
+    "yarn": {"beta_fast": "beta_fast", "beta_slow": "beta_slow"},
+}
+# Until those of a tokenizer.json take their place.
+_GPT2_PARTS = {
+    "normalizer": None,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+}
+_MOST_SCALED = 1e4  # no published factor is larger
+
+
+def name_map(family: str) -> NameMap:
+    """Returns the names of the weights, the same in all these families."""
+    return NameMap(
+        family,
+        layers={
+            "token_embedding": "model.embed_tokens",
+            "final_norm": "model.norm",
+            "output_projection": "lm_head",
+        },
+        blocks=Blocks(
+            "model.layers.{}",
+            {
+                "self_attention/query": "self_attn.q_proj",
+                "self_attention/key": "self_attn.k_proj",
+                "self_attention/value": "self_attn.v_proj",
+                "self_attention/output": "self_attn.o_proj",
+                "self_attention/query_norm": "self_attn.q_norm",
+                "self_attention/key_norm": "self_attn.k_norm",
+                "self_attention_norm": "input_layernorm",
+                "feed_forward/intermediate": "mlp.gate_proj",  # the activated one
+                "feed_forward/gate": "mlp.up_proj",
+                "feed_forward/output": "mlp.down_proj",
+                "feed_forward_norm": "post_attention_layernorm",
+            },
+        ),
+        rewritten=(prefixed("model", "embed_tokens", "layers", "norm"),),
+        tied={"lm_head.weight": "model.embed_tokens.weight"},
+        buffers=("*.rotary_emb.inv_freq",),
+        required=("token_embedding", "final_norm"),
+        traits={"block.norm": "rms", "block.norm_position": "pre"},
+    )
+
+
+def config_map(
+    model_type: str,
+    *,
+    read_more: ReadMore,
+    write_more: WriteMore,
+    key_heads: int | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> ConfigMap:
+    """Returns the fields of a family's `config.json`.
+
+    Args:
+        model_type: its name there.
+        read_more: reads the fields that the families do not share.
+        write_more: writes them.
+        key_heads: number of key heads in files without the field; that of the heads by default.
+        fixed: see `ConfigMap`.
+    """
+
+    def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
+        heads, width = arguments["num_heads"], arguments["hidden_dim"]
+        key_heads = arguments["num_key_value_heads"] or heads
+        if (arguments["head_dim"] is None and width % heads) or heads % key_heads:
+            raise ValueError(
+                f"{file}: num_attention_heads={heads} divides no hidden_size={width}, or is no "
+                f"multiple of num_key_value_heads={key_heads}"
+            )
+        if (arguments["head_dim"] or width // heads) % 2:
+            raise ValueError(f"{file}: heads of an odd width have no rotary positions")
+        rotary = _read_rotary(file, config, arguments["max_sequence_length"])
+        tied = flag(file, config, "tie_word_embeddings")
+        more = read_more(file, config, arguments)
+        return {**arguments, **rotary, "tied_embeddings": tied, **more}
+
+    def before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
+        rotary = anatomy(model, "blocks").blocks[0].self_attention.positions
+        tied = "output_projection" not in {layer.name for layer in model.layers}
+        fields = {**_written_rotary(rotary), "tie_word_embeddings": tied, **write_more(model)}
+        return {**arguments, "max_sequence_length": rotary.max_sequence_length}, fields
+
+    return ConfigMap(
+        model_type,
+        required={
+            "vocabulary_size": "vocab_size",
+            "num_layers": "num_hidden_layers",
+            "num_heads": "num_attention_heads",
+            "hidden_dim": "hidden_size",
+            "intermediate_dim": "intermediate_size",
+        },
+        optional={
+            "num_key_value_heads": ("num_key_value_heads", key_heads),
+            "head_dim": ("head_dim", None),
+            "max_sequence_length": ("max_position_embeddings", 2048),
+            "attention_dropout": ("attention_dropout", 0.0),
+            "norm_epsilon": ("rms_norm_eps", 1e-6),
+            "initializer_range": ("initializer_range", 0.02),
+        },
+        activation=("hidden_act", "silu"),
+        fixed=fixed or {},
+        after_read=after_read,
+        before_write=before_write,
+    )
+
+
+def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
+    """Returns a field that is true or false, and false if it is missing; ValueError for others."""
+    value = config.get(field, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{file}: {field}={value!r:.100}; expected true or false")
+    return value
+
+
+def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
+    """Returns the rotary positions of a file, in the spelling of transformers 4 or 5."""
+    given = config.get("rope_parameters")
+    field = "rope_scaling" if given is None else "rope_parameters"
+    scaling = config.get(field) or {}
+    if not isinstance(scaling, dict):
+        raise ValueError(f"{file}: {field}={scaling!r:.100}; expected an object")
+    base = scaling.get("rope_theta", config.get("rope_theta", 10_000.0))
+    base = float(check_number(file, "rope_theta", base, least=1.0 + 1e-6, below=1e12))
+    share = scaling.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
+    if share not in (1.0, None):
+        raise ValueError(
+            f"{file}: partial_rotary_factor={share!r:.100}; only whole heads are turned here"
+        )
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind in ("default", None):
+        return {"rotary_base": base}
+    if kind not in _SCALINGS:
+        raise ValueError(
+            f"{file}: rope_type={kind!r:.100}; known are default, {', '.join(_SCALINGS)}"
+        )
+
+    def number(name: str, default: Any = None, least: float = 1e-6) -> float:
+        found = scaling.get(name)
+        found = default if found is None else found
+        if found is None:
+            raise ValueError(f"{file}: {field} of the type {kind!r} has no field {name!r}")
+        return float(check_number(file, name, found, least=least, below=_MOST_SCALED))
+
+    name = "original_max_position_embeddings"
+    original = longest if kind == "dynamic" else scaling.get(name, config.get(name, longest))
+    length = check_size(file, name, original)
+    default = longest / length if kind == "yarn" else None
+    options = {"factor": number("factor", default, least=1.0)}
+    for ours, theirs in _SCALINGS[kind].items():
+        options[ours] = number(theirs, None if kind == "llama3" else getattr(RotaryScaling, ours))
+    if kind == "yarn":
+        options |= _yarn(file, scaling, options["factor"], number)
+    try:
+        made = RotaryScaling(kind=kind, original_length=length, **options)
+    except ValueError as error:
+        raise ValueError(f"{file}: {field}: {error}") from error
+    return {"rotary_base": base, "rotary_scaling": made}
+
+
+def _yarn(
+    file: Path, scaling: Mapping[str, Any], factor: float, number: Callable[..., float]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if scaling.get("truncate") is not None:
+        found["truncate"] = flag(file, scaling, "truncate")
+    if scaling.get("attention_factor") is not None:
+        found["attention_factor"] = number("attention_factor")
+    elif scaling.get("mscale") and scaling.get("mscale_all_dim"):
+        over, under = (
+            0.1 * number(name) * math.log(factor) + 1 for name in ("mscale", "mscale_all_dim")
+        )
+        found["attention_factor"] = over / under
+    return found
+
+
+def _written_rotary(rotary: Any) -> dict[str, Any]:
+    """Returns the fields of rotary positions, which transformers 4 and 5 both read."""
+    scaling = rotary.scaling
+    if scaling is None:
+        return {"rope_theta": rotary.base, "rope_scaling": None}
+    fields = {"rope_type": scaling.kind, "factor": scaling.factor}
+    if scaling.kind in ("llama3", "yarn"):
+        fields["original_max_position_embeddings"] = scaling.original_length
+    for ours, theirs in _SCALINGS[scaling.kind].items():
+        fields[theirs] = getattr(scaling, ours)
+    if scaling.kind == "yarn":
+        fields |= {"attention_factor": scaling.size, "truncate": scaling.truncate}
+    return {"rope_theta": rotary.base, "rope_scaling": fields}
+
+
+def read_windows(
+    file: Path, config: Mapping[str, Any], arguments: Arguments
+) -> tuple[int | None, ...]:
+    """Returns the window of each layer, as Qwen's files say it; () if no layer has one."""
+    count = arguments["num_layers"]
+    window = config.get("sliding_window")
+    if window is None or not flag(file, config, "use_sliding_window"):
+        window = None
+    else:
+        window = check_size(file, "sliding_window", window)
+    kinds = config.get("layer_types")
+    if kinds is None:
+        first = check_size(file, "max_window_layers", config.get("max_window_layers", 28), least=0)
+        kinds = ["full_attention" if i < first else "sliding_attention" for i in range(count)]
+        kinds = kinds if window else ["full_attention"] * count
+    known = ("full_attention", "sliding_attention")
+    if not isinstance(kinds, list) or len(kinds) != count or any(k not in known for k in kinds):
+        raise ValueError(
+            f"{file}: layer_types={kinds!r:.100}; expected {' or '.join(known)} for each of the "
+            f"{count} layers"
+        )
+    windows = tuple(window if kind == known[1] else None for kind in kinds)
+    return windows if any(windows) else ()
+
+
+def windows_of(model: keras.Model) -> tuple[int | None, ...]:
+    """Returns the window of each layer of a model, itself included."""
+    attentions = [block.self_attention for block in anatomy(model, "blocks").blocks]
+    return tuple(None if each.window is None else each.window + 1 for each in attentions)
+
+
+def written_windows(model: keras.Model) -> dict[str, Any]:
+    """Returns the fields of the windows as Qwen's files have them.
+
+    Raises:
+        ValueError: the windows differ.
+    """
+    windows = windows_of(model)
+    sizes = {window for window in windows if window is not None}
+    if len(sizes) > 1:
+        raise ValueError(f"windows={windows}: config.json has one size for all layers")
+    kinds = ["full_attention" if each is None else "sliding_attention" for each in windows]
+    return {
+        "use_sliding_window": bool(sizes),
+        "sliding_window": next(iter(sizes), None),
+        "max_window_layers": next((i for i, each in enumerate(windows) if each), len(windows)),
+        "layer_types": kinds,
+    }
+
+
+def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
+    """Returns whether attention has biases, one on its output, norms of heads, and windows."""
+    attention = anatomy(model, "blocks").blocks[0].self_attention
+    has_norms = attention.query_norm is not None
+    return attention.use_bias, attention.use_output_bias, has_norms, any(windows_of(model))
+
+
+def tokenizer(path: Path, lowercase: bool) -> "LlamaBytePairTokenizer":
+    """Makes the tokenizer of a folder with vocab.json, merges.txt and what names special tokens.
+
+    Raises:
+        ValueError: no file names the token that ends texts, or a file is damaged.
+    """
+    from keras_transformers.tokenizers import LlamaBytePairTokenizer
+
+    file = path / "tokenizer_config.json"
+    config = read_json(file) if file.is_file() else {}
+    names = {}
+    for purpose, field in (("start", "bos_token"), ("end", "eos_token"), ("pad", "pad_token")):
+        token = config.get(field)
+        token = token.get("content") if isinstance(token, dict) else token
+        if token is not None and not isinstance(token, str):
+            raise ValueError(f"{file}: {field}={token!r:.100}; expected a token")
+        if token:
+            names[purpose] = token
+    if "end" not in names:
+        raise ValueError(f"{file}: no eos_token, the token that ends texts: add the field")
+    described = path / "tokenizer.json"
+    contents = read_json(described) if described.is_file() else {}
+    model = contents.get("model")
+    whole_words = isinstance(model, dict) and model.get("ignore_merges") is True
+    added = contents.get("added_tokens") or [
+        {"id": int(token_id), **token}
+        for token_id, token in (config.get("added_tokens_decoder") or {}).items()
+    ]
+    try:
+        return LlamaBytePairTokenizer(
+            path,
+            special_names=names,
+            starts_texts=_starts_texts(contents),
+            whole_words=whole_words,
+            parts={**_GPT2_PARTS, "added_tokens": added},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{described}: added_tokens are damaged ({error!r})") from error
+
+
+def _starts_texts(contents: Mapping[str, Any]) -> bool:
+    """Returns whether a tokenizer.json puts a special token before texts."""
+    processor = contents.get("post_processor")
+    if not isinstance(processor, dict):
+        return False
+    steps = processor.get("processors", [processor])
+    singles = [
+        step.get("single") or []
+        for step in (steps if isinstance(steps, list) else [])
+        if isinstance(step, dict) and step.get("type") == "TemplateProcessing"
+    ]
+    return any(
+        isinstance(single, list) and single and "SpecialToken" in single[0] for single in singles
+    )
+
+
+def family(
+    model_type: str, start: str, name: str, fields: ConfigMap, accepts: Callable[..., bool]
+) -> Family:
+    """Returns a family of decoders of this kind.
+
+    Args:
+        model_type: its name in `config.json`.
+        start: how the names of its classes in transformers start.
+        name: its name in messages.
+        fields: from `config_map`.
+        accepts: see `Family`.
+    """
+    return Family(
+        model_type,
+        {entry: found for entry, found in MODELS.items() if _belongs(entry, model_type)},
+        name_map(name),
+        fields,
+        llama,
+        tokenizer,
+        Writer(
+            {"generation": f"{start}ForCausalLM"},
+            tokenizer="LlamaBytePairTokenizer",
+            tokenizer_class="PreTrainedTokenizerFast",
+            special_tokens=("bos_token", "eos_token", "pad_token"),
+            generation_fields=sampling_fields,
+        ),
+        parts=("score.*",),
+        task="generation",
+        trained={"ForCausalLM": ("generation",)},
+        tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),
+        accepts=accepts,
+    )
+
+
+def _belongs(entry: str, model_type: str) -> bool:
+    named = next((each for each in ("mistral", "qwen2", "qwen3") if entry.startswith(each)), None)
+    return (named or "llama") == model_type
+
+
+def _read_more(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
+    return {
+        "use_attention_bias": flag(file, config, "attention_bias"),
+        "use_feed_forward_bias": flag(file, config, "mlp_bias"),
+    }
+
+
+def _write_more(model: keras.Model) -> dict[str, Any]:
+    block = anatomy(model, "blocks").blocks[0]
+    return {
+        "attention_bias": block.self_attention.use_bias,
+        "mlp_bias": block.feed_forward.use_bias,
+    }
+
+
+def _accepts(model: keras.Model) -> bool:
+    has_bias, has_output_bias, has_norms, has_windows = traits(model)
+    return has_bias == has_output_bias and not (has_norms or has_windows)
+
+
+FAMILY: Family = family(
+    "llama",
+    "Llama",
+    "Llama",
+    config_map("llama", read_more=_read_more, write_more=_write_more),
+    _accepts,
+)
