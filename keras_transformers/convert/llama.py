@@ -38,7 +38,7 @@ _SCALINGS = {
     },
     "yarn": {"beta_fast": "beta_fast", "beta_slow": "beta_slow"},
 }
-# Until those of a tokenizer.json take their place.
+# Where no tokenizer.json says more.
 _GPT2_PARTS = {
     "normalizer": None,
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
@@ -113,7 +113,7 @@ def config_map(
         return {**arguments, **rotary, "tied_embeddings": tied, **more}
 
     def before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
-        rotary = anatomy(model, "blocks").blocks[0].self_attention.positions
+        rotary: Any = anatomy(model, "blocks").blocks[0].self_attention.positions
         tied = "output_projection" not in {layer.name for layer in model.layers}
         fields = {**_written_rotary(rotary), "tie_word_embeddings": tied, **write_more(model)}
         return {**arguments, "max_sequence_length": rotary.max_sequence_length}, fields
@@ -183,7 +183,7 @@ def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argumen
     original = longest if kind == "dynamic" else scaling.get(name, config.get(name, longest))
     length = check_size(file, name, original)
     default = longest / length if kind == "yarn" else None
-    options = {"factor": number("factor", default, least=1.0)}
+    options: dict[str, Any] = {"factor": number("factor", default, least=1.0)}
     for ours, theirs in _SCALINGS[kind].items():
         options[ours] = number(theirs, None if kind == "llama3" else getattr(RotaryScaling, ours))
     if kind == "yarn":
@@ -307,6 +307,7 @@ def tokenizer(path: Path, lowercase: bool) -> "LlamaBytePairTokenizer":
     contents = read_json(described) if described.is_file() else {}
     model = contents.get("model")
     whole_words = isinstance(model, dict) and model.get("ignore_merges") is True
+    described_parts = {name: contents[name] for name in _GPT2_PARTS if contents.get(name)}
     added = contents.get("added_tokens") or [
         {"id": int(token_id), **token}
         for token_id, token in (config.get("added_tokens_decoder") or {}).items()
@@ -317,7 +318,7 @@ def tokenizer(path: Path, lowercase: bool) -> "LlamaBytePairTokenizer":
             special_names=names,
             starts_texts=_starts_texts(contents),
             whole_words=whole_words,
-            parts={**_GPT2_PARTS, "added_tokens": added},
+            parts={**_GPT2_PARTS, **described_parts, "added_tokens": added},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{described}: added_tokens are damaged ({error!r})") from error

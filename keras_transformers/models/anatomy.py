@@ -71,6 +71,12 @@ class Anatomy:
         limits = (x.max_sequence_length for x in self.positions if isinstance(x, POSITIONS))
         return min(limits, default=None)
 
+    @property
+    def trained_length(self) -> int | None:
+        """The longest text that was trained, as far as the layers of positions say."""
+        found = (getattr(layer, "max_sequence_length", None) for layer in self.positions)
+        return min((length for length in found if length is not None), default=None)
+
 
 class _Call(NamedTuple):
     layer: Any

@@ -6,6 +6,7 @@ without most biases.
 """
 
 import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -322,9 +323,7 @@ _PAPERS = {
     "qwen3": "Yang et al. 2025, https://arxiv.org/abs/2505.09388",
 }
 _PAPER_FIGURES = {"smollm2_135m": "135M", "smollm2_360m": "360M", "smollm2_1_7b": "1.7B"}
-_COUNTED = frozenset(num_parameters.__kwdefaults__) | {
-    *("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim")
-}
+_COUNTED = inspect.signature(num_parameters).parameters
 
 MODELS = {
     name: Entry(

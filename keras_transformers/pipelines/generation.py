@@ -39,7 +39,9 @@ class TextGenerator(Pipeline):
     """Continues prompts, and scores texts.
 
     Every text follows the start token, as documents do in training, so an empty prompt starts a new
-    document. The graph refuses prompts and texts that are longer than the model's positions.
+    document. Where the tokenizer's files put no token before texts (`starts_texts` is False, as for
+    Qwen and SmolLM2), it stands only before empty prompts, and before texts that are scored. The
+    graph refuses prompts and texts that are longer than the model's positions.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
@@ -55,7 +57,8 @@ class TextGenerator(Pipeline):
         model: a causal language model, such as one of `models.gpt`.
         tokenizer: such as a `tokenizers.BytePairTokenizer`.
         max_sequence_length: most tokens of a text, with the start token. Defaults to the model's
-            number of positions; required if it has none, as with rotary positions.
+            number of positions, or to the length that its rotary positions were trained for;
+            required if it says neither.
         max_length: see `generate`; this and the options below are those of `serving_default`.
         temperature: see `generate`.
         top_k: see `generate`.
@@ -160,7 +163,7 @@ class TextGenerator(Pipeline):
             for (name, dtype), value in zip(_OPTIONS.items(), given, strict=True)
         }
         with tf.device("CPU:0"):  # string ops run only there
-            tokens = self._tokens(prompt)
+            tokens = self._prompt_tokens(prompt)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32)  # (batch,)
             checks = [
                 tf.debugging.Assert(tf.reduce_all(holds), [f"{name} must be {rule}"])
@@ -340,6 +343,15 @@ class TextGenerator(Pipeline):
         starts = tf.fill([tokens.nrows(), 1], self.tokenizer.start_token_id)
         return tf.concat([starts, tokens], axis=1)
 
+    def _prompt_tokens(self, prompt: Any) -> Any:
+        """Returns the tokens to continue, at least one for each prompt, int32 (batch, None)."""
+        tokens = self._tokens(prompt)
+        if getattr(self.tokenizer, "starts_texts", True):
+            return tokens
+        lengths = tokens.row_lengths()
+        kept = tf.ragged.range(lengths) >= tf.cast(lengths > 1, tf.int64)[:, None]
+        return tf.ragged.boolean_mask(tokens, kept)
+
     def _padded(self, tokens: Any, checks: Sequence[Any], *, width: int) -> Any:
         """Pads ragged tokens to (batch, length), at least `width` wide, once the checks pass.
 
@@ -361,8 +373,9 @@ class TextGenerator(Pipeline):
 
 def _checked_length(model: keras.Model, length: int | None) -> int:
     """Returns the most tokens of a text, by default the model's; ValueError if it does not fit."""
-    positions = anatomy(model).max_sequence_length
-    length = positions if length is None else length
+    parts = anatomy(model)
+    positions = parts.max_sequence_length
+    length = parts.trained_length if length is None else length
     if length is None or not 1 <= length <= (positions or length):
         most = "" if positions is None else f", at most {positions}"
         raise ValueError(

@@ -26,6 +26,8 @@ _MODULES: dict[str, dict[str, str]] = {
         "token_embd_norm": "bert.embeddings.LayerNorm",
     },
 }
+_LLAMA = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_MODULES |= dict.fromkeys(("llama", "qwen2", "qwen3"), _LLAMA)
 # The same for what stands in every block.
 _BLOCKS: dict[str, tuple[str, dict[str, str]]] = {
     "bert": (
@@ -41,6 +43,30 @@ _BLOCKS: dict[str, tuple[str, dict[str, str]]] = {
             "layer_output_norm": "output.LayerNorm",
         },
     ),
+}
+_BLOCKS |= dict.fromkeys(
+    ("llama", "qwen2", "qwen3"),
+    (
+        "model.layers",
+        {
+            "attn_norm": "input_layernorm",
+            "attn_q": "self_attn.q_proj",
+            "attn_k": "self_attn.k_proj",
+            "attn_v": "self_attn.v_proj",
+            "attn_output": "self_attn.o_proj",
+            "attn_q_norm": "self_attn.q_norm",
+            "attn_k_norm": "self_attn.k_norm",
+            "ffn_norm": "post_attention_layernorm",
+            "ffn_gate": "mlp.gate_proj",
+            "ffn_up": "mlp.up_proj",
+            "ffn_down": "mlp.down_proj",
+        },
+    ),
+)
+# llama.cpp turns neighbouring numbers of a head together, Hugging Face's classes those of its two
+# halves. The converter reorders the matrices of these architectures; the field says their heads.
+_REORDERED = {
+    "llama": {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
 }
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
 
@@ -109,9 +135,25 @@ class Gguf:
                     f"{self.file}: {tensor.name} is of type {tensor.tensor_type.name}, which is "
                     f"not read ({error})"
                 ) from error
-            return array.reshape(shapes[name])
+            return self._in_halves(tensor.name, array.reshape(shapes[name]))
 
         return Arrays(self.file, shapes, read)
+
+    def _in_halves(self, name: str, array: np.ndarray) -> np.ndarray:
+        """Returns a matrix or bias of queries or keys in Hugging Face's order, and others as is."""
+        block = _BLOCK.fullmatch(name.rpartition(".")[0])
+        field = _REORDERED.get(self.architecture, {}).get(block[2] if block else "")
+        if field is None:
+            return array
+        default = self.fields.get(f"{self.architecture}.attention.head_count")
+        heads = self.fields.get(f"{self.architecture}.{field}", default)
+        if type(heads) is not int or heads < 1 or len(array) % (2 * heads):
+            raise ValueError(
+                f"{self.file}: {self.architecture}.{field}={heads!r:.100}, but {name} has "
+                f"{len(array)} rows: they must be as many for each head, and even"
+            )
+        pairs = array.reshape(heads, -1, 2, *array.shape[1:])  # (heads, head_dim / 2, 2, ...)
+        return pairs.swapaxes(1, 2).reshape(array.shape)
 
     def _name(self, name: str) -> str:
         module, _, last = name.rpartition(".")

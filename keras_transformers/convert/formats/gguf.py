@@ -1,26 +1,59 @@
-"""GGUF files of BERT, as llama.cpp's embedders are."""
+"""GGUF files of BERT, as llama.cpp's embedders are, and of Llama and its kind."""
 
+import json
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.bert import FAMILY
+from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.gguf import Gguf, find_gguf
+from keras_transformers.convert.families import families
+from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.files import naming, write_json
 
 __all__: list[str] = []
 
 _POOLINGS = {1: "mean", 2: "cls", 3: "lasttoken"}
-_CONTROL = 3  # the type of special tokens
+_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5  # the types of special, of added and of no tokens
 _SPACE = "▁"  # before a token that starts a word; the others had "##"
 
 
-def open_gguf(path: Path) -> FoundWeights:
-    """Opens a BERT that llama.cpp converted, at any precision.
+# llama.cpp's name of a way to split texts -> the same as in a tokenizer.json.
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+_LIKE_GPT2 = {**_BYTES, "use_regex": True}
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
-    Quantized weights become float32. The file lacks the encoder's pooler, and does not say how GELU
-    is computed: it is exact here, as in the models of Hugging Face. If the vocabulary has words
-    with capitals, texts keep their case.
+
+def _sequence(*steps: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": list(steps)}
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+    return _sequence({**split, "invert": False}, _BYTES)
+
+
+_SPLITTERS: dict[str, dict[str, Any]] = {
+    "gpt-2": {"pre_tokenizer": _LIKE_GPT2},
+    "smollm": {
+        "pre_tokenizer": _sequence({"type": "Digits", "individual_digits": True}, _LIKE_GPT2)
+    },
+    "llama-bpe": {"pre_tokenizer": _split(_CL100K % "{1,3}"), "ignore_merges": True},
+    "qwen2": {"pre_tokenizer": _split(_CL100K % ""), "normalizer": {"type": "NFC"}},
+}
+
+
+def open_gguf(path: Path) -> FoundWeights:
+    """Opens a BERT, a Llama, a Mistral or a Qwen that llama.cpp converted, at any precision.
+
+    Quantized weights become float32.
 
     Args:
         path: the file, or a folder with no other.
@@ -32,6 +65,137 @@ def open_gguf(path: Path) -> FoundWeights:
     assert file is not None
     opened = Gguf.open(file)
     arrays = opened.arrays()
+    known = {family.model_type: family for family in families() if family.task == "generation"}
+    if opened.architecture in known:
+        return _decoder(opened, arrays, known[opened.architecture])
+    return _bert(opened, arrays)
+
+
+def _decoder(opened: Gguf, arrays: Arrays, family: Family) -> FoundWeights:
+    """Opens a language model."""
+    config = _huggingface_config(opened, arrays)
+    arguments = family.fields.arguments(opened.file, config)
+    return FoundWeights(
+        source=opened.file,
+        base="generation",
+        trained=("generation",),
+        build=lambda **changes: family.build(**(arguments | changes)),
+        fill=lambda model, ignore: family.fill(model, arrays, ignore=ignore),
+        tokenizers=lambda lowercase=None: (_byte_pairs(opened, family),),
+        parts=family.parts,
+        has_pooler=False,
+        max_sequence_length=arguments["max_sequence_length"],
+    )
+
+
+def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
+    """Returns a language model's `config.json`."""
+
+    def number(name: str, kind: type = int) -> Any:
+        return _number(opened, f"{opened.architecture}.{name}", kind, None)
+
+    if "rope_freqs.weight" in opened.tensors:
+        raise ValueError(
+            f"{opened.file}: rope_freqs.weight, rates of rotary positions that no config.json "
+            "says: get the model.safetensors that it was made of"
+        )
+    rotary: dict[str, Any] = {"rope_theta": number("rope.freq_base", float) or 10_000.0}
+    scaling = opened.fields.get(f"{opened.architecture}.rope.scaling.type", "none")
+    if scaling != "none":
+        rotary |= {"rope_type": scaling, "factor": number("rope.scaling.factor", float)}
+        rotary |= {
+            "original_max_position_embeddings": number("rope.scaling.original_context_length")
+        }
+    embedded = arrays.shapes.get("model.embed_tokens.weight", (None,))
+    named = {
+        "vocab_size": embedded[0],
+        "num_hidden_layers": number("block_count"),
+        "num_attention_heads": number("attention.head_count"),
+        "num_key_value_heads": number("attention.head_count_kv"),
+        "hidden_size": number("embedding_length"),
+        "intermediate_size": number("feed_forward_length"),
+        "head_dim": number("attention.key_length"),
+        "max_position_embeddings": number("context_length"),
+        "rms_norm_eps": number("attention.layer_norm_rms_epsilon", float),
+    }
+    return {
+        **{name: value for name, value in named.items() if value is not None},
+        "rope_parameters": rotary,
+        "tie_word_embeddings": "lm_head.weight" not in arrays.shapes,
+        "attention_bias": any(name.endswith("self_attn.o_proj.bias") for name in arrays.shapes),
+    }
+
+
+def _byte_pairs(opened: Gguf, family: Family) -> Any:
+    """Returns the tokenizer of a language model."""
+    fields, file = opened.fields, opened.file
+    kind, splitter = (fields.get(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+    if kind != "gpt2" or splitter not in _SPLITTERS:
+        raise ValueError(
+            f"{file}: tokenizer {kind!r:.100}, which splits texts as {splitter!r:.100}; read are "
+            f"'gpt2' with {', '.join(_SPLITTERS)}: get the tokenizer.json of the model"
+        )
+    tokens, kinds = _words_and_kinds(opened)
+    while tokens and kinds[-1] == _UNUSED:  # they fill up the matrices
+        tokens, kinds = tokens[:-1], kinds[:-1]
+    merges = fields.get("tokenizer.ggml.merges")
+    if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
+        raise ValueError(f"{file}: tokenizer.ggml.merges is no list of merges")
+    described = _SPLITTERS[splitter]
+    added = [
+        {"id": token_id, "content": token, "special": kind == _CONTROL}
+        for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+        if kind in (_CONTROL, _USER_DEFINED)
+    ]
+    start = _number(opened, "tokenizer.ggml.bos_token_id", int, None)
+    starts = bool(fields.get("tokenizer.ggml.add_bos_token", splitter == "llama-bpe"))
+    names = {
+        "bos_token": start,
+        "eos_token": _number(opened, "tokenizer.ggml.eos_token_id", int, None),
+        "pad_token": _number(opened, "tokenizer.ggml.padding_token_id", int, None),
+    }
+    model: dict[str, Any] = {"type": "BPE"}
+    template: dict[str, Any] = {"type": "TemplateProcessing", "single": [{"SpecialToken": {}}]}
+    with tempfile.TemporaryDirectory() as scratch, naming({Path(scratch): file}):
+        place = Path(scratch)
+        write_json(
+            place / "tokenizer_config.json",
+            {name: tokens[i] for name, i in names.items() if i is not None and i < len(tokens)},
+        )
+        write_json(
+            place / "tokenizer.json",
+            {
+                "added_tokens": added,
+                "normalizer": described.get("normalizer"),
+                "pre_tokenizer": described["pre_tokenizer"],
+                "post_processor": template if starts else None,
+                "model": model | {"ignore_merges": described.get("ignore_merges", False)},
+            },
+        )
+        ids = {token: token_id for token_id, token in enumerate(tokens)}
+        (place / "vocab.json").write_text(json.dumps(ids), "utf-8")
+        (place / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]) + "\n", "utf-8")
+        return family.tokenizer(place, False)
+
+
+def _words_and_kinds(opened: Gguf) -> tuple[list[str], list[Any]]:
+    """Returns the tokens and their types."""
+    words = opened.fields.get("tokenizer.ggml.tokens")
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{opened.file}: tokenizer.ggml.tokens is no list of tokens")
+    kinds = opened.fields.get("tokenizer.ggml.token_type")
+    if not isinstance(kinds, list) or len(kinds) != len(words):
+        kinds = [0] * len(words)
+    return words, kinds
+
+
+def _bert(opened: Gguf, arrays: Arrays) -> FoundWeights:
+    """Opens a BERT.
+
+    The file lacks the encoder's pooler, and does not say how GELU is computed: it is exact here, as
+    in the models of Hugging Face. If the vocabulary has words with capitals, texts keep their case.
+    """
+    file = opened.file
     kind = opened.fields.get("tokenizer.ggml.model")
     if kind != "bert":
         raise ValueError(
@@ -88,13 +252,7 @@ def _number(opened: Gguf, name: str, kind: type, default: Any) -> Any:
 
 def _words(opened: Gguf) -> list[str]:
     """Returns the vocabulary as WordPiece has it."""
-    words = opened.fields.get("tokenizer.ggml.tokens")
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{opened.file}: tokenizer.ggml.tokens is no list of tokens")
-    kinds = opened.fields.get("tokenizer.ggml.token_type")
-    if not isinstance(kinds, list) or len(kinds) != len(words):
-        kinds = [0] * len(words)
-    return [_word(word, kind) for word, kind in zip(words, kinds, strict=True)]
+    return [_word(word, kind) for word, kind in zip(*_words_and_kinds(opened), strict=True)]
 
 
 def _word(word: str, kind: Any) -> str:
@@ -109,4 +267,4 @@ def _recognises(path: Path) -> bool:
     return alone and find_gguf(path) is not None
 
 
-FORMAT = Format("GGUF of a BERT", _recognises, open_gguf)
+FORMAT = Format("GGUF of a BERT, a Llama or a Qwen", _recognises, open_gguf)

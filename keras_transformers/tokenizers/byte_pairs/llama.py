@@ -37,6 +37,7 @@ class LlamaBytePairTokenizer(BytePairTokenizer):
 
     follows_file = True  # whatever the class that tokenizer_config.json names
     matches_special = True
+    drops_bytes = True  # SmolLM2's vocabulary has 235 of them
 
     def __init__(
         self,

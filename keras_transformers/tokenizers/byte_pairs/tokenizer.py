@@ -30,6 +30,7 @@ from keras_transformers.tokenizers.tensors import texts_of
 __all__ = ["BytePairTokenizer"]
 
 _NEVER = np.iinfo(np.int32).max  # rank of a pair that does not merge
+_NO_TOKEN = -1  # of a byte that the vocabulary lacks
 
 
 class _Merges(NamedTuple):
@@ -69,6 +70,7 @@ class BytePairTokenizer(tf.Module):
         special_names: purpose -> special token. All must be in the vocabulary; the id for "start"
             becomes `start_token_id`, and so on.
         unused_tokens: tokens that the vocabulary may contain although no text produces them.
+        drops_bytes: whether the vocabulary may lack bytes, which then have no tokens in texts.
         vocabulary: tokens by id, as written in the files: "Ġ" is a space.
         vocabulary_size: the number of tokens.
         start_token_id: id of the token for "start".
@@ -85,6 +87,7 @@ class BytePairTokenizer(tf.Module):
         ("start", "end", "pad"), "<|endoftext|>"
     )
     unused_tokens: ClassVar[Sequence[str]] = ()
+    drops_bytes: ClassVar[bool] = False
     start_token_id: int
     end_token_id: int
     pad_token_id: int
@@ -101,7 +104,12 @@ class BytePairTokenizer(tf.Module):
         added_tokens = (parts or {}).get("added_tokens") or []
         names = [token["content"] for token in added_tokens]
         needed = [token for token in special if token not in names]
-        found = byte_pair_files.read(path, needed, [*self.unused_tokens, *names])
+        found = byte_pair_files.read(
+            path,
+            needed,
+            [*self.unused_tokens, *names],
+            needs_all_bytes=not self.drops_bytes,
+        )
         self.parts = (
             None if parts is None else Parts(parts, num_tokens=len(found.tokens), byte_level=True)
         )
@@ -120,7 +128,7 @@ class BytePairTokenizer(tf.Module):
             self._merges = _Merges(
                 *map(tf.constant, _sorted_merges(found, ids, self.vocabulary_size))
             )
-            self._byte_ids = tf.constant([ids[symbol] for symbol in symbols])
+            self._byte_ids = tf.constant([ids.get(symbol, _NO_TOKEN) for symbol in symbols])
             self._byte_strings = tf.constant([bytes([byte]) for byte in range(256)])
             self._token_bytes = tf.constant(token_bytes)
             self._token_lengths = tf.constant(list(map(len, token_bytes)), tf.int64)
@@ -329,6 +337,8 @@ class BytePairTokenizer(tf.Module):
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))  # (bytes,)
         numbers = tf.repeat(tf.range(tf.size(words)), tf.strings.length(words))  # (bytes,)
+        if self.drops_bytes:
+            ids, numbers = (tf.boolean_mask(each, ids != _NO_TOKEN) for each in (ids, numbers))
         _, ids, numbers = tf.while_loop(
             lambda goes_on, *_: goes_on,
             lambda _, ids, numbers: self._merge(ids, numbers),
@@ -346,7 +356,8 @@ class BytePairTokenizer(tf.Module):
         ids = self._encode(words)
         lengths = tf.gather(self._token_lengths, ids.values)
         ends = tf.cumsum(lengths)
-        word_starts = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64), exclusive=True)
+        of_words = tf.reduce_sum(ids.with_values(lengths), axis=1)  # bytes with tokens
+        word_starts = tf.cumsum(of_words, exclusive=True)
         ends -= tf.gather(word_starts, ids.value_rowids())
         return ids, ids.with_values(ends - lengths), ids.with_values(ends)
 
