@@ -90,9 +90,8 @@ def described_parts(
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
     own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
-    if getattr(tokenizer, "matches_special", False):
-        own = set()
-    tokens = _added_tokens(folder, config, contents, own, _base(tokenizer))
+    matched = None if getattr(tokenizer, "matches_special", False) else own
+    tokens = _added_tokens(folder, config, contents, matched, _base(tokenizer))
     if (normalizer, splitter) == default and not tokens:
         return None
     return {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": tokens}
@@ -284,13 +283,16 @@ def _added_tokens(
     folder: Path,
     config: Mapping[str, Any],
     contents: Mapping[str, Any],
-    own: set[Any],
+    own: set[Any] | None,
     vocabulary: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Returns the tokens to match in texts, later files first: flags, contents and ids.
 
     Special tokens that no file gives an id have the one of the vocabulary, or those after all.
+    Those in `own`, and the ones that tokenizer_config.json names, are no tokens in texts, unless
+    `own` is None.
     """
+    matches_all, own = own is None, own or set()
     file, told = folder / _ADDED, folder / "tokenizer_config.json"
     for field, value in config.items():
         if field.endswith("_token") and (content := _content(value)) is not None:
@@ -348,7 +350,7 @@ def _added_tokens(
             **{flag: bool(token.get(flag, False)) for flag in _FLAGS},
         }
         for token in sorted(found.values(), key=lambda token: token["id"])
-        if token["content"] not in own
+        if matches_all or token["content"] not in own
     ]
 
 

@@ -71,8 +71,8 @@ class LlamaBytePairTokenizer(BytePairTokenizer):
             self._hashes, self._hashed_ids = tf.gather(hashes, order), order
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """Returns the ids that `pack` puts around segments: the start token, if texts have one."""
-        return [[self.start_token_id] if self.starts_texts else [], *[[]] * num_segments]
+        """Returns the ids that `pack` puts around segments: a start token before each, if any."""
+        return [*[[self.start_token_id] if self.starts_texts else []] * num_segments, []]
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
