@@ -9,6 +9,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.formats.tokenizer_json import plain_parts
 from keras_transformers.convert.gpt import sampling_fields
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.files import read_json
@@ -37,11 +38,6 @@ _SCALINGS = {
         "high_frequency_factor": "high_freq_factor",
     },
     "yarn": {"beta_fast": "beta_fast", "beta_slow": "beta_slow"},
-}
-# Where no tokenizer.json says more.
-_GPT2_PARTS = {
-    "normalizer": None,
-    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
 }
 _MOST_SCALED = 1e4  # no published factor is larger
 
@@ -307,7 +303,6 @@ def tokenizer(path: Path, lowercase: bool) -> "LlamaBytePairTokenizer":
     contents = read_json(described) if described.is_file() else {}
     model = contents.get("model")
     whole_words = isinstance(model, dict) and model.get("ignore_merges") is True
-    described_parts = {name: contents[name] for name in _GPT2_PARTS if contents.get(name)}
     added = contents.get("added_tokens") or [
         {"id": int(token_id), **token}
         for token_id, token in (config.get("added_tokens_decoder") or {}).items()
@@ -318,7 +313,7 @@ def tokenizer(path: Path, lowercase: bool) -> "LlamaBytePairTokenizer":
             special_names=names,
             starts_texts=_starts_texts(contents),
             whole_words=whole_words,
-            parts={**_GPT2_PARTS, **described_parts, "added_tokens": added},
+            parts=plain_parts(contents, added),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{described}: added_tokens are damaged ({error!r})") from error

@@ -132,10 +132,11 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     """Returns the tokenizer.json of a tokenizer with parts, for `PreTrainedTokenizerFast`."""
     model: dict[str, Any]
     parts = tokenizer.parts.description
-    listed = {token["content"] for token in parts["added_tokens"] or ()}
-    special = [
-        each for each in dict.fromkeys(tokenizer.special_names.values()) if each not in listed
-    ]
+    flags = dict.fromkeys(_FLAGS, False)
+    added = [{**flags, **token} for token in parts["added_tokens"] or ()]
+    listed = {token["content"] for token in added}
+    names = dict.fromkeys(tokenizer.special_names.values())
+    special = [name for name in names if name not in listed]
     vocabulary = list(tokenizer.vocabulary)
     base = vocabulary[: len(vocabulary) - len(tokenizer.parts.added)]
     ids = {token: token_id for token_id, token in enumerate(base)}
@@ -150,17 +151,14 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
         model = {"type": "WordPiece", "vocab": ids, "unk_token": tokenizer.special_names["unknown"]}
         model |= {field: values[0] for field, values in _MODELS["WordPiece"].items()}
         decoder = {"type": "WordPiece", "prefix": "##", "cleanup": False}
-    flags = dict.fromkeys(_FLAGS, False)
     own = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted(
-            [*own, *(parts["added_tokens"] or ())], key=lambda token: token["id"]
-        ),
+        "added_tokens": sorted([*own, *added], key=lambda token: token["id"]),
         "normalizer": parts["normalizer"],
-        "pre_tokenizer": parts["pre_tokenizer"],
+        "pre_tokenizer": _whole(parts["pre_tokenizer"]),
         "post_processor": _template(tokenizer, vocabulary),
         "decoder": decoder,
         "model": model,
@@ -247,6 +245,9 @@ def _plain(part: Any) -> Any:
     """Returns a part without what does not change ids, with defaults written out."""
     if not isinstance(part, dict):
         return part
+    steps = part.get("pretokenizers")
+    if part.get("type") == "Sequence" and isinstance(steps, list):
+        return {**part, "pretokenizers": list(map(_plain, steps))}
     part = {name: value for name, value in part.items() if name != "trim_offsets"}
     if part.get("type") == "ByteLevel":
         part = {"add_prefix_space": True, "use_regex": True, **part}
@@ -255,6 +256,25 @@ def _plain(part: Any) -> Any:
         if part["strip_accents"] == part["lowercase"]:
             part["strip_accents"] = None
     return part
+
+
+def plain_parts(contents: Mapping[str, Any], added_tokens: Any) -> dict[str, Any]:
+    """Returns the parts of a tokenizer.json and its added tokens, with defaults written out."""
+    flags = dict.fromkeys(_FLAGS, False)
+    return {
+        "normalizer": _plain(contents.get("normalizer")),
+        "pre_tokenizer": _plain(contents.get("pre_tokenizer")) or _SPLITTERS["BPE"],
+        "added_tokens": [{**flags, **token} for token in added_tokens],
+    }
+
+
+def _whole(part: Any) -> Any:
+    """Returns a pre-tokenizer with the field that `_plain` leaves out and readers need."""
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "Sequence":
+        return {**part, "pretokenizers": list(map(_whole, part["pretokenizers"]))}
+    return {"trim_offsets": True, **part} if part.get("type") == "ByteLevel" else part
 
 
 def _check_model(file: Path, model: Mapping[str, Any], kind: str, tokenizer: Any) -> None:

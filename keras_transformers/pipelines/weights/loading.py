@@ -192,7 +192,7 @@ def _made(found: FoundWeights, task: Task, model: keras.Model, options: dict[str
     tokenizers = found.tokenizers()
     length = task.parameters.get("max_sequence_length")
     if length is not None:
-        positions = anatomy(model).max_sequence_length
+        positions = anatomy(model).trained_length
         limits = [found.max_sequence_length, positions, length.default]
         shortest = min((limit for limit in limits if limit is not None), default=None)
         if shortest != (length.default or positions):  # which the pipeline takes by itself

@@ -55,7 +55,11 @@ class LlamaBytePairTokenizer(BytePairTokenizer):
                 f"special_names={given}: give the token for 'end', and perhaps for 'start' and "
                 "'pad'"
             )
-        self._given_names = given
+        self._given_names = {
+            purpose: token
+            for purpose, token in given.items()
+            if purpose == "end" or token != given["end"]
+        }
         self.special_names = {  # type: ignore[misc]
             "start": given.get("start", given["end"]),
             "end": given["end"],

@@ -1,9 +1,18 @@
 """Llama, Mistral, Qwen 2 and 3 against transformers."""
 
+import json
+from pathlib import Path
+
+import gguf
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from safetensors.numpy import save_file
 
+import keras_transformers as kt
 from keras_transformers.convert.families import family_named
+from keras_transformers.convert.formats.weights import find_weights
 from keras_transformers.decoding import greedy_search
 
 V = 60
@@ -125,3 +134,214 @@ def test_logits_and_greedy_texts_are_those_of_transformers(name, tmp_path):
     with torch.no_grad():
         written = again(torch.tensor(IDS, dtype=torch.long)).logits.numpy()
     np.testing.assert_allclose(written, expected, atol=1e-5, rtol=1e-5)
+
+
+GOLDEN = Path(__file__).parents[2] / "golden/families/llama.npz"
+KINDS = ("llama", "mistral", "qwen2", "qwen3")
+TOKENS = ["a", "b", "1", "2", "Ġ", "ab", "<end>"]
+
+
+def golden(kind, folder):
+    """Writes the folder of a golden model; returns its tensors and the file."""
+    folder.mkdir(exist_ok=True)
+    found = np.load(GOLDEN)
+    start = f"{kind}/tensor/"
+    tensors = {name.removeprefix(start): found[name] for name in found if name.startswith(start)}
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(str(found[f"{kind}/config"]))
+    return tensors, found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_logits_from_a_folder_and_back(kind, tmp_path):
+    _, found = golden(kind, tmp_path / "theirs")
+    family = family_named(kind)
+    model = family.build(**family.read(tmp_path / "theirs"))
+    family.fill(model, tmp_path / "theirs")
+    logits = model({"token_ids": found["token_ids"]})["logits"]
+    np.testing.assert_allclose(logits, found[f"{kind}/logits"], atol=1e-5, rtol=1e-5)
+
+    assert [each for each in KINDS if family_named(each).fits(model)] == [kind]
+    family.save(model, tmp_path / "model.safetensors")
+    family.save_config(model, tmp_path / "config.json")
+    again = family.build(**family.read(tmp_path))
+    family.fill(again, tmp_path)
+    np.testing.assert_array_equal(again({"token_ids": found["token_ids"]})["logits"], logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cache_and_left_padding_change_nothing(kind, tmp_path):
+    _, found = golden(kind, tmp_path)
+    family = family_named(kind)
+    model = family.build(**family.read(tmp_path))
+    family.fill(model, tmp_path)
+    ids = found["token_ids"]
+    whole = np.asarray(model({"token_ids": ids})["logits"])
+    # The second prompt is shorter: it stands at the end of its row, behind hidden positions.
+    real = np.arange(5) < np.array([[5], [3]])
+    step, last, cache = model.start_decoding(ids[:, :5], real)
+    np.testing.assert_array_equal(last, [ids[0, 4], ids[1, 2]])
+    for index in range(4):
+        read = np.array([ids[0, 4 + index], ids[1, 2 + index]])
+        logits, cache = step(keras.ops.array(read), keras.ops.array(index), cache)
+        expected = [whole[0, 4 + index], whole[1, 2 + index]]
+        np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def write_gguf(file, kind, tensors, fields, **changes):
+    """Writes a model as llama.cpp's converter does."""
+    modules = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    parts = {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    writer = gguf.GGUFWriter(str(file), kind)
+    numbers = {
+        "block_count": fields["num_hidden_layers"],
+        "context_length": 32,
+        "embedding_length": fields["hidden_size"],
+        "feed_forward_length": fields["intermediate_size"],
+        "attention.head_count": fields["num_attention_heads"],
+        "attention.head_count_kv": fields["num_key_value_heads"],
+        **({"attention.key_length": fields["head_dim"]} if "head_dim" in fields else {}),
+    } | changes
+    for name, number in numbers.items():
+        writer.add_uint32(f"{kind}.{name}", number)
+    writer.add_float32(f"{kind}.attention.layer_norm_rms_epsilon", 1e-6)
+    letters = TOKENS
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(letters)
+    writer.add_token_types([1] * (len(letters) - 1) + [3])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(len(letters) - 1)
+    for name, array in tensors.items():
+        module, _, last = name.rpartition(".")
+        if module in modules:
+            theirs = modules[module]
+        else:
+            number, part = module.removeprefix("model.layers.").split(".", 1)
+            theirs = f"blk.{number}.{parts[part]}"
+            heads = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
+            if kind == "llama" and parts[part] in heads:
+                by_head = array.reshape(fields[heads[parts[part]]], 2, -1, *array.shape[1:])
+                array = by_head.swapaxes(1, 2).reshape(array.shape)
+        writer.add_tensor(f"{theirs}.{last}", np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+def test_gguf_gives_the_weights_of_the_folder(kind, tmp_path):
+    tensors, found = golden(kind, tmp_path / "folder")
+    fields = json.loads(str(found[f"{kind}/config"]))
+    write_gguf(tmp_path / "model.gguf", kind, tensors, fields)
+    opened = find_weights(tmp_path / "model.gguf")
+    model = opened.build()
+    opened.fill(model, ())
+    family = family_named(kind)
+    original = family.build(**family.read(tmp_path / "folder"))
+    family.fill(original, tmp_path / "folder")
+    for one, other in zip(model.get_weights(), original.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    (tokenizer,) = opened.tokenizers()
+    assert tokenizer.detokenize(tokenizer.tokenize(["ab<end>a 1"])) == b"aba 1"
+    assert tokenizer.tokens(tokenizer.tokenize(["ab<end>"])).to_list() == [[b"ab", b"<end>"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention.head_count": 3}, "num_attention_heads=3 divides no hidden_size=16"),
+        ({"attention.head_count_kv": 8}, "num_key_value_heads=8"),
+        ({"attention.head_count": 0}, "num_attention_heads=0"),
+        ({"block_count": 2**31}, "num_hidden_layers=2147483648"),
+    ],
+)
+def test_gguf_with_wrong_numbers_is_refused(change, message, tmp_path):
+    tensors, found = golden("llama", tmp_path / "folder")
+    fields = json.loads(str(found["llama/config"]))
+    write_gguf(tmp_path / "model.gguf", "llama", tensors, fields, **change)
+    with pytest.raises(ValueError, match=message):
+        find_weights(tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "rope_type='longrope'; known"),
+        ("llama", {"rope_scaling": [1], "rope_parameters": None}, "rope_scaling=.*an object"),
+        ("llama", {"rope_parameters": {"rope_type": "linear"}}, "'linear' has no field 'factor'"),
+        ("llama", {"rope_parameters": {"rope_theta": 0.5}}, "rope_theta=0.5"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5; only whole heads"),
+        ("llama", {"tie_word_embeddings": "yes"}, "tie_word_embeddings='yes'"),
+        ("llama", {"num_key_value_heads": 3}, "num_key_value_heads=3"),
+        ("llama", {"head_dim": 5}, "odd width"),
+        ("mistral", {"sliding_window": 0}, "sliding_window=0"),
+        ("qwen2", {"layer_types": ["full_attention"]}, "layer_types=.*each of the 2 layers"),
+    ],
+)
+def test_configurations_that_need_more_are_refused(kind, change, message, tmp_path):
+    _, found = golden(kind, tmp_path)
+    fields = json.loads(str(found[f"{kind}/config"]))
+    (tmp_path / "config.json").write_text(json.dumps({**fields, **change}))
+    with pytest.raises(ValueError, match=message):
+        family_named(kind).read(tmp_path)
+
+
+def test_old_files_say_rotary_positions_by_other_names(tmp_path):
+    _, found = golden("llama", tmp_path)
+    fields = json.loads(str(found["llama/config"]))
+    new = family_named("llama").read(tmp_path)
+    scaling = fields.pop("rope_parameters")
+    base = scaling.pop("rope_theta")
+    scaling["type"] = scaling.pop("rope_type")
+    (tmp_path / "config.json").write_text(
+        json.dumps({**fields, "rope_theta": base, "rope_scaling": scaling})
+    )
+    assert family_named("llama").read(tmp_path) == new
+
+
+def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
+    keras.utils.set_random_seed(0)
+    (tmp_path / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(TOKENS)}))
+    (tmp_path / "merges.txt").write_text("a b\n")
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    end = {"id": 6, "content": "<end>", "special": True, **flags}
+    splitter = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    tokenizer = kt.tokenizers.LlamaBytePairTokenizer(
+        tmp_path,
+        special_names={"end": "<end>"},
+        parts={"pre_tokenizer": splitter, "added_tokens": [end]},
+    )
+    model = kt.models.llama.llama(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=2,
+        num_heads=4,
+        num_key_value_heads=2,
+        hidden_dim=16,
+        intermediate_dim=24,
+        max_sequence_length=48,
+        initializer_range=0.3,
+    )
+    generate = kt.pipelines.TextGenerator(model, tokenizer, max_length=6, top_k=1)
+    assert generate.max_sequence_length == 48
+    kt.save(generate, tmp_path / "folder", format="huggingface")
+    again = kt.load(tmp_path / "folder")
+    texts = ["ab 12", "", "b<end>"]
+    assert again(texts) == generate(texts)
+    exported = kt.export(again, tmp_path / "export")
+    serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    served = serve(prompt=tf.constant(texts))["text"].numpy()
+    assert [text.decode() for text in served] == [each.text for each in generate(texts)]

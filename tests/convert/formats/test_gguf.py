@@ -136,7 +136,10 @@ def test_a_new_task_gets_a_new_head(embed, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "nomic-bert"}, "architecture 'nomic-bert'; of GGUF's, known are bert: g"),
+        (
+            {"architecture": "nomic-bert"},
+            "architecture 'nomic-bert'; of GGUF's, known are bert, ",
+        ),
         ({"pooling_type": 4}, "bert.pooling_type=4; known are"),
         ({"attention.head_count": 3}, "3 attention heads do not divide the width 256"),
     ],
