@@ -163,7 +163,7 @@ def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argumen
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind in ("default", None):
         return {"rotary_base": base}
-    if kind not in _SCALINGS:
+    if not isinstance(kind, str) or kind not in _SCALINGS:
         raise ValueError(
             f"{file}: rope_type={kind!r:.100}; known are default, {', '.join(_SCALINGS)}"
         )

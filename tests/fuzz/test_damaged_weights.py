@@ -6,6 +6,7 @@ See `test_damaged_files`.
 import functools
 import json
 import runpy
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from safetensors.numpy import save_file
 
 from keras_transformers.convert import bert
 from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.families import family_named
 from keras_transformers.convert.formats import peft
 from keras_transformers.convert.formats.weights import find_weights
 
@@ -177,10 +179,24 @@ def write_gguf(file: Path) -> None:
     tests["write"](file, tiny.pipeline("embedding"))
 
 
+def write_llama_gguf(file: Path) -> None:
+    path = Path(__file__).parents[1] / "convert/families/test_llama_weights.py"
+    tests = runpy.run_path(str(path))
+    tensors, found = tests["golden"]("llama", file.parent / "folder")
+    fields = json.loads(str(found["llama/config"]))
+    tests["write_gguf"](file, "llama", tensors, fields)
+    shutil.rmtree(file.parent / "folder")
+
+
 def read_gguf(path: Path) -> None:
     found = find_weights(path)
     found.tokenizers()
     dict(open_arrays(path))
+
+
+def llama_config() -> bytes:
+    found = np.load(Path(__file__).parents[1] / "golden/families/llama.npz")
+    return str(found["llama/config"]).encode()
 
 
 def read_latest(path: Path) -> None:
@@ -340,6 +356,13 @@ READERS = {
         )
     },
     "gguf": Reader("model.gguf", written(write_gguf, "model.gguf"), read_gguf),
+    "llama's gguf": Reader("model.gguf", written(write_llama_gguf, "model.gguf"), read_gguf),
+    "llama's config": Reader(
+        "config.json",
+        llama_config,
+        lambda path: family_named("llama").read(path.parent),
+        is_json=True,
+    ),
     "opennmt description": Reader(
         "model_description.py",
         text("model = lambda: Transformer(num_heads=2, ffn_activation=tf.nn.relu)", ""),

@@ -130,7 +130,7 @@ def _byte_pairs(opened: Gguf, family: Family) -> Any:
     """Returns the tokenizer of a language model."""
     fields, file = opened.fields, opened.file
     kind, splitter = (fields.get(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
-    if kind != "gpt2" or splitter not in _SPLITTERS:
+    if kind != "gpt2" or not isinstance(splitter, str) or splitter not in _SPLITTERS:
         raise ValueError(
             f"{file}: tokenizer {kind!r:.100}, which splits texts as {splitter!r:.100}; read are "
             f"'gpt2' with {', '.join(_SPLITTERS)}: get the tokenizer.json of the model"
