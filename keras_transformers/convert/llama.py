@@ -185,7 +185,8 @@ def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argumen
     if kind == "yarn":
         options |= _yarn(file, scaling, options["factor"], number)
     try:
-        made = RotaryScaling(kind=kind, original_length=length, **options)
+        options |= {"kind": kind, "original_length": length}
+        made = RotaryScaling(**options)
     except ValueError as error:
         raise ValueError(f"{file}: {field}: {error}") from error
     return {"rotary_base": base, "rotary_scaling": made}

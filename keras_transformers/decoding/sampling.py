@@ -140,6 +140,7 @@ def sample_rows(
     longest: int,
     pad_token_id: int = 0,
     growing_axis: int | None = None,
+    also_end_token_ids: Sequence[int] = (),
 ) -> Hypotheses:
     """Draws a text for each row with the row's own options, such as those of a server's request.
 
@@ -160,6 +161,7 @@ def sample_rows(
         longest: an upper bound on `max_length`, known when the graph is built.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
+        also_end_token_ids: other tokens that end a text, as the instruction-tuned Llamas have.
 
     Returns:
         Hypotheses, one per row, with scores as in `sample`.
@@ -201,6 +203,7 @@ def sample_rows(
         length_limits=max_length,
         pad_token_id=pad_token_id,
         growing_axis=growing_axis,
+        also_end_token_ids=also_end_token_ids,
     )
 
 

@@ -1,6 +1,6 @@
 """Follows one path per row: the loop that greedy search and sampling share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -47,6 +47,7 @@ def follow_path(
     length_limits: tf.Tensor | None,
     pad_token_id: int,
     growing_axis: int | None,
+    also_end_token_ids: Sequence[int] = (),
 ) -> Hypotheses:
     """Extends each row by the token `choose` picks until all are complete; see `greedy_search`."""
     start_token_ids = as_start_token_ids(start_token_ids)
@@ -80,7 +81,8 @@ def follow_path(
         token_ids = tf.where(path.closed | is_impossible, pad_token_id, chosen)
         ends = tf.zeros_like(path.closed)
         if end_token_id is not None:
-            ends = (chosen == end_token_id) & ~path.closed & ~is_impossible
+            ends = is_any(chosen, [end_token_id, *also_end_token_ids])
+            ends = ends & ~path.closed & ~is_impossible
         extended = _Path(
             index=length,
             last_token_ids=token_ids,
@@ -102,3 +104,8 @@ def follow_path(
         scores=tf.reshape(path.log_probs, by_sentence),
         finished=tf.reshape(path.finished, by_sentence),
     )
+
+
+def is_any(token_ids: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:
+    """Returns whether each token (rows,) is one of these."""
+    return tf.reduce_any(token_ids[:, None] == tf.constant(wanted, tf.int32), axis=1)

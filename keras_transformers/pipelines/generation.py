@@ -64,6 +64,8 @@ class TextGenerator(Pipeline):
         top_k: see `generate`.
         top_p: see `generate`.
         seed: see `generate`.
+        also_end_token_ids: tokens that end texts besides the tokenizer's, as instruction-tuned
+            Llamas and Qwens have (`eos_token_id` in a generation_config.json).
 
     Raises:
         ValueError: the model cannot continue a text, the tokenizer has more tokens than the model,
@@ -84,6 +86,7 @@ class TextGenerator(Pipeline):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        also_end_token_ids: Sequence[int] = (),
     ) -> None:
         if not hasattr(model, "start_decoding") or "token_ids" not in model.input:
             raise ValueError(
@@ -102,6 +105,7 @@ class TextGenerator(Pipeline):
             "top_p": top_p,
             "seed": seed,
         }
+        self.also_end_token_ids = _checked_ends(tokenizer, also_end_token_ids)
         given = {name: tf.constant(value, _OPTIONS[name]) for name, value in self.options.items()}
         for name, (holds, rule) in self._rules(given).items():
             if not holds:
@@ -190,6 +194,7 @@ class TextGenerator(Pipeline):
             longest=self.max_sequence_length,
             pad_token_id=self.tokenizer.pad_token_id,
             growing_axis=2,
+            also_end_token_ids=self.also_end_token_ids,
             **options | {"max_length": tf.minimum(options["max_length"], room)},
         )
         with tf.device("CPU:0"):
@@ -299,8 +304,11 @@ class TextGenerator(Pipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        given = self._given_length
-        return self.options if given is None else {"max_sequence_length": given, **self.options}
+        given = {
+            "max_sequence_length": self._given_length,
+            "also_end_token_ids": list(self.also_end_token_ids) or None,
+        }
+        return {name: value for name, value in given.items() if value is not None} | self.options
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
@@ -369,6 +377,17 @@ class TextGenerator(Pipeline):
             f"a {name} is longer than the {self.max_sequence_length} positions of the model, start "
             "token included: give its end alone",
         )
+
+
+def _checked_ends(tokenizer: Any, token_ids: Sequence[int]) -> tuple[int, ...]:
+    """Returns the tokens that end texts besides the tokenizer's; ValueError for no tokens."""
+    for token_id in token_ids:
+        if type(token_id) is not int or not 0 <= token_id < tokenizer.vocabulary_size:
+            raise ValueError(
+                f"also_end_token_ids: {token_id!r} is no token of a vocabulary of "
+                f"{tokenizer.vocabulary_size}"
+            )
+    return tuple(sorted(set(token_ids) - {tokenizer.end_token_id}))
 
 
 def _checked_length(model: keras.Model, length: int | None) -> int:

@@ -117,8 +117,8 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         folder: has config.json and perhaps generation_config.json, which then decides alone.
 
     Returns:
-        Those of `max_length`, `temperature`, `top_k` and `top_p` that the files give; `top_k` is 1
-        if they say not to sample.
+        Those of `max_length`, `temperature`, `top_k`, `top_p` and `also_end_token_ids` that the
+        files give; `top_k` is 1 if they say not to sample.
 
     Raises:
         FileNotFoundError: there is no config.json.
@@ -137,6 +137,10 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         if "top_k" in given:
             top_k = check_size(file, "top_k", config["top_k"], least=0)
             options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
+    file, ends = _end_tokens(folder)
+    if len(ends) > 1:
+        options["also_end_token_ids"] = [check_size(file, "eos_token_id", e, least=0) for e in ends]
+    file, _ = _generation(folder)
     others = dict(_NOT_SAMPLED)
     if "max_new_tokens" in given:
         options["max_length"] = check_size(file, "max_new_tokens", config["max_new_tokens"])
@@ -147,7 +151,17 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
 
 
 def check_end_token(folder: Path, end_token_id: int) -> None:
-    """Raises ValueError if a folder's texts end with another token of the vocabulary."""
+    """Raises ValueError if a folder's texts never end with this token of the vocabulary."""
+    file, ends = _end_tokens(folder)
+    if ends and end_token_id not in ends:
+        raise ValueError(
+            f"{file}: eos_token_id={ends!r:.100}, but the tokenizer ends texts with "
+            f"{end_token_id}: one of the two belongs to another model"
+        )
+
+
+def _end_tokens(folder: Path) -> tuple[Path, list[int]]:
+    """Returns the tokens that end texts, and the file that says it."""
     size = read_config(folder / "config.json")[1].get("vocab_size")
     file, config = _generation(folder)
     if config.get("eos_token_id") is None:
@@ -155,12 +169,7 @@ def check_end_token(folder: Path, end_token_id: int) -> None:
     found = config.get("eos_token_id")
     ends = [] if found is None else found if isinstance(found, list) else [found]
     # Configurations of small vocabularies often keep the default, an id of OpenAI's.
-    ends = [end for end in ends if not isinstance(size, int) or end in range(size)]
-    if ends and ends != [end_token_id]:
-        raise ValueError(
-            f"{file}: eos_token_id={found!r:.100}, but the tokenizer ends texts with "
-            f"{end_token_id}; only one end token, the tokenizer's, is supported"
-        )
+    return file, [end for end in ends if not isinstance(size, int) or end in range(size)]
 
 
 def _generation(folder: Path) -> tuple[Path, dict[str, Any]]:

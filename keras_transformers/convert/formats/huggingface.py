@@ -135,6 +135,8 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     write_json(folder / "config.json", config)
     if writer.generation_fields is not None:
         tokens = {name: config[name] for name in _GENERATION_TOKENS if name in config}
+        if more := options.get("also_end_token_ids"):
+            tokens["eos_token_id"] = [config["eos_token_id"], *more]
         if options.get("force_end"):
             tokens["forced_eos_token_id"] = config["eos_token_id"]
         write_json(folder / _GENERATION, {**tokens, **writer.generation_fields(options)})

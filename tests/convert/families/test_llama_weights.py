@@ -335,12 +335,21 @@ def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
         max_sequence_length=48,
         initializer_range=0.3,
     )
-    generate = kt.pipelines.TextGenerator(model, tokenizer, max_length=6, top_k=1)
+    generate = kt.pipelines.TextGenerator(
+        model, tokenizer, max_length=6, top_k=1, also_end_token_ids=[2, 6]
+    )
     assert generate.max_sequence_length == 48
     kt.save(generate, tmp_path / "folder", format="huggingface")
     again = kt.load(tmp_path / "folder")
     texts = ["ab 12", "", "b<end>"]
+    assert again.also_end_token_ids == (2,)
     assert again(texts) == generate(texts)
+    until_the_end = kt.pipelines.TextGenerator(model, tokenizer, max_length=6, top_k=1)
+    for one, other in zip(until_the_end(texts), generate(texts), strict=True):
+        assert other.text == one.text[: one.text.find("1") + 1 or None]
+        assert other.finished == (one.finished or "1" in one.text)
+    with pytest.raises(ValueError, match="also_end_token_ids: 7 is no token"):
+        kt.pipelines.TextGenerator(model, tokenizer, also_end_token_ids=[7])
     exported = kt.export(again, tmp_path / "export")
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
     served = serve(prompt=tf.constant(texts))["text"].numpy()

@@ -50,14 +50,13 @@ def test_what_sampling_does_not_know_is_named(gpt2, caplog):
         assert field in caplog.text
 
 
-def test_another_end_token_is_refused(gpt2):
+def test_several_end_tokens_and_a_wrong_one(gpt2):
     end = kt.load(gpt2).tokenizer.end_token_id
-    for found in (end - 1, [end, end - 1]):
-        change_json(gpt2 / "generation_config.json", eos_token_id=found)
-        with pytest.raises(
-            ValueError, match=r"generation_config.json: eos_token_id=.* only one end"
-        ):
-            kt.load(gpt2)
+    change_json(gpt2 / "generation_config.json", eos_token_id=[end, end - 1])
+    assert kt.load(gpt2).also_end_token_ids == (end - 1,)
+    change_json(gpt2 / "generation_config.json", eos_token_id=end - 1)
+    with pytest.raises(ValueError, match=r"generation_config.json: eos_token_id=.* belongs to ano"):
+        kt.load(gpt2)
     change_json(gpt2 / "generation_config.json", eos_token_id=[end])
     change_json(gpt2 / "config.json", eos_token_id=50256)  # the default: no token of this one's
     kt.load(gpt2)
