@@ -1,4 +1,4 @@
-"""How fast one GPU trains BERT, GPT-2 and the Transformer with JAX.
+"""How fast one GPU trains BERT, GPT-2, SmolLM2 and the Transformer with JAX.
 
     python benchmarks/gpu.py > gpu.txt
     python benchmarks/gpu.py --toy          # tiny models, seconds on a CPU: does it run?
@@ -120,6 +120,7 @@ SUBJECTS = {
     "bert_base": Subject((128, 512), 65536, _adamw, _STACK),
     "bert_large": Subject((128, 512), 32768, _adamw, _STACK),
     "gpt2_small": Subject((1024,), 32768, _adamw, _STACK),
+    "smollm2_135m": Subject((1024,), 32768, _adamw, _STACK | {"num_key_value_heads": 1}),
     "transformer_big": Subject((128,), 32768, _adam, _PAIR),
 }
 
