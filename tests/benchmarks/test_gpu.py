@@ -10,7 +10,7 @@ LOAD = f"""
 import collections, re, runpy, sys, types
 gpu = types.SimpleNamespace(**runpy.run_path({str(ROOT / "benchmarks/gpu.py")!r}, run_name="gpu"))
 """
-SUBJECTS = ["bert_base", "bert_large", "gpt2_small", "transformer_big"]
+SUBJECTS = ["bert_base", "bert_large", "gpt2_small", "smollm2_135m", "transformer_big"]
 
 pytestmark = pytest.mark.slow
 
