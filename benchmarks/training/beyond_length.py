@@ -5,12 +5,13 @@
 
 Sentences of test_2016_flickr are joined, one to five in a row, sources and references alike, and
 translated whole by greedy search: the same sentences at other positions. Beside each BLEU, in
-brackets, is the translations' length as a share of the references'.
+brackets, is the translations' length as a share of the references'. Rotary positions can be scaled
+without training: linearly, or by YaRN.
 """
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
@@ -21,11 +22,21 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data.translation import read_multi30k
 from keras_transformers.evaluation import corpus_bleu
+from keras_transformers.layers import RotaryPositions, RotaryScaling
+from keras_transformers.models.anatomy import anatomy
 
-VARIANTS = {
-    "sinusoidal": "base_0",
-    "learned": "positions__learned_0",
-    "relative": "positions__relative_0",
+LONGEST = 57  # tokens of a source in training
+# Name -> the run's folder, and the scaling of its rotary positions.
+VARIANTS: dict[str, tuple[str, RotaryScaling | None]] = {
+    "sinusoidal": ("base_0", None),
+    "learned": ("positions__learned_0", None),
+    "relative": ("positions__relative_0", None),
+    "rotary": ("positions__rotary_0", None),
+    "rotary, linear": ("positions__rotary_0", RotaryScaling(kind="linear", factor=2.0)),
+    "rotary, YaRN": (
+        "positions__rotary_0",
+        RotaryScaling(kind="yarn", factor=2.0, original_length=LONGEST),
+    ),
 }
 MOST_JOINED, SENTENCES, MOST_TOKENS = 5, 600, 128
 
@@ -39,7 +50,7 @@ def joined(pairs: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
     ]
 
 
-def translator(folder: Path) -> kt.pipelines.Translator:
+def translator(folder: Path, scaling: RotaryScaling | None) -> kt.pipelines.Translator:
     """Returns the translator of a finished run, with the weights that the run chose."""
     options = json.loads((folder / "config.json").read_text())["model_options"]
     tokenizer = kt.tokenizers.SentencePieceTokenizer(folder / "vocabulary.model")
@@ -51,12 +62,19 @@ def translator(folder: Path) -> kt.pipelines.Translator:
         **options,
     )
     model.load_weights(folder / "chosen.weights.h5")
+    for parts in (anatomy(model), anatomy(model).encoder):
+        for layer in parts.positions:
+            if isinstance(layer, RotaryPositions):
+                layer.scaling = scaling
     return kt.pipelines.Translator(model, tokenizer, num_beams=1, max_sequence_length=MOST_TOKENS)
 
 
-def table(data: Path, runs_dir: Path) -> Iterator[str]:
+def table(data: Path, runs_dir: Path, variants: Sequence[str]) -> Iterator[str]:
     """Yields the lines of a Markdown table."""
-    translators = {name: translator(runs_dir / folder) for name, folder in VARIANTS.items()}
+    translators = {}
+    for name in variants:
+        folder, scaling = VARIANTS[name]
+        translators[name] = translator(runs_dir / folder, scaling)
     tokenizer = next(iter(translators.values())).tokenizer
     train = [source for source, _ in read_multi30k(data, "train")]
     lengths = tokenizer.tokenize(train).row_lengths().numpy()
@@ -79,9 +97,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--runs-dir", type=Path, default=Path("runs/ablations"))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     arguments = parser.parse_args()
     keras.utils.set_random_seed(0)
-    for line in table(arguments.data, arguments.runs_dir):
+    for line in table(arguments.data, arguments.runs_dir, arguments.variants):
         print(line, flush=True)
 
 
