@@ -9,16 +9,14 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
-from keras_transformers.convert.formats.tokenizer_json import plain_parts
 from keras_transformers.convert.gpt import sampling_fields
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
-from keras_transformers.files import read_json
 from keras_transformers.layers import RotaryScaling
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.llama import MODELS, llama
 
 if TYPE_CHECKING:
-    from keras_transformers.tokenizers import LlamaBytePairTokenizer
+    from keras_transformers.tokenizers import DescribedTokenizer
 
 __all__: list[str] = []
 
@@ -280,60 +278,16 @@ def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
     return attention.use_bias, attention.use_output_bias, has_norms, any(windows_of(model))
 
 
-def tokenizer(path: Path, lowercase: bool) -> "LlamaBytePairTokenizer":
-    """Makes the tokenizer of a folder with vocab.json, merges.txt and what names special tokens.
+def tokenizer(path: Path, lowercase: bool) -> "DescribedTokenizer":
+    """Makes the tokenizer of a folder; see `language_tokenizer`."""
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
 
-    Raises:
-        ValueError: no file names the token that ends texts, or a file is damaged.
-    """
-    from keras_transformers.tokenizers import LlamaBytePairTokenizer
-
-    file = path / "tokenizer_config.json"
-    config = read_json(file) if file.is_file() else {}
-    names = {}
-    for purpose, field in (("start", "bos_token"), ("end", "eos_token"), ("pad", "pad_token")):
-        token = config.get(field)
-        token = token.get("content") if isinstance(token, dict) else token
-        if token is not None and not isinstance(token, str):
-            raise ValueError(f"{file}: {field}={token!r:.100}; expected a token")
-        if token:
-            names[purpose] = token
-    if "end" not in names:
+    found = language_tokenizer(path)
+    if found.end_token_id is None:
+        file = path / "tokenizer_config.json"
         raise ValueError(f"{file}: no eos_token, the token that ends texts: add the field")
-    described = path / "tokenizer.json"
-    contents = read_json(described) if described.is_file() else {}
-    model = contents.get("model")
-    whole_words = isinstance(model, dict) and model.get("ignore_merges") is True
-    added = contents.get("added_tokens") or [
-        {"id": int(token_id), **token}
-        for token_id, token in (config.get("added_tokens_decoder") or {}).items()
-    ]
-    try:
-        return LlamaBytePairTokenizer(
-            path,
-            special_names=names,
-            starts_texts=_starts_texts(contents),
-            whole_words=whole_words,
-            parts=plain_parts(contents, added),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{described}: added_tokens are damaged ({error!r})") from error
-
-
-def _starts_texts(contents: Mapping[str, Any]) -> bool:
-    """Returns whether a tokenizer.json puts a special token before texts."""
-    processor = contents.get("post_processor")
-    if not isinstance(processor, dict):
-        return False
-    steps = processor.get("processors", [processor])
-    singles = [
-        step.get("single") or []
-        for step in (steps if isinstance(steps, list) else [])
-        if isinstance(step, dict) and step.get("type") == "TemplateProcessing"
-    ]
-    return any(
-        isinstance(single, list) and single and "SpecialToken" in single[0] for single in singles
-    )
+    return found
 
 
 def family(
@@ -357,7 +311,7 @@ def family(
         tokenizer,
         Writer(
             {"generation": f"{start}ForCausalLM"},
-            tokenizer="LlamaBytePairTokenizer",
+            tokenizer="DescribedTokenizer",
             tokenizer_class="PreTrainedTokenizerFast",
             special_tokens=("bos_token", "eos_token", "pad_token"),
             generation_fields=sampling_fields,
@@ -365,6 +319,7 @@ def family(
         parts=("score.*",),
         task="generation",
         trained={"ForCausalLM": ("generation",)},
+        vocabulary_file="tokenizer.json",
         tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),
         accepts=accepts,
     )

@@ -20,6 +20,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.tokenizers.packing import document_start
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
 _FARTHEST = 32  # distance drawn, in either direction
@@ -156,7 +157,7 @@ def next_tokens(
     """
     tokenizer, added = pipeline.tokenizer, list(added or [])
     tokens = tokenizer.tokenize(tf.constant([prompt]))[0].numpy().tolist() + added
-    token_ids = tf.constant([[tokenizer.start_token_id, *tokens]], tf.int32)
+    token_ids = tf.constant([[document_start(tokenizer), *tokens]], tf.int32)
     is_full = token_ids.shape[1] > pipeline.max_sequence_length
     alternatives = []
     if not is_full:

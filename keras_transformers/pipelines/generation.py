@@ -20,6 +20,7 @@ from keras_transformers.pipelines.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tokenizers.packing import document_start
 
 __all__ = ["TextGenerator"]
 
@@ -39,9 +40,10 @@ class TextGenerator(Pipeline):
     """Continues prompts, and scores texts.
 
     Every text follows the start token, as documents do in training, so an empty prompt starts a new
-    document. Where the tokenizer's files put no token before texts (`starts_texts` is False, as for
-    Qwen and SmolLM2), it stands only before empty prompts, and before texts that are scored. The
-    graph refuses prompts and texts that are longer than the model's positions.
+    document. Where the tokenizer's files put no token before texts, as for Qwen and SmolLM2, it
+    stands only before empty prompts, and before texts that are scored; a tokenizer without a start
+    token has the end token there. The graph refuses prompts and texts that are longer than the
+    model's positions.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
@@ -348,13 +350,13 @@ class TextGenerator(Pipeline):
     def _tokens(self, text: Any) -> Any:
         """Returns the start token and the text's tokens, int32 (batch, None)."""
         tokens = self.tokenizer.tokenize(text)
-        starts = tf.fill([tokens.nrows(), 1], self.tokenizer.start_token_id)
+        starts = tf.fill([tokens.nrows(), 1], document_start(self.tokenizer))
         return tf.concat([starts, tokens], axis=1)
 
     def _prompt_tokens(self, prompt: Any) -> Any:
         """Returns the tokens to continue, at least one for each prompt, int32 (batch, None)."""
         tokens = self._tokens(prompt)
-        if getattr(self.tokenizer, "starts_texts", True):
+        if self.tokenizer.special_tokens(1)[0]:
             return tokens
         lengths = tokens.row_lengths()
         kept = tf.ragged.range(lengths) >= tf.cast(lengths > 1, tf.int64)[:, None]

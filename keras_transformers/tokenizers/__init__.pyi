@@ -21,11 +21,11 @@ from . import word_vocabulary as word_vocabulary
 from . import wordpiece as wordpiece
 from . import words as words
 from .byte_pairs.tokenizer import BytePairTokenizer as BytePairTokenizer
-from .byte_pairs.llama import LlamaBytePairTokenizer as LlamaBytePairTokenizer
 from .byte_pairs.roberta import RobertaTokenizer as RobertaTokenizer
 from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer
 from .characters import CharacterTokenizer as CharacterTokenizer
 from .described.charsmap import Charsmap as Charsmap
+from .described.tokenizer import DescribedTokenizer as DescribedTokenizer
 from .described.parts import Parts as Parts
 from .described.charsmap import charsmap_of as charsmap_of
 from .described.charsmap import charsmap_rules as charsmap_rules

@@ -319,3 +319,10 @@ class RobertaPacking:
         """
         text = tf.strings.regex_replace(text, rf"[\s\pZ]*{self.mask_token}", self.mask_token)
         return tf.strings.split(text, self.mask_token)
+
+
+def document_start(tokenizer: Any) -> int:
+    """Returns the token before a document: the start token, or the one that ends the last one."""
+    start = tokenizer.start_token_id
+    token_id: int = tokenizer.end_token_id if start is None else start
+    return token_id

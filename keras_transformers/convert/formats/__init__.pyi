@@ -16,6 +16,7 @@ from . import keras_bert as keras_bert
 from . import keras_h5 as keras_h5
 from . import keras_nlp as keras_nlp
 from . import keras_nlp_t5 as keras_nlp_t5
+from . import language_tokenizers as language_tokenizers
 from . import model_garden as model_garden
 from . import onnx as onnx
 from . import opennmt_tf as opennmt_tf

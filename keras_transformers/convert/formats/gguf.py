@@ -1,8 +1,5 @@
 """GGUF files of BERT, as llama.cpp's embedders are, and of Llama and its kind."""
 
-import json
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +10,12 @@ from keras_transformers.convert.families import families
 from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.weights import Format, FoundWeights
-from keras_transformers.files import naming, write_json
 
 __all__: list[str] = []
 
 _POOLINGS = {1: "mean", 2: "cls", 3: "lasttoken"}
-_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5  # the types of special, of added and of no tokens
+_CONTROL = 3  # the type of special tokens
 _SPACE = "▁"  # before a token that starts a word; the others had "##"
-
-
-# llama.cpp's name of a way to split texts -> the same as in a tokenizer.json.
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
-_LIKE_GPT2 = {**_BYTES, "use_regex": True}
-_CL100K = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-
-def _sequence(*steps: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "Sequence", "pretokenizers": list(steps)}
-
-
-def _split(pattern: str) -> dict[str, Any]:
-    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
-    return _sequence({**split, "invert": False}, _BYTES)
-
-
-_SPLITTERS: dict[str, dict[str, Any]] = {
-    "gpt-2": {"pre_tokenizer": _LIKE_GPT2},
-    "smollm": {
-        "pre_tokenizer": _sequence({"type": "Digits", "individual_digits": True}, _LIKE_GPT2)
-    },
-    "llama-bpe": {"pre_tokenizer": _split(_CL100K % "{1,3}"), "ignore_merges": True},
-    "qwen2": {"pre_tokenizer": _split(_CL100K % ""), "normalizer": {"type": "NFC"}},
-}
 
 
 def open_gguf(path: Path) -> FoundWeights:
@@ -81,11 +49,24 @@ def _decoder(opened: Gguf, arrays: Arrays, family: Family) -> FoundWeights:
         trained=("generation",),
         build=lambda **changes: family.build(**(arguments | changes)),
         fill=lambda model, ignore: family.fill(model, arrays, ignore=ignore),
-        tokenizers=lambda lowercase=None: (_byte_pairs(opened, family),),
+        tokenizers=lambda lowercase=None: (_tokenizer(opened),),
         parts=family.parts,
         has_pooler=False,
         max_sequence_length=arguments["max_sequence_length"],
     )
+
+
+def _tokenizer(opened: Gguf) -> Any:
+    """Returns the tokenizer of a language model."""
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.convert.formats.language_tokenizers import gguf_tokenizer
+
+    found = gguf_tokenizer(opened.fields, opened.file)
+    if found.end_token_id is None:
+        raise ValueError(
+            f"{opened.file}: no tokenizer.ggml.eos_token_id, the token that ends texts"
+        )
+    return found
 
 
 def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
@@ -124,58 +105,6 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
         "tie_word_embeddings": "lm_head.weight" not in arrays.shapes,
         "attention_bias": any(name.endswith("self_attn.o_proj.bias") for name in arrays.shapes),
     }
-
-
-def _byte_pairs(opened: Gguf, family: Family) -> Any:
-    """Returns the tokenizer of a language model."""
-    fields, file = opened.fields, opened.file
-    kind, splitter = (fields.get(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
-    if kind != "gpt2" or not isinstance(splitter, str) or splitter not in _SPLITTERS:
-        raise ValueError(
-            f"{file}: tokenizer {kind!r:.100}, which splits texts as {splitter!r:.100}; read are "
-            f"'gpt2' with {', '.join(_SPLITTERS)}: get the tokenizer.json of the model"
-        )
-    tokens, kinds = _words_and_kinds(opened)
-    while tokens and kinds[-1] == _UNUSED:  # they fill up the matrices
-        tokens, kinds = tokens[:-1], kinds[:-1]
-    merges = fields.get("tokenizer.ggml.merges")
-    if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
-        raise ValueError(f"{file}: tokenizer.ggml.merges is no list of merges")
-    described = _SPLITTERS[splitter]
-    added = [
-        {"id": token_id, "content": token, "special": kind == _CONTROL}
-        for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
-    start = _number(opened, "tokenizer.ggml.bos_token_id", int, None)
-    starts = bool(fields.get("tokenizer.ggml.add_bos_token", splitter == "llama-bpe"))
-    names = {
-        "bos_token": start,
-        "eos_token": _number(opened, "tokenizer.ggml.eos_token_id", int, None),
-        "pad_token": _number(opened, "tokenizer.ggml.padding_token_id", int, None),
-    }
-    model: dict[str, Any] = {"type": "BPE"}
-    template: dict[str, Any] = {"type": "TemplateProcessing", "single": [{"SpecialToken": {}}]}
-    with tempfile.TemporaryDirectory() as scratch, naming({Path(scratch): file}):
-        place = Path(scratch)
-        write_json(
-            place / "tokenizer_config.json",
-            {name: tokens[i] for name, i in names.items() if i is not None and i < len(tokens)},
-        )
-        write_json(
-            place / "tokenizer.json",
-            {
-                "added_tokens": added,
-                "normalizer": described.get("normalizer"),
-                "pre_tokenizer": described["pre_tokenizer"],
-                "post_processor": template if starts else None,
-                "model": model | {"ignore_merges": described.get("ignore_merges", False)},
-            },
-        )
-        ids = {token: token_id for token_id, token in enumerate(tokens)}
-        (place / "vocab.json").write_text(json.dumps(ids), "utf-8")
-        (place / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]) + "\n", "utf-8")
-        return family.tokenizer(place, False)
 
 
 def _words_and_kinds(opened: Gguf) -> tuple[list[str], list[Any]]:

@@ -166,9 +166,9 @@ def write_tokenizers(
     ids = {}
     for field in writer.special_tokens:
         attributes = (*_SPECIAL.get(field, ()), f"{field}_id")
-        ids[field] = next(
-            getattr(tokenizer, each) for each in attributes if hasattr(tokenizer, each)
-        )
+        token_id = next(getattr(tokenizer, each) for each in attributes if hasattr(tokenizer, each))
+        if token_id is not None:
+            ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
     described = getattr(tokenizer, "parts", None) is not None
     if described:  # more than the class computes by itself
@@ -262,7 +262,10 @@ def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any)
 @contextlib.contextmanager
 def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
     """Yields a folder with vocabulary files: this one, or one made from its tokenizer.json."""
-    if any(found for name in _VOCABULARIES for found in folder.glob(name)):
+    own = family.vocabulary_file
+    if (own and (folder / own).is_file()) or any(
+        found for name in _VOCABULARIES for found in folder.glob(name)
+    ):
         yield folder
         return
     file = folder / "tokenizer.json"
@@ -274,7 +277,7 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         _unpack(file, Path(scratch), family.pieces_file)
         made = dict.fromkeys(Path(scratch).iterdir(), file)
-        for name in ("config.json", _CONFIG, "tokenizer.json"):  # some tokenizers need a field
+        for name in ("config.json", _CONFIG):  # some tokenizers need a field of them
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, Path(scratch, name))
         with naming({**made, Path(scratch): folder}):

@@ -74,11 +74,10 @@ def described_parts(
     contents = read_json(file) if file.is_file() else {}
     default = (None if byte_level else {**_BERT, "lowercase": lowercase}, _SPLITTERS[kind])
     normalizer, splitter = default
-    follows = follows_file(config) or getattr(tokenizer, "follows_file", False)
-    if follows and contents:
+    if follows_file(config) and contents:
         if not isinstance(contents.get("model"), dict):
             raise ValueError(f"{file}: it has no model: download it again")
-        _check_model(file, contents["model"], kind, tokenizer)
+        _check_model(file, contents["model"], kind, tokenizer.special_names.get("unknown"))
         normalizer = _plain(contents.get("normalizer"))
         splitter = _plain(contents.get("pre_tokenizer"))
     elif normalizer is not None:
@@ -90,8 +89,7 @@ def described_parts(
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
     own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
-    matched = None if getattr(tokenizer, "matches_special", False) else own
-    tokens = _added_tokens(folder, config, contents, matched, _base(tokenizer))
+    tokens = _added_tokens(folder, config, contents, own, _base(tokenizer))
     if (normalizer, splitter) == default and not tokens:
         return None
     return {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": tokens}
@@ -131,19 +129,13 @@ def _base(tokenizer: Any) -> list[str]:
 def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     """Returns the tokenizer.json of a tokenizer with parts, for `PreTrainedTokenizerFast`."""
     model: dict[str, Any]
-    parts = tokenizer.parts.description
-    flags = dict.fromkeys(_FLAGS, False)
-    added = [{**flags, **token} for token in parts["added_tokens"] or ()]
-    listed = {token["content"] for token in added}
-    names = dict.fromkeys(tokenizer.special_names.values())
-    special = [name for name in names if name not in listed]
+    parts, special = tokenizer.parts.description, dict.fromkeys(tokenizer.special_names.values())
     vocabulary = list(tokenizer.vocabulary)
     base = vocabulary[: len(vocabulary) - len(tokenizer.parts.added)]
     ids = {token: token_id for token_id, token in enumerate(base)}
     if hasattr(tokenizer, "merges"):
         model = {"type": "BPE", "vocab": ids, "merges": [list(pair) for pair in tokenizer.merges]}
         options = {field: values[0] for field, values in _MODELS["BPE"].items()}
-        options["ignore_merges"] = getattr(tokenizer, "whole_words", False)
         model = {**model, **options, "unk_token": None}
         decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
                    "use_regex": True}  # fmt: skip
@@ -151,14 +143,15 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
         model = {"type": "WordPiece", "vocab": ids, "unk_token": tokenizer.special_names["unknown"]}
         model |= {field: values[0] for field, values in _MODELS["WordPiece"].items()}
         decoder = {"type": "WordPiece", "prefix": "##", "cleanup": False}
+    flags = dict.fromkeys(_FLAGS, False)
     own = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted([*own, *added], key=lambda token: token["id"]),
+        "added_tokens": sorted([*own, *parts["added_tokens"]], key=lambda token: token["id"]),
         "normalizer": parts["normalizer"],
-        "pre_tokenizer": _whole(parts["pre_tokenizer"]),
+        "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": _template(tokenizer, vocabulary),
         "decoder": decoder,
         "model": model,
@@ -245,9 +238,6 @@ def _plain(part: Any) -> Any:
     """Returns a part without what does not change ids, with defaults written out."""
     if not isinstance(part, dict):
         return part
-    steps = part.get("pretokenizers")
-    if part.get("type") == "Sequence" and isinstance(steps, list):
-        return {**part, "pretokenizers": list(map(_plain, steps))}
     part = {name: value for name, value in part.items() if name != "trim_offsets"}
     if part.get("type") == "ByteLevel":
         part = {"add_prefix_space": True, "use_regex": True, **part}
@@ -258,27 +248,7 @@ def _plain(part: Any) -> Any:
     return part
 
 
-def plain_parts(contents: Mapping[str, Any], added_tokens: Any) -> dict[str, Any]:
-    """Returns the parts of a tokenizer.json and its added tokens, with defaults written out."""
-    flags = dict.fromkeys(_FLAGS, False)
-    return {
-        "normalizer": _plain(contents.get("normalizer")),
-        "pre_tokenizer": _plain(contents.get("pre_tokenizer")) or _SPLITTERS["BPE"],
-        "added_tokens": [{**flags, **token} for token in added_tokens],
-    }
-
-
-def _whole(part: Any) -> Any:
-    """Returns a pre-tokenizer with the field that `_plain` leaves out and readers need."""
-    if not isinstance(part, dict):
-        return part
-    if part.get("type") == "Sequence":
-        return {**part, "pretokenizers": list(map(_whole, part["pretokenizers"]))}
-    return {"trim_offsets": True, **part} if part.get("type") == "ByteLevel" else part
-
-
-def _check_model(file: Path, model: Mapping[str, Any], kind: str, tokenizer: Any) -> None:
-    unknown = tokenizer.special_names.get("unknown")
+def _check_model(file: Path, model: Mapping[str, Any], kind: str, unknown: str | None) -> None:
     if model.get("type", kind) != kind:
         raise ValueError(f"{file}: model {model['type']}; this family's is {kind}")
     if unknown is not None and kind == "WordPiece" and model.get("unk_token", unknown) != unknown:
@@ -286,9 +256,8 @@ def _check_model(file: Path, model: Mapping[str, Any], kind: str, tokenizer: Any
             f"{file}: model {kind} with unk_token={model['unk_token']!r}; unknown words of this "
             f"family are {unknown!r}"
         )
-    own = {"ignore_merges": getattr(tokenizer, "whole_words", False)}
     for field, values in _MODELS[kind].items():
-        if field in model and model[field] not in (*values, own.get(field, values[0])):
+        if field in model and model[field] not in values:
             raise ValueError(
                 f"{file}: model {kind} with {field}={model[field]!r}; only {values[0]!r} is "
                 "supported here"
@@ -303,16 +272,13 @@ def _added_tokens(
     folder: Path,
     config: Mapping[str, Any],
     contents: Mapping[str, Any],
-    own: set[Any] | None,
+    own: set[Any],
     vocabulary: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Returns the tokens to match in texts, later files first: flags, contents and ids.
 
     Special tokens that no file gives an id have the one of the vocabulary, or those after all.
-    Those in `own`, and the ones that tokenizer_config.json names, are no tokens in texts, unless
-    `own` is None.
     """
-    matches_all, own = own is None, own or set()
     file, told = folder / _ADDED, folder / "tokenizer_config.json"
     for field, value in config.items():
         if field.endswith("_token") and (content := _content(value)) is not None:
@@ -370,7 +336,7 @@ def _added_tokens(
             **{flag: bool(token.get(flag, False)) for flag in _FLAGS},
         }
         for token in sorted(found.values(), key=lambda token: token["id"])
-        if matches_all or token["content"] not in own
+        if token["content"] not in own
     ]
 
 

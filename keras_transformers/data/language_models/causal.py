@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_transformers.data.batching import Batches
 from keras_transformers.data.static_shapes import filled
 from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
+from keras_transformers.tokenizers.packing import document_start
 
 __all__ = ["RowBatches", "TokenStream"]
 
@@ -38,7 +39,7 @@ class TokenStream:
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: BytePairTokenizer) -> Self:
         """Tokenizes documents into a stream."""
-        start = np.array([tokenizer.start_token_id], np.int32)
+        start = np.array([document_start(tokenizer)], np.int32)
         parts: list[np.ndarray] = []
         for text in texts:  # one by one, to save memory
             parts += [start, tokenizer.tokenize([text]).values.numpy()]

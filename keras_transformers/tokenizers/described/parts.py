@@ -10,8 +10,15 @@ from keras_transformers.tokenizers.described import unicode_tables
 from keras_transformers.tokenizers.described.added_tokens import AddedTokens
 from keras_transformers.tokenizers.described.charsmap import Charsmap
 from keras_transformers.tokenizers.described.normalizers import normalizer_steps
-from keras_transformers.tokenizers.described.splitters import is_byte_level, splitter_steps
-from keras_transformers.tokenizers.described.text import Text, byte_lengths, decode, encode
+from keras_transformers.tokenizers.described.splitters import Step, is_byte_level, splitter_steps
+from keras_transformers.tokenizers.described.text import (
+    Text,
+    byte_lengths,
+    changes,
+    decode,
+    encode,
+    numbered,
+)
 
 __all__ = ["Parts"]
 
@@ -35,6 +42,8 @@ class Parts:
         byte_level: whether the vocabulary is made of bytes.
         charsmap: the normalization of the SentencePiece model that encodes the words, to use as the
             normalizer: see `Charsmap`.
+        more_steps: what else splits texts, after the pre-tokenizer.
+        match_special_tokens: whether the names of special tokens in a text are these tokens.
 
     Attributes:
         description: the same.
@@ -52,6 +61,8 @@ class Parts:
         num_tokens: int,
         byte_level: bool,
         charsmap: bytes | None = None,
+        more_steps: Sequence[Step] = (),
+        match_special_tokens: bool = True,
     ) -> None:
         if unknown := set(description) - set(_FIELDS):
             raise ValueError(f"unknown parts {', '.join(sorted(unknown))}: take {_FIELDS}")
@@ -74,9 +85,10 @@ class Parts:
         self.added = [new[token_id] for token_id in ids]
         with tf.device("CPU:0"):
             self._normalize = normalizer_steps(normalizer)
-            self._split = splitter_steps(splitter)
-            raw = [token for token in tokens if not token.get("normalized")]
-            late = [token for token in tokens if token.get("normalized")]
+            self._split = [*splitter_steps(splitter), *more_steps]
+            found = [t for t in tokens if match_special_tokens or not t.get("special")]
+            raw = [token for token in found if not token.get("normalized")]
+            late = [token for token in found if token.get("normalized")]
             normal = unicode_tables.normalizer_of(json.dumps(normalizer))
             if charsmap is not None:
                 self._normalize = [Charsmap(charsmap)]
@@ -157,13 +169,16 @@ class Parts:
         texts = decode(text)
         parts, ids = raw(texts)
         row_of = tf.boolean_mask(texts.rows, parts.begins())
-        parts = parts._replace(places=parts.rows * _ROOM)
+        leads = tf.gather(changes(row_of), parts.rows)
+        parts = parts._replace(places=parts.rows * _ROOM, leads=leads)
         found = [_tokens(parts, ids)]
         parts = parts.only(ids < 0)
         for step in self._normalize:
             parts = step(parts)
         parts, ids = late(parts)
-        parts = parts._replace(places=parts.places + parts.rows)
+        leads = tf.boolean_mask(changes(parts.places), parts.begins())
+        leads = parts.leads & tf.gather(leads, numbered(parts.begins()))
+        parts = parts._replace(places=parts.places + parts.rows, leads=leads)
         found.append(_tokens(parts, ids))
         parts = parts.only(ids < 0)
         for split in self._split:

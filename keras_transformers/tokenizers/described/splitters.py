@@ -39,7 +39,8 @@ _LIKE_CL100K = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 # Pattern -> most digits of a word.
-_CL100K = {_LIKE_CL100K % "{1,3}": 3, _LIKE_CL100K % "": 1}  # Llama 3's, Qwen 2's
+LLAMA3, QWEN2 = _LIKE_CL100K % "{1,3}", _LIKE_CL100K % ""
+_CL100K = {LLAMA3: 3, QWEN2: 1}
 
 
 def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
@@ -55,7 +56,10 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
         return []
     kind = description.get("type")
     if kind == "Sequence":
-        return [step for part in description["pretokenizers"] for step in splitter_steps(part)]
+        parts = description["pretokenizers"]
+        if any(_scheme(part) == "first" for part in _flat(description)[1:]):
+            raise ValueError("pre_tokenizer Metaspace after others is not supported here")
+        return [step for part in parts for step in splitter_steps(part)]
     if kind == "WhitespaceSplit":
         return [_removing(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))]
     if kind == "Whitespace":
@@ -69,13 +73,16 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
             _split(_punctuation(), False, description.get("behavior", "Isolated"), "Punctuation")
         ]
     if kind == "Digits":
-        digits = unicode_tables.class_of(r"\p{N}")
+        # Rust's digits, of a newer Unicode than the regular expressions' numbers.
+        digits = unicode_tables.isolated_by('{"type": "Digits", "individual_digits": true}')
         return [_isolated(digits, repeated=not description.get("individual_digits", False))]
     if kind == "ByteLevel":
         steps: list[Step] = [_prefix_space] if description.get("add_prefix_space", True) else []
         return [*steps, _gpt2()] if description.get("use_regex", True) else steps
     if kind == "Split":
         return [_by_pattern(description)]
+    if kind == "Metaspace":
+        return _metaspace(description)
     raise ValueError(f"pre_tokenizer {kind} ({json.dumps(description):.80}) is not supported here")
 
 
@@ -160,6 +167,36 @@ def _split(members: Any, repeated: bool, behavior: str, what: str) -> Step:
 
 def _prefix_space(text: Text) -> Text:
     return prepended(text, text.begins() & (text.codes != ord(" ")), [ord(" ")])
+
+
+def _scheme(metaspace: Mapping[str, Any]) -> str:
+    """Returns where Metaspace puts its prefix; "never" for other pre-tokenizers."""
+    if metaspace.get("type") != "Metaspace":
+        return "never"
+    older = "always" if metaspace.get("add_prefix_space", True) else "never"
+    return str(metaspace.get("prepend_scheme", older))
+
+
+def _metaspace(description: Mapping[str, Any]) -> list[Step]:
+    """Returns the steps that write spaces as another character, with one before the text."""
+    mark, scheme = description.get("replacement"), _scheme(description)
+    if not isinstance(mark, str) or len(mark) != 1 or scheme not in ("always", "first", "never"):
+        raise ValueError(
+            f"pre_tokenizer Metaspace ({json.dumps(description):.80}) is not supported here"
+        )
+    code = ord(mark)
+
+    def replace(text: Text) -> Text:
+        return text._replace(codes=tf.where(text.codes == ord(" "), code, text.codes))
+
+    def prepend(text: Text) -> Text:
+        places = text.begins() & (text.codes != code)
+        return prepended(text, places & text.leads if scheme == "first" else places, [code])
+
+    steps: list[Step] = [replace] if scheme == "never" else [replace, prepend]
+    if description.get("split", True):
+        steps.append(lambda text: _divided(text, text.codes == code))
+    return steps
 
 
 def _by_pattern(description: Mapping[str, Any]) -> Step:

@@ -17,6 +17,7 @@ class Text(NamedTuple):
         starts: int64 (characters,), where it comes from: a byte of all original texts end to end.
         ends: int64 (characters,), likewise, exclusive.
         places: int64 (characters,), where its tokens go among all tokens, ascending.
+        leads: bool (characters,), whether its piece is the first of its text.
     """
 
     codes: Any
@@ -24,6 +25,7 @@ class Text(NamedTuple):
     starts: Any
     ends: Any
     places: Any
+    leads: Any
 
     def only(self, kept: Any) -> "Text":
         """Returns the characters where `kept`, bool (characters,), is True."""
@@ -45,7 +47,7 @@ def decode(text: Any) -> Text:
     rows = codes.value_rowids()
     starts = offsets.values + tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     ends = tf.concat([starts[1:], tf.reduce_sum(lengths)[None]], 0)[: tf.size(starts)]
-    return Text(codes.values, rows, starts, ends, rows)
+    return Text(codes.values, rows, starts, ends, rows, tf.ones_like(rows, tf.bool))
 
 
 def changes(values: Any) -> Any:

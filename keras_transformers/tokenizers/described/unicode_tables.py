@@ -70,6 +70,16 @@ def kept_by(pre_tokenizer: str) -> np.ndarray:
     return _members("".join(word for word, _ in words))
 
 
+@functools.cache
+def isolated_by(pre_tokenizer: str) -> np.ndarray:
+    """Returns which characters a pre-tokenizer makes words of their own: bool (CODES,).
+
+    It must split nothing else.
+    """
+    words = _pre_tokenizer(pre_tokenizer).pre_tokenize_str("a" + "a".join(_surveyed()) + "a")
+    return _members("".join(word for word, _ in words if len(word) == 1 and word != "a"))
+
+
 def _pre_tokenizer(description: str) -> Any:
     kind = json.loads(description)
     return getattr(pre_tokenizers, kind.pop("type"))(**kind)
@@ -117,8 +127,14 @@ def combining_classes() -> dict[int, int]:
     """Returns the canonical combining classes other than 0, by code point."""
     found = {ord(each): unicodedata.combining(each) for each in _surveyed()}
     found = {code: number for code, number in found.items() if number}
-    # Marks newer than Python's Unicode: each moves before marks of larger classes.
     normalize = normalizers.NFD().normalize_str
+    # Marks newer than the library's Unicode do not move.
+    marks = [chr(code) for code, number in found.items() if number < found[ord(_LARGEST_CLASS)]]
+    pairs = normalize(_SEPARATOR.join(_LARGEST_CLASS + mark for mark in marks)).split(_SEPARATOR)
+    for mark, pair in zip(marks, pairs, strict=True):
+        if pair == _LARGEST_CLASS + mark:
+            del found[ord(mark)]
+    # Marks newer than Python's Unicode: each moves before marks of larger classes.
     new = [each for each in _surveyed() if unicodedata.category(each) == "Cn"]
     pairs = normalize(_SEPARATOR.join(_LARGEST_CLASS + mark for mark in new)).split(_SEPARATOR)
     examples = {number: chr(code) for code, number in sorted(found.items(), reverse=True)}

@@ -315,15 +315,19 @@ def test_old_files_say_rotary_positions_by_other_names(tmp_path):
 
 def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     keras.utils.set_random_seed(0)
-    (tmp_path / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(TOKENS)}))
-    (tmp_path / "merges.txt").write_text("a b\n")
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    end = {"id": 6, "content": "<end>", "special": True, **flags}
     splitter = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-    tokenizer = kt.tokenizers.LlamaBytePairTokenizer(
-        tmp_path,
-        special_names={"end": "<end>"},
-        parts={"pre_tokenizer": splitter, "added_tokens": [end]},
+    tokenizer = kt.tokenizers.DescribedTokenizer(
+        {
+            "model": {
+                "type": "BPE",
+                "vocab": {token: i for i, token in enumerate(TOKENS)},
+                "merges": [["a", "b"]],
+            },
+            "pre_tokenizer": {**splitter, "trim_offsets": True},
+            "added_tokens": [{"id": 6, "content": "<end>", "special": True, **flags}],
+        },
+        end_token="<end>",
     )
     model = kt.models.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,

@@ -1,0 +1,333 @@
+"""The tokenizer of a language model, as its tokenizer.json describes it, in the graph."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import tensorflow as tf
+
+from keras_transformers.files import read_json, replaced
+from keras_transformers.tokenizers import offsets, packing
+from keras_transformers.tokenizers.described import decoders, templates, unicode_tables
+from keras_transformers.tokenizers.described.parts import Parts
+from keras_transformers.tokenizers.described.splitters import is_byte_level
+from keras_transformers.tokenizers.described.text import CharacterClass, decode
+from keras_transformers.tokenizers.described.vocabularies import BytePairs, spelling
+from keras_transformers.tokenizers.tensors import texts_of
+
+__all__ = ["DescribedTokenizer"]
+
+FILE = "tokenizer.json"
+
+
+class DescribedTokenizer(tf.Module):
+    """Byte pairs with the normalization, splitting and special tokens of a tokenizer.json.
+
+    It serves the language models since GPT-2: byte-level byte pairs with GPT-2's, Llama 3's, Qwen's
+    or SmolLM2's way to split texts into words, and SentencePiece's byte pairs with byte fallback
+    (Llama 2, Mistral). Ids equal those of the `tokenizers` library that reads the same file. All
+    methods run in the graph, with core TensorFlow ops on constants.
+
+    The names of added tokens in a text, such as "<|im_start|>", are these tokens, as in
+    transformers. For text from strangers, `match_special_tokens=False` makes special ones ordinary
+    text (transformers: `split_special_tokens=True`).
+
+    Invalid UTF-8, which no Python string contains, counts as U+FFFD.
+
+    Args:
+        description: the contents of a tokenizer.json whose model is BPE.
+        start_token: the token that starts a text (Hugging Face: bos_token), if there is one.
+        end_token: the token that ends a text (eos_token).
+        pad_token: the token that fills rows (pad_token); by default the end or unknown token.
+        vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
+            without text, only fill up its matrices. By default there are none.
+        name: name of the module.
+
+    Attributes:
+        vocabulary_size: the number of tokens.
+        num_tokens: the number of those with text.
+        start_token_id: id of `start_token`, or None. `special_tokens` says whether it is put
+            before texts.
+        end_token_id: id of `end_token`, or None.
+        pad_token_id: id of `pad_token`.
+
+    Raises:
+        ValueError: the description is damaged, or a part has no exact form here, such as another
+            regular expression; the message names it.
+
+    Example:
+        >>> tokens = ["<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "▁a"]
+        >>> tokenizer = DescribedTokenizer(
+        ...     {
+        ...         "model": {
+        ...             "type": "BPE",
+        ...             "vocab": {token: i for i, token in enumerate(tokens)},
+        ...             "merges": [["▁", "a"]],
+        ...             "byte_fallback": True,
+        ...         },
+        ...         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "split": False},
+        ...         "added_tokens": [{"id": 0, "content": "<s>", "special": True}],
+        ...     },
+        ...     start_token="<s>",
+        ... )
+        >>> tokenizer.tokenize(["a a!", "<s>"]).to_list()
+        [[259, 259, 34], [0]]
+        >>> tokenizer.detokenize([[259, 259, 34]]).numpy()
+        array([b' a a!'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        description: Mapping[str, Any],
+        *,
+        start_token: str | None = None,
+        end_token: str | None = None,
+        pad_token: str | None = None,
+        vocabulary_size: int | None = None,
+        name: str = "described_tokenizer",
+    ) -> None:
+        super().__init__(name=name)
+        self._json = json.dumps(description)  # a string: tf.Module wraps and searches mappings
+        self._names = (start_token, end_token, pad_token)
+        parts = _parts(description)
+        byte_level = is_byte_level(parts["pre_tokenizer"])
+        with tf.device("CPU:0"):
+            self._model = BytePairs(description["model"], byte_level=byte_level)
+            self._parts, self._plain_parts = (
+                Parts(
+                    parts,
+                    num_tokens=len(self._model.tokens),
+                    byte_level=byte_level,
+                    more_steps=self._model.steps,
+                    match_special_tokens=match,
+                )
+                for match in (True, False)
+            )
+            self._is_space = CharacterClass(unicode_tables.class_of(r"\s"))
+        names = (*self._model.tokens, *self._parts.added)
+        self._set_sizes(names, vocabulary_size)
+        self._set_special_tokens(names, description["model"].get("unk_token"))
+        self._special = tuple(
+            templates.ids_around(description.get("post_processor"), count) for count in (1, 2)
+        )
+        _check_ids(self._special, self.num_tokens)
+        self._drops_space = decoders.drops_space(description.get("decoder"), byte_level=byte_level)
+        spelled = [spelling(name, byte_level=byte_level) for name in names]
+        is_special = [False] * len(names)
+        for token in parts["added_tokens"]:
+            is_special[token["id"]] = bool(token.get("special"))
+            if byte_level:
+                spelled[token["id"]] = token["content"].encode()
+        fill = self.vocabulary_size - len(names)
+        with tf.device("CPU:0"):
+            self._token_bytes = tf.constant([*spelled, *[b""] * fill])
+            self._is_special = tf.constant([*is_special, *[True] * fill])
+            self._token_names = tf.constant(
+                [*names, *(f"<unused_{len(names) + number}>" for number in range(fill))]
+            )
+
+    def _set_sizes(self, names: Sequence[str], vocabulary_size: int | None) -> None:
+        self.num_tokens = len(names)
+        self.vocabulary_size = len(names) if vocabulary_size is None else vocabulary_size
+        if self.vocabulary_size < len(names):
+            raise ValueError(
+                f"{len(names)} tokens, but the model has {vocabulary_size}: use the tokenizer that "
+                "belongs to it"
+            )
+
+    def _set_special_tokens(self, names: Sequence[str], unknown_token: Any) -> None:
+        ids = {name: number for number, name in enumerate(names)}
+        start, end, pad = self._names
+        for token in self._names:
+            if token is not None and token not in ids:
+                raise ValueError(f"the special token {token!r:.100} is not in the vocabulary")
+        self.start_token_id = None if start is None else ids[start]
+        self.end_token_id = None if end is None else ids[end]
+        fill = next((token for token in (end, unknown_token, start) if token in ids), None)
+        if pad == fill:  # as without a name for it
+            self._names = (start, end, None)
+        self.pad_token_id = ids.get(pad or fill or "", 0)
+
+    def tokenize(self, text: Any, *, match_special_tokens: bool = True) -> tf.RaggedTensor:
+        """Converts texts to token ids, without those that `special_tokens` puts around them.
+
+        Args:
+            text: strings (batch,).
+            match_special_tokens: whether the names of special tokens in a text are these tokens.
+
+        Returns:
+            int32 (batch, None).
+        """
+        parts = self._parts if match_special_tokens else self._plain_parts
+        return parts.tokenize(texts_of(text), self._model.encode)[0]
+
+    def tokenize_with_offsets(
+        self, text: Any, *, match_special_tokens: bool = True
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Converts texts to token ids, and finds the span of each token in its text.
+
+        The ids are those of `tokenize`. A span is the bytes of a token's characters without the
+        white space before them; a token of only white space has an empty span.
+
+        Args:
+            text: strings (batch,).
+            match_special_tokens: as for `tokenize`.
+
+        Returns:
+            Token ids, starts and ends (exclusive), each int32 (batch, None).
+        """
+        text = texts_of(text)
+        parts = self._parts if match_special_tokens else self._plain_parts
+        with tf.device("CPU:0"):
+            ids, starts, ends = parts.tokenize(text, self._model.encode)
+            characters = decode(text)
+            starts, ends = offsets.without_white_space(
+                text,
+                starts.values,
+                ends.values,
+                ids.value_rowids(),
+                character_starts=characters.starts,
+                is_white_space=self._is_space(characters.codes),
+            )
+            return ids, ids.with_values(starts), ids.with_values(ends)
+
+    def detokenize(self, token_ids: Any, *, skip_special_tokens: bool = True) -> tf.Tensor:
+        """Converts token ids to texts.
+
+        The bytes of all tokens are joined, so part of a text's tokens may not be valid UTF-8.
+
+        Args:
+            token_ids: int32 (batch, length), ragged or padded; or (..., length).
+            skip_special_tokens: whether to leave special tokens out, or write their names.
+
+        Returns:
+            Strings (batch,), or (...).
+
+        Raises:
+            tf.errors.InvalidArgumentError: an id is outside the vocabulary.
+        """
+        with tf.device("CPU:0"):
+            if isinstance(token_ids, tf.RaggedTensor):
+                parts = token_ids.with_values(self._spelled(token_ids.values, skip_special_tokens))
+                return self._without_prefix(tf.strings.reduce_join(parts, axis=-1))
+            parts = self._spelled(tf.cast(token_ids, tf.int32), skip_special_tokens)
+            return self._without_prefix(tf.strings.reduce_join(parts, axis=-1))
+
+    def _spelled(self, token_ids: Any, skips_special: bool) -> Any:
+        special = "" if skips_special else tf.gather(self._token_names, token_ids)
+        return tf.where(
+            tf.gather(self._is_special, token_ids), special, tf.gather(self._token_bytes, token_ids)
+        )
+
+    def _without_prefix(self, text: Any) -> Any:
+        return tf.strings.regex_replace(text, r"\A ", "") if self._drops_space else text
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """Returns the ids before each of one or two texts, and after the last."""
+        return [list(ids) for ids in self._special[num_segments - 1]]
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """Returns the number of tokens that `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
+
+    def pack(
+        self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
+    ) -> dict[str, tf.Tensor]:
+        """Packs the tokens of texts or pairs, with the special tokens that the file puts there.
+
+        Rows that are too long lose their end, the longer text of a pair first.
+
+        Args:
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, including special ones.
+
+        Returns:
+            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
+        """
+        num_added = self.num_special_tokens(len(segments))
+        return packing.pack(
+            packing.trim_longest_first(segments, max_sequence_length - num_added),
+            special_tokens=self.special_tokens(len(segments)),
+            pad_token_id=self.pad_token_id,
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes `tokenizer.json` to a folder, for `load` and for other libraries."""
+        with replaced(Path(folder, FILE)) as scratch:
+            scratch.write_text(self._json, "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """Restores a tokenizer from a folder with `tokenizer.json`, and what `config` returned.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+            ValueError: it is damaged, or describes what has no exact form here.
+        """
+        file = Path(folder, FILE)
+        description = read_json(file)
+        try:
+            return cls(description, **config)
+        except Exception as error:  # whatever becomes of a damaged part
+            raise ValueError(f"{file}: {error}") from error
+
+    def config(self) -> dict[str, Any]:
+        """Returns the arguments that `load` needs besides the file, as JSON values."""
+        names = zip(("start_token", "end_token", "pad_token"), self._names, strict=True)
+        fills = self.vocabulary_size > self.num_tokens
+        return {
+            **{field: token for field, token in names if token is not None},
+            **({"vocabulary_size": self.vocabulary_size} if fills else {}),
+        }
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The contents of the tokenizer.json."""
+        contents: dict[str, Any] = json.loads(self._json)
+        return contents
+
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """Returns the tokens, as in the vocabulary, for ids of any shape."""
+        with tf.device("CPU:0"):
+            return tf.gather(self._token_names, token_ids)
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """All tokens, by id; cannot run in a graph."""
+        return [token.decode() for token in self._token_names.numpy()]
+
+
+def _parts(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts around the model, checked."""
+    if not isinstance(description.get("model"), Mapping):
+        raise ValueError("it has no model: download it again")
+    parts = {field: description.get(field) for field in ("normalizer", "pre_tokenizer")}
+    for field, part in parts.items():
+        if part is not None and not isinstance(part, Mapping):
+            raise ValueError(f"{field}={part!r:.100}; expected a JSON object")
+    tokens = description.get("added_tokens") or []
+    if not isinstance(tokens, Sequence):
+        raise ValueError(f"added_tokens={tokens!r:.100}; expected a list")
+    vocabulary = description["model"].get("vocab")
+    ids = vocabulary if isinstance(vocabulary, Mapping) else {}
+    by_id = {number: token for token, number in ids.items()}
+    for token in tokens:
+        content = token.get("content") if isinstance(token, Mapping) else None
+        number = token.get("id") if isinstance(token, Mapping) else None
+        if not isinstance(content, str) or not content or type(number) is not int or number < 0:
+            raise ValueError(f"an added token needs content and an id, not {token!r:.100}")
+        if ids.get(content, number) != number or by_id.get(number, content) != content:
+            raise ValueError(
+                f"the added token {content!r:.100} has the id {number}, but the vocabulary gives "
+                f"{content!r:.100} the id {ids.get(content)} and the id {number} to "
+                f"{by_id.get(number)!r:.100}"
+            )
+    return {**parts, "added_tokens": list(tokens)}
+
+
+def _check_ids(special: Sequence[Sequence[Sequence[int]]], num_tokens: int) -> None:
+    largest = max((i for around in special for ids in around for i in ids), default=0)
+    if largest >= num_tokens:
+        raise ValueError(f"post_processor with the id {largest}, but there are {num_tokens} tokens")
