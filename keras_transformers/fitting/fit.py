@@ -172,6 +172,7 @@ def _trained(
     arguments: dict[str, Any] = {}
     on_held_out = None
     if held_out is not None:
+        callbacks = [*job.callbacks(), *callbacks]
         on_held_out = batches.of(job.encoded(trained, held_out))
         arguments["monitor"] = job.monitor(held_out)
         if job.scores is None or job.metrics(trained) is not None:
@@ -179,7 +180,7 @@ def _trained(
         if job.scores is not None:
             scores = job.scores
             arguments["score"] = lambda: scores(trained, on_held_out, held_out)
-    prepared = run.prepare(model, batches, callbacks=[*job.callbacks(), *callbacks], **arguments)
+    prepared = run.prepare(model, batches, callbacks=callbacks, **arguments)
     job.steps(model, config)
     history = model.fit(**prepared)
     if held_out is not None:

@@ -92,7 +92,7 @@ class Job:
         monitor: returns the figure on validation data that decides which epoch is best, the higher
             the better, from these examples.
         steps: changes how the compiled model takes a step, by the options.
-        callbacks: returns callbacks that add figures to the logs of an epoch.
+        callbacks: returns callbacks that add figures of the validation to the logs of an epoch.
         scores: measures what Keras cannot, from the pipeline, batches in order and their examples;
             None if Keras' metrics are enough.
         baseline: returns figures to compare with, from the examples alone.

@@ -213,6 +213,16 @@ def test_a_share_of_scores_that_do_not_repeat():
     assert (len(train), len(held_out)) == (22, 2)
 
 
+@pytest.mark.parametrize(
+    "task",
+    [task if task == "generation" else pytest.param(task, marks=pytest.mark.slow) for task in DATA],
+)
+def test_training_needs_no_validation(task):
+    history = kt.fit(fresh(task), DATA[task][0], **{**training(task), "epochs": 1}).history
+    assert np.isfinite(history["loss"]).all()
+    assert not any(name.startswith("val_") for name in history)
+
+
 def test_several_labels_get_thresholds_from_validation():
     data, *_ = DATA["multi_label_classification"]
     pipeline = fresh("multi_label_classification")
