@@ -1,6 +1,8 @@
 """What the explorer's page gets: it must agree with what the models and searches do."""
 
 import base64
+import re
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -12,6 +14,7 @@ from keras_transformers.explorer import subjects, views
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection import attention
 from keras_transformers.layers.relative_positions import RelativePositionBias, buckets
+from keras_transformers.pipelines.tasks import all_tasks
 
 BUCKETS = {"num_buckets": 8, "max_distance": 16, "bidirectional": True}
 
@@ -174,3 +177,13 @@ def test_relative_positions_are_the_biases_by_distance():
     values = (levels.astype(float) - 127.5) / 127.5 * found["largest"]
     expected = bias.embeddings.numpy()[buckets(range(-32, 33), **BUCKETS)].T
     np.testing.assert_allclose(values, expected, atol=found["largest"] / 127)
+
+
+def test_each_task_and_each_of_its_inputs_has_its_name_in_chinese():
+    words = Path(subjects.__file__).with_name("page").joinpath("words.js").read_text("utf-8")
+    names = set(re.findall(r"\b([a-z_]+): \"[^a-z\"]", words.partition("\n  zh: {")[2]))
+    for task in all_tasks():
+        assert task in names, task
+    for task in tiny.TASKS:
+        inputs = set(tiny.pipeline(task).text_names)
+        assert inputs <= names, (task, inputs - names)
