@@ -79,7 +79,6 @@ def config_map(
     read_more: ReadMore,
     write_more: WriteMore,
     key_heads: int | None = None,
-    fixed: Mapping[str, Any] | None = None,
 ) -> ConfigMap:
     """Returns the fields of a family's `config.json`.
 
@@ -88,19 +87,10 @@ def config_map(
         read_more: reads the fields that the families do not share.
         write_more: writes them.
         key_heads: number of key heads in files without the field; that of the heads by default.
-        fixed: see `ConfigMap`.
     """
 
     def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
-        heads, width = arguments["num_heads"], arguments["hidden_dim"]
-        key_heads = arguments["num_key_value_heads"] or heads
-        if (arguments["head_dim"] is None and width % heads) or heads % key_heads:
-            raise ValueError(
-                f"{file}: num_attention_heads={heads} divides no hidden_size={width}, or is no "
-                f"multiple of num_key_value_heads={key_heads}"
-            )
-        if (arguments["head_dim"] or width // heads) % 2:
-            raise ValueError(f"{file}: heads of an odd width have no rotary positions")
+        _check_heads(file, arguments)
         rotary = _read_rotary(file, config, arguments["max_sequence_length"])
         tied = flag(file, config, "tie_word_embeddings")
         more = read_more(file, config, arguments)
@@ -130,7 +120,6 @@ def config_map(
             "initializer_range": ("initializer_range", 0.02),
         },
         activation=("hidden_act", "silu"),
-        fixed=fixed or {},
         after_read=after_read,
         before_write=before_write,
     )
@@ -142,6 +131,28 @@ def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{file}: {field}={value!r:.100}; expected true or false")
     return value
+
+
+def _check_heads(file: Path, arguments: Arguments) -> None:
+    """Raises ValueError for numbers of heads that make no attention with rotary positions."""
+    heads, width, head_dim = (arguments[n] for n in ("num_heads", "hidden_dim", "head_dim"))
+    key_heads = arguments["num_key_value_heads"] or heads
+    if head_dim is None and width % heads:
+        raise ValueError(
+            f"{file}: hidden_size={width} is no multiple of num_attention_heads={heads}: give the "
+            "heads' width as head_dim"
+        )
+    if heads % key_heads:
+        raise ValueError(
+            f"{file}: num_attention_heads={heads} is no multiple of "
+            f"num_key_value_heads={key_heads}: each key head serves as many query heads"
+        )
+    head_dim = head_dim or width // heads
+    if head_dim % 2:
+        raise ValueError(
+            f"{file}: heads are {head_dim} wide; rotary positions turn pairs, so give an even "
+            "head_dim"
+        )
 
 
 def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
@@ -291,7 +302,13 @@ def tokenizer(path: Path, lowercase: bool) -> "DescribedTokenizer":
 
 
 def family(
-    model_type: str, start: str, name: str, fields: ConfigMap, accepts: Callable[..., bool]
+    model_type: str,
+    start: str,
+    name: str,
+    fields: ConfigMap,
+    accepts: Callable[..., bool],
+    *,
+    entries: tuple[str, ...],
 ) -> Family:
     """Returns a family of decoders of this kind.
 
@@ -301,10 +318,11 @@ def family(
         name: its name in messages.
         fields: from `config_map`.
         accepts: see `Family`.
+        entries: how the names of its sizes in `models.llama` start.
     """
     return Family(
         model_type,
-        {entry: found for entry, found in MODELS.items() if _belongs(entry, model_type)},
+        {entry: found for entry, found in MODELS.items() if entry.startswith(entries)},
         name_map(name),
         fields,
         llama,
@@ -323,11 +341,6 @@ def family(
         tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),
         accepts=accepts,
     )
-
-
-def _belongs(entry: str, model_type: str) -> bool:
-    named = next((each for each in ("mistral", "qwen2", "qwen3") if entry.startswith(each)), None)
-    return (named or "llama") == model_type
 
 
 def _read_more(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
@@ -356,4 +369,5 @@ FAMILY: Family = family(
     "Llama",
     config_map("llama", read_more=_read_more, write_more=_write_more),
     _accepts,
+    entries=("llama", "smollm2"),
 )

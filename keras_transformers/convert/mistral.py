@@ -41,4 +41,5 @@ FAMILY: Family = llama.family(
     "Mistral",
     llama.config_map("mistral", read_more=_read_more, write_more=_write_more, key_heads=8),
     _accepts,
+    entries=("mistral",),
 )

@@ -30,4 +30,5 @@ FAMILY: Family = llama.family(
     "Qwen 2",
     llama.config_map("qwen2", read_more=_read_more, write_more=llama.written_windows),
     _accepts,
+    entries=("qwen2",),
 )

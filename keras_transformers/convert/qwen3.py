@@ -45,4 +45,5 @@ FAMILY: Family = llama.family(
         _FIELDS, optional={**_FIELDS.optional, "head_dim": ("head_dim", _HEAD_DIM)}
     ),
     _accepts,
+    entries=("qwen3",),
 )

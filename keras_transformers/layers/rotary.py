@@ -22,8 +22,8 @@ class RotaryScaling:
     The kinds are those of Hugging Face's `rope_type`:
 
     - "linear": all positions are divided by the factor (Chen et al. 2023, arXiv:2306.15595).
-    - "dynamic": from the original length on, the base grows with the text. Keys in a cache keep the
-      rates of the step that computed them, as in transformers.
+    - "dynamic": from the original length on, the base grows with each text's own length. Keys in a
+      cache keep the rates of the step that computed them, as in transformers.
     - "llama3": slow pairs turn slower by the factor, fast ones as before, those between in between
       (Llama 3.1; Dubey et al. 2024, arXiv:2407.21783).
     - "yarn": the same with a ramp over the pairs, and larger vectors (Peng et al. 2023,
@@ -177,7 +177,7 @@ class RotaryPositions(keras.layers.Layer):
         return ops.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
     def _rates(self, width: int, positions: Any) -> Any:
-        """Returns what a step of one position turns each pair by, (width / 2,)."""
+        """Returns what a step of one position turns each pair by, (width / 2,) or per row."""
         powers = np.arange(0, width, 2, dtype="float32") / width
         rates = self.base**-powers
         if self.scaling is None:
@@ -185,7 +185,8 @@ class RotaryPositions(keras.layers.Layer):
         scaling, length = self.scaling, self.scaling.original_length
         if scaling.kind != "dynamic" or length is None:
             return ops.convert_to_tensor(scaling.scaled(rates, self.base).astype("float32"))
-        longer = ops.maximum((ops.max(positions) + 1) / length, 1.0)
+        last = ops.max(positions, axis=-1, initial=0)[:, None, None, None]
+        longer = ops.maximum((last + 1) / length, 1.0)
         growth = (scaling.factor * longer - (scaling.factor - 1)) ** (width / (width - 2))
         return ops.convert_to_tensor(rates) * growth**-powers
 

@@ -68,6 +68,7 @@ _BLOCKS |= dict.fromkeys(
 _REORDERED = {
     "llama": {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
 }
+_ROTARY_FACTORS = "rope_freqs.weight"  # of no module: it holds no trained weights
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
 
 
@@ -122,7 +123,8 @@ class Gguf:
                 f"{', '.join(_MODULES)}: get the model.safetensors that it was made of, or run it "
                 "with llama.cpp"
             )
-        names = {self._name(name): tensor for name, tensor in self.tensors.items()}
+        weights = {name: each for name, each in self.tensors.items() if name != _ROTARY_FACTORS}
+        names = {self._name(name): tensor for name, tensor in weights.items()}
         shapes = {name: tuple(map(int, tensor.shape[::-1])) for name, tensor in names.items()}
         dequantize = optional("gguf", extra="gguf").dequantize
 
@@ -138,6 +140,20 @@ class Gguf:
             return self._in_halves(tensor.name, array.reshape(shapes[name]))
 
         return Arrays(self.file, shapes, read)
+
+    def rotary_factors(self) -> np.ndarray | None:
+        """Returns what the rates of rotary positions are divided by, (head_dim / 2,), if given.
+
+        Llama 3.1's scaling lies in a file as these numbers alone.
+        """
+        tensor = self.tensors.get(_ROTARY_FACTORS)
+        if tensor is None:
+            return None
+        if tensor.tensor_type.name != "F32":
+            raise ValueError(
+                f"{self.file}: {_ROTARY_FACTORS} is of type {tensor.tensor_type.name}; expected F32"
+            )
+        return np.asarray(tensor.data, "float32").reshape(-1)
 
     def _in_halves(self, name: str, array: np.ndarray) -> np.ndarray:
         """Returns a matrix or bias of queries or keys in Hugging Face's order, and others as is."""

@@ -68,7 +68,8 @@ _KINDS = (
     _Kind(
         "an adapter of peft",
         ("adapter_model.safetensors", "adapter_model.bin"),
-        "merge it into its model with merge_and_unload of peft, and save that",
+        "load its model and give this folder as adapter=..., or merge it into its model with "
+        "merge_and_unload of peft, and save that",
     ),
     _Kind(
         "the state of a training",

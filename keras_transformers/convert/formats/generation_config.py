@@ -137,10 +137,11 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         if "top_k" in given:
             top_k = check_size(file, "top_k", config["top_k"], least=0)
             options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
-    file, ends = _end_tokens(folder)
+    named, ends = _end_tokens(folder)
     if len(ends) > 1:
-        options["also_end_token_ids"] = [check_size(file, "eos_token_id", e, least=0) for e in ends]
-    file, _ = _generation(folder)
+        options["also_end_token_ids"] = [
+            check_size(named, "eos_token_id", end, least=0) for end in ends
+        ]
     others = dict(_NOT_SAMPLED)
     if "max_new_tokens" in given:
         options["max_length"] = check_size(file, "max_new_tokens", config["max_new_tokens"])

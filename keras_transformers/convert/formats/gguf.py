@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_transformers.convert.bert import FAMILY
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.gguf import Gguf, find_gguf
@@ -10,9 +12,11 @@ from keras_transformers.convert.families import families
 from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.layers import RotaryScaling
 
 __all__: list[str] = []
 
+_LLAMA3_LENGTH = 8192  # that Llama 3 was trained at, before 3.1 scaled its positions
 _POOLINGS = {1: "mean", 2: "cls", 3: "lasttoken"}
 _CONTROL = 3  # the type of special tokens
 _SPACE = "▁"  # before a token that starts a word; the others had "##"
@@ -75,11 +79,6 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
     def number(name: str, kind: type = int) -> Any:
         return _number(opened, f"{opened.architecture}.{name}", kind, None)
 
-    if "rope_freqs.weight" in opened.tensors:
-        raise ValueError(
-            f"{opened.file}: rope_freqs.weight, rates of rotary positions that no config.json "
-            "says: get the model.safetensors that it was made of"
-        )
     rotary: dict[str, Any] = {"rope_theta": number("rope.freq_base", float) or 10_000.0}
     scaling = opened.fields.get(f"{opened.architecture}.rope.scaling.type", "none")
     if scaling != "none":
@@ -87,6 +86,8 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
         rotary |= {
             "original_max_position_embeddings": number("rope.scaling.original_context_length")
         }
+    elif (factors := opened.rotary_factors()) is not None:
+        rotary |= _llama3(opened.file, factors, rotary["rope_theta"])
     embedded = arrays.shapes.get("model.embed_tokens.weight", (None,))
     named = {
         "vocab_size": embedded[0],
@@ -107,15 +108,26 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
     }
 
 
-def _words_and_kinds(opened: Gguf) -> tuple[list[str], list[Any]]:
-    """Returns the tokens and their types."""
-    words = opened.fields.get("tokenizer.ggml.tokens")
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{opened.file}: tokenizer.ggml.tokens is no list of tokens")
-    kinds = opened.fields.get("tokenizer.ggml.token_type")
-    if not isinstance(kinds, list) or len(kinds) != len(words):
-        kinds = [0] * len(words)
-    return words, kinds
+def _llama3(file: Path, factors: np.ndarray, base: float) -> dict[str, Any]:
+    """Returns Llama 3.1's scaling of rotary positions, of which a file keeps the results alone."""
+    scaling = {"factor": float(max(factors, default=0)), "original_length": _LLAMA3_LENGTH}
+    rates = base ** -(np.arange(len(factors)) / max(len(factors), 1))
+    try:
+        expected = rates / RotaryScaling(kind="llama3", **scaling).scaled(rates, base)
+    except ValueError:
+        expected = np.zeros_like(rates)
+    if not np.allclose(factors, expected, rtol=1e-4):
+        raise ValueError(
+            f"{file}: rope_freqs.weight, factors of the rotary positions' rates, are not those of "
+            f"Llama 3.1 at {_LLAMA3_LENGTH:,} tokens: get the model.safetensors that it was made of"
+        )
+    return {
+        "rope_type": "llama3",
+        "factor": scaling["factor"],
+        "low_freq_factor": RotaryScaling.low_frequency_factor,
+        "high_freq_factor": RotaryScaling.high_frequency_factor,
+        "original_max_position_embeddings": _LLAMA3_LENGTH,
+    }
 
 
 def _bert(opened: Gguf, arrays: Arrays) -> FoundWeights:
@@ -181,7 +193,13 @@ def _number(opened: Gguf, name: str, kind: type, default: Any) -> Any:
 
 def _words(opened: Gguf) -> list[str]:
     """Returns the vocabulary as WordPiece has it."""
-    return [_word(word, kind) for word, kind in zip(*_words_and_kinds(opened), strict=True)]
+    words = opened.fields.get("tokenizer.ggml.tokens")
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{opened.file}: tokenizer.ggml.tokens is no list of tokens")
+    kinds = opened.fields.get("tokenizer.ggml.token_type")
+    if not isinstance(kinds, list) or len(kinds) != len(words):
+        kinds = [0] * len(words)
+    return [_word(word, kind) for word, kind in zip(words, kinds, strict=True)]
 
 
 def _word(word: str, kind: Any) -> str:

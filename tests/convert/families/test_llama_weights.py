@@ -12,8 +12,10 @@ from safetensors.numpy import save_file
 
 import keras_transformers as kt
 from keras_transformers.convert.families import family_named
+from keras_transformers.convert.formats.tokenizer_files import read_tokenizers
 from keras_transformers.convert.formats.weights import find_weights
 from keras_transformers.decoding import greedy_search
+from keras_transformers.layers import RotaryScaling
 
 V = 60
 SIZES = {
@@ -49,6 +51,13 @@ FORMS = {
     "linear": (
         "llama",
         {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0}},
+    ),
+    "dynamic": (
+        "llama",
+        {
+            "max_position_embeddings": 6,
+            "rope_parameters": {"rope_theta": 1e4, "rope_type": "dynamic", "factor": 2.0},
+        },
     ),
     "yarn": (
         "llama",
@@ -139,6 +148,21 @@ def test_logits_and_greedy_texts_are_those_of_transformers(name, tmp_path):
 GOLDEN = Path(__file__).parents[2] / "golden/families/llama.npz"
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 TOKENS = ["a", "b", "1", "2", "Ġ", "ab", "<end>"]
+FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+DESCRIPTION = {
+    "model": {
+        "type": "BPE",
+        "vocab": {token: i for i, token in enumerate(TOKENS)},
+        "merges": [["a", "b"]],
+    },
+    "pre_tokenizer": {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "use_regex": True,
+        "trim_offsets": True,
+    },
+    "added_tokens": [{"id": 6, "content": "<end>", "special": True, **FLAGS}],
+}
 
 
 def golden(kind, folder):
@@ -226,8 +250,8 @@ def write_gguf(file, kind, tensors, fields, **changes):
     writer.add_eos_token_id(len(letters) - 1)
     for name, array in tensors.items():
         module, _, last = name.rpartition(".")
-        if module in modules:
-            theirs = modules[module]
+        if module in (*modules, "rope_freqs"):
+            theirs = modules.get(module, module)
         else:
             number, part = module.removeprefix("model.layers.").split(".", 1)
             theirs = f"blk.{number}.{parts[part]}"
@@ -260,11 +284,50 @@ def test_gguf_gives_the_weights_of_the_folder(kind, tmp_path):
     assert tokenizer.tokens(tokenizer.tokenize(["ab<end>"])).to_list() == [[b"ab", b"<end>"]]
 
 
+def rotary_factors(factor, length):
+    """What llama.cpp's converter writes for Llama 3.1's heads of two pairs, at base 1e9."""
+    waves = 2 * np.pi * 1e9 ** (np.arange(2) / 2)
+    kept = np.clip((length / waves - 1) / (4 - 1), 0, 1)
+    return (1 / ((1 - kept) / factor + kept)).astype("float32")
+
+
+def test_gguf_says_the_scaling_of_llama_3_1_by_its_factors(tmp_path):
+    tensors, found = golden("llama", tmp_path / "folder")
+    fields = json.loads(str(found["llama/config"]))
+    factors = {"rope_freqs.weight": rotary_factors(8.0, 8192)}
+    base = {"rope.freq_base": 10**9}
+    write_gguf(tmp_path / "model.gguf", "llama", tensors | factors, fields, **base)
+    positions = find_weights(tmp_path / "model.gguf").build().get_layer("decoder_layer_0")
+    assert positions.self_attention.positions.scaling == RotaryScaling(
+        kind="llama3", factor=8.0, original_length=8192
+    )
+    factors["rope_freqs.weight"][0] = 2.0  # a fast pair turns as before
+    write_gguf(tmp_path / "other.gguf", "llama", tensors | factors, fields, **base)
+    with pytest.raises(ValueError, match="not those of Llama 3.1 at 8,192 tokens"):
+        find_weights(tmp_path / "other.gguf")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"attention.head_count": 3}, "num_attention_heads=3 divides no hidden_size=16"),
-        ({"attention.head_count_kv": 8}, "num_key_value_heads=8"),
+        ({"eos_token": None}, "no eos_token"),
+        ({"eos_token": ["a"]}, "eos_token=.*expected a token"),
+        ({"eos_token": "<gone>"}, "<gone>"),
+    ],
+)
+def test_tokenizers_that_name_no_end_are_refused(change, message, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(DESCRIPTION))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **change}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        read_tokenizers(tmp_path, family_named("llama"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention.head_count": 3}, "hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"attention.head_count_kv": 8}, "no multiple of num_key_value_heads=8"),
         ({"attention.head_count": 0}, "num_attention_heads=0"),
         ({"block_count": 2**31}, "num_hidden_layers=2147483648"),
     ],
@@ -286,8 +349,8 @@ def test_gguf_with_wrong_numbers_is_refused(change, message, tmp_path):
         ("llama", {"rope_parameters": {"rope_theta": 0.5}}, "rope_theta=0.5"),
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5; only whole heads"),
         ("llama", {"tie_word_embeddings": "yes"}, "tie_word_embeddings='yes'"),
-        ("llama", {"num_key_value_heads": 3}, "num_key_value_heads=3"),
-        ("llama", {"head_dim": 5}, "odd width"),
+        ("llama", {"num_key_value_heads": 3}, "no multiple of num_key_value_heads=3"),
+        ("llama", {"head_dim": 5}, "heads are 5 wide"),
         ("mistral", {"sliding_window": 0}, "sliding_window=0"),
         ("qwen2", {"layer_types": ["full_attention"]}, "layer_types=.*each of the 2 layers"),
     ],
@@ -315,20 +378,7 @@ def test_old_files_say_rotary_positions_by_other_names(tmp_path):
 
 def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     keras.utils.set_random_seed(0)
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    splitter = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-    tokenizer = kt.tokenizers.DescribedTokenizer(
-        {
-            "model": {
-                "type": "BPE",
-                "vocab": {token: i for i, token in enumerate(TOKENS)},
-                "merges": [["a", "b"]],
-            },
-            "pre_tokenizer": {**splitter, "trim_offsets": True},
-            "added_tokens": [{"id": 6, "content": "<end>", "special": True, **flags}],
-        },
-        end_token="<end>",
-    )
+    tokenizer = kt.tokenizers.DescribedTokenizer(DESCRIPTION, end_token="<end>")
     model = kt.models.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=2,

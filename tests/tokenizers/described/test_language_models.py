@@ -1,6 +1,5 @@
 """Tokenizers of language models: the ids and texts of `tokenizers`, llama.cpp's arrays, files."""
 
-import dataclasses
 import json
 import random
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 from language_models import BYTES, PUBLISHED, STYLES, TOKENS, awkward_lines, contents, published
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from keras_transformers.convert import gpt
+from keras_transformers.convert.families import family_named
 from keras_transformers.convert.formats.language_tokenizers import (
     gguf_tokenizer,
     language_tokenizer,
@@ -87,6 +86,30 @@ def check_ids(ours, theirs, lines, *, batch=500):
 def test_ids_and_texts_are_those_of_tokenizers(style, described):
     _, ours, theirs = described(style)
     check_ids(ours, theirs, awkward_lines(random.Random(3), 350))
+
+
+def test_a_word_that_is_a_token_stays_whole_if_the_file_ignores_merges(vocabularies):
+    """Merges alone would make y+z of xyzq first, and never the token xyzq."""
+    tokens, merges = vocabularies[0]
+    tokens = [*tokens, "xyzq", "xy", "zq", "yz"]
+    merges = [["y", "z"], *merges, ["x", "y"], ["z", "q"], ["xy", "zq"]]
+    merges = [merge for i, merge in enumerate(merges) if merge not in merges[:i]]
+    description = contents("llama3", list(dict.fromkeys(tokens)), merges, TOKENS)
+    theirs = Tokenizer.from_str(json.dumps(description))
+    lines = ["xyzq", " xyzq", "xyzq xyzq'xyzq", "axyzq"]
+    check_ids(DescribedTokenizer(description), theirs, lines)
+    assert theirs.encode("xyzq", add_special_tokens=False).tokens == ["xyzq"]
+
+
+def test_bytes_that_a_vocabulary_lacks_have_no_tokens(vocabularies):
+    """SmolLM2's vocabulary lacks bytes that UTF-8 never or seldom has."""
+    tokens, merges = vocabularies[0]
+    lacking = sorted(pre_tokenizers.ByteLevel.alphabet())[200:]
+    kept = [token for token in tokens if not set(token) & set(lacking)]
+    merges = [merge for merge in merges if not set("".join(merge)) & set(lacking)]
+    description = contents("smollm2", kept, merges, TOKENS)
+    theirs = Tokenizer.from_str(json.dumps(description))
+    check_ids(DescribedTokenizer(description), theirs, awkward_lines(random.Random(9), 200))
 
 
 @pytest.mark.parametrize("style", ["llama3", "mistral"])
@@ -326,14 +349,7 @@ def test_two_files_of_qwen_and_of_an_unknown_class(described, tmp_path):
         language_tokenizer(tmp_path)
 
 
-FAMILY = dataclasses.replace(
-    gpt.FAMILY,
-    tokenizer=lambda folder, lowercase: language_tokenizer(folder),
-    vocabulary_file="tokenizer.json",
-    writer=dataclasses.replace(
-        gpt.FAMILY.writer, tokenizer_class="PreTrainedTokenizerFast", tokenizer_fields=lambda _: {}
-    ),
-)
+FAMILY = family_named("llama")
 
 
 @pytest.mark.parametrize("style", ["llama3", "mistral", "smollm2"])
@@ -354,6 +370,7 @@ def test_transformers_reads_what_is_written(style, described, tmp_path):
     }
     (again,) = read_tokenizers(tmp_path / "written", FAMILY)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "written")
+    assert theirs.eos_token_id == theirs.pad_token_id == ours.end_token_id
     lines = awkward_lines(random.Random(8), 100)
     expected = ours.tokenize(lines).to_list()
     assert again.tokenize(lines).to_list() == expected
