@@ -7,7 +7,8 @@
 Both dequantise the file to float32. Ids: of the text's lines; transformers' reader of GGUF splits
 texts as GPT-2 does, so its tokenizer gets the splitter of the model's tokenizer.json. Perplexity:
 of the first --windows pieces of 1,024 tokens, each by itself, without the first token. Greedy
-texts: 40 tokens after each of ten prompts, five of them conversations.
+texts: 40 tokens after each prompt, and answers to conversations, the second time with a repetition
+penalty.
 """
 
 import argparse
@@ -34,17 +35,15 @@ PROMPTS = [
     "Once upon a time, in 1984,",
     "Water boils at",
     "The three primary colours are",
-    *(
-        f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n"
-        for asked in (
-            "What is the capital of France?",
-            "Write a haiku about rain.",
-            "What is 17 + 25?",
-            "Name three fruits.",
-            "Explain gravity to a child.",
-        )
-    ),
 ]
+QUESTIONS = [
+    "What is the capital of France?",
+    "Write a haiku about rain.",
+    "What is 17 + 25?",
+    "Name three fruits.",
+    "Explain gravity to a child.",
+]
+PENALTY = 1.1
 
 
 def losses(logits: Any, token_ids: np.ndarray) -> np.ndarray:
@@ -92,6 +91,23 @@ def main() -> None:
     with gzip.open(options.text, "rt", encoding="utf-8") as opened:
         text = opened.read()
     lines = text.splitlines(keepends=True)
+
+    def compare(prompt: str, answer: Any, token_ids: list[int], penalty: float) -> bool:
+        """Prints an answer; returns whether transformers has the same one."""
+        given = torch.tensor([token_ids])
+        written = theirs.generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            do_sample=False,
+            max_new_tokens=NEW,
+            repetition_penalty=penalty,
+        )[0, len(token_ids) :]
+        text = tokenizer.decode(written, skip_special_tokens=True)
+        print(f"{prompt!r}\n    {answer.text!r}", flush=True)
+        if text != answer.text:
+            print(f"    transformers: {text!r}")
+        return text == answer.text and len(written) == answer.num_new_tokens
+
     found = generate.tokenizer.tokenize(lines).to_list()
     expected = [tokenizer(line, add_special_tokens=False).input_ids for line in lines]
     equal = sum(a == b for a, b in zip(found, expected, strict=True))
@@ -101,18 +117,25 @@ def main() -> None:
     windows = flat[: LENGTH * options.windows].reshape(-1, LENGTH)
     print(*perplexities(generate.model, theirs, windows), sep="\n", flush=True)
 
-    answers = generate(PROMPTS)
-    same = 0
-    for prompt, answer in zip(PROMPTS, answers, strict=True):
-        given = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
-        written = theirs.generate(**given, do_sample=False, max_new_tokens=NEW)[0]
-        new = written[given.input_ids.shape[1] :]
-        text = tokenizer.decode(new, skip_special_tokens=True)
-        same += text == answer.text and len(new) == answer.num_new_tokens
-        print(f"{prompt!r}\n    {answer.text!r}")
-        if text != answer.text:
-            print(f"    transformers: {text!r}")
-    print(f"greedy texts: {same} of {len(PROMPTS)} equal")
+    same = [
+        compare(prompt, answer, tokenizer(prompt, add_special_tokens=False).input_ids, 1.0)
+        for prompt, answer in zip(PROMPTS, generate(PROMPTS), strict=True)
+    ]
+    print(f"greedy texts: {sum(same)} of {len(same)} equal")
+    chats = [[{"role": "user", "content": question}] for question in QUESTIONS]
+    chats += [[{"role": "system", "content": "Answer in one word."}, *chats[0]]]
+    for penalty in (1.0, PENALTY):
+        answers = generate.chat(chats, repetition_penalty=penalty)
+        same = [
+            compare(
+                chat[-1]["content"],
+                answer,
+                tokenizer.apply_chat_template(chat, add_generation_prompt=True)["input_ids"],
+                penalty,
+            )
+            for chat, answer in zip(chats, answers, strict=True)
+        ]
+        print(f"answers, repetition penalty {penalty}: {sum(same)} of {len(same)} equal")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Commands that serve models and ask model servers: `serve` and `ask`."""
 
+import dataclasses
 import functools
 import json
 import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from keras_transformers.cli.arguments import (
     Texts,
     argument,
     batches,
+    stdin_lines,
 )
 from keras_transformers.ranges import (
     NonNegativeFloat,
@@ -143,6 +145,7 @@ class Ask(Command):
     Examples:
         keras-transformers ask http://127.0.0.1:8501 "Ein Hund." --model translate_de_en
         keras-transformers ask 127.0.0.1:8500 "Good." --model sentiment --label stable
+        keras-transformers ask http://127.0.0.1:8501 "What is rain?" --model smollm2 --chat
     """
 
     target: Annotated[
@@ -162,6 +165,8 @@ class Ask(Command):
     ] = None
     label: Annotated[OptionalText, _which_version, arg(help="the version's label")] = None
     signature: str = "serving_default"  # the signature to run
+    chat: bool = False  # each text is what a user says to a chat model
+    system: OptionalText = None  # with --chat: the system's message before it
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
 
@@ -175,12 +180,22 @@ class Ask(Command):
         ) as client:
             which: Any = {"model": self.model, "version": self.version, "label": self.label}
             names: tuple[str, ...] = ()
+            if self.chat or self.system is not None:
+                return self._talk(client, which)
             if not self.texts:  # how to read a line depends on the model
                 found = client.signatures(**which).get(self.signature)
                 names = text_inputs(list(found.inputs)) if found else ()
             for columns in batches(self.texts, self.text_b, self.choice, names=names):
                 for row in client.rows(*columns, **which, signature_name=self.signature):
                     print(json.dumps(row, ensure_ascii=False), flush=True)
+        return 0
+
+    def _talk(self, client: Any, which: Mapping[str, Any]) -> int:
+        """Prints the answer to each text, which is a conversation of its own."""
+        first = [] if self.system is None else [{"role": "system", "content": self.system}]
+        for text in self.texts or stdin_lines():
+            answer = client.chat([*first, {"role": "user", "content": text}], **which)
+            print(json.dumps(dataclasses.asdict(answer), ensure_ascii=False), flush=True)
         return 0
 
 

@@ -60,7 +60,7 @@ def greedy_search(
     """
 
     def choose(
-        logits: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
+        logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         blocks = in_blocks(logits)
         log_probs, _, token_ids = best_continuations(-log_normalizer(blocks)[:, None], blocks, 2)

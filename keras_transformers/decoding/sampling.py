@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
-from keras_transformers.decoding.single_path import follow_path
+from keras_transformers.decoding.single_path import StopFunction, follow_path
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 
 __all__ = ["sample", "sample_rows"]
@@ -88,7 +88,7 @@ def sample(
         raise ValueError(f"top_p={top_p} must be above 0 and at most 1, or None for all tokens")
 
     def choose(
-        logits: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
+        logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         vocabulary_size = logits.shape[1]
         if top_k is not None and top_k > vocabulary_size:
@@ -141,6 +141,9 @@ def sample_rows(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
     also_end_token_ids: Sequence[int] = (),
+    repetition_penalty: tf.Tensor | None = None,
+    prompt_token_ids: tf.Tensor | None = None,
+    stops: StopFunction | None = None,
 ) -> Hypotheses:
     """Draws a text for each row with the row's own options, such as those of a server's request.
 
@@ -162,6 +165,13 @@ def sample_rows(
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
         also_end_token_ids: other tokens that end a text, as the instruction-tuned Llamas have.
+        repetition_penalty: float32 (batch,), above 0: logits above 0 of the tokens that a row has
+            are divided by it, those below multiplied (Keskar et al. 2019, arXiv:1909.05858). 1, the
+            default, changes nothing.
+        prompt_token_ids: int32 (batch, length), the tokens that a row has from the start, in any
+            order.
+        stops: takes the tokens (batch, length) of the texts so far, in the graph, and returns which
+            of them end here, bool (batch,).
 
     Returns:
         Hypotheses, one per row, with scores as in `sample`.
@@ -183,10 +193,18 @@ def sample_rows(
     )
 
     def choose(
-        logits: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
+        logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
-        probabilities = tempered(_keep_top_k(log_probs, top_k), temperature[:, None])
+        scores = log_probs
+        if repetition_penalty is not None:
+            had = so_far if prompt_token_ids is None else tf.concat([prompt_token_ids, so_far], 1)
+            scores = tf.cond(
+                tf.reduce_any(repetition_penalty != 1),
+                lambda: tf.nn.log_softmax(_penalized(logits, had, repetition_penalty)),
+                lambda: log_probs,
+            )
+        probabilities = tempered(_keep_top_k(scores, top_k), temperature[:, None])
         probabilities = _keep_top_p(probabilities, top_p)
         chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
         return chosen, tf.gather(log_probs, chosen, batch_dims=1)
@@ -204,7 +222,17 @@ def sample_rows(
         pad_token_id=pad_token_id,
         growing_axis=growing_axis,
         also_end_token_ids=also_end_token_ids,
+        stops=stops,
     )
+
+
+def _penalized(logits: tf.Tensor, token_ids: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
+    """Makes tokens (rows, length) less likely in each row's logits (rows, vocabulary)."""
+    penalty = penalty[:, None]
+    scores = tf.gather(logits, token_ids, batch_dims=1)
+    scores = tf.where(scores > 0, scores / penalty, scores * penalty)
+    row = tf.broadcast_to(tf.range(tf.shape(token_ids)[0])[:, None], tf.shape(token_ids))
+    return tf.tensor_scatter_nd_update(logits, tf.stack([row, token_ids], axis=-1), scores)
 
 
 def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:

@@ -18,8 +18,11 @@ from keras_transformers.decoding.step import (
     repeat_rows,
 )
 
-# (logits (rows, vocabulary), index, may_end (rows,)) -> (token_ids (rows,), log_probs (rows,))
-ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+# (logits (rows, vocabulary), token_ids (rows, index) so far, index, may_end (rows,))
+# -> (token_ids (rows,), log_probs (rows,))
+ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+# token_ids (rows, length) so far -> whether the text ends here (rows,)
+StopFunction = Callable[[tf.Tensor], tf.Tensor]
 
 
 class _Path(NamedTuple):
@@ -48,8 +51,12 @@ def follow_path(
     pad_token_id: int,
     growing_axis: int | None,
     also_end_token_ids: Sequence[int] = (),
+    stops: StopFunction | None = None,
 ) -> Hypotheses:
-    """Extends each row by the token `choose` picks until all are complete; see `greedy_search`."""
+    """Extends each row by the token `choose` picks until all are complete; see `greedy_search`.
+
+    `stops` ends texts besides the end tokens.
+    """
     start_token_ids = as_start_token_ids(start_token_ids)
     batch = dynamic_length(start_token_ids)
     max_length = as_max_length(max_length)
@@ -75,7 +82,9 @@ def follow_path(
         logits, cache = step(path.last_token_ids, path.index, cache)
         logits = check_logits(logits, end_token_id=end_token_id, pad_token_id=pad_token_id)
         length = path.index + 1
-        chosen, log_probs = choose(logits, path.index, length >= bounds.shortest)
+        may_end = length >= bounds.shortest
+        so_far = path.token_ids[:, : path.index]
+        chosen, log_probs = choose(logits, so_far, path.index, may_end)
         log_probs = path.log_probs + tf.where(path.closed, 0.0, log_probs)
         is_impossible = log_probs == -float("inf")  # every token was forbidden
         token_ids = tf.where(path.closed | is_impossible, pad_token_id, chosen)
@@ -83,10 +92,13 @@ def follow_path(
         if end_token_id is not None:
             ends = is_any(chosen, [end_token_id, *also_end_token_ids])
             ends = ends & ~path.closed & ~is_impossible
+        all_token_ids = tf.where(positions == path.index, token_ids[:, None], path.token_ids)
+        if stops is not None:
+            ends = ends | (stops(all_token_ids[:, :length]) & ~path.closed & ~is_impossible)
         extended = _Path(
             index=length,
             last_token_ids=token_ids,
-            token_ids=tf.where(positions == path.index, token_ids[:, None], path.token_ids),
+            token_ids=all_token_ids,
             lengths=tf.where(path.closed, path.lengths, length),
             log_probs=log_probs,
             finished=tf.logical_or(path.finished, ends),

@@ -1,18 +1,23 @@
 """Text generation: continue a prompt, or score how likely a text is."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.sampling import sample_rows
 from keras_transformers.decoding.step import within_vocabulary
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
+from keras_transformers.pipelines.results import reading
+from keras_transformers.pipelines.results.conversations import conversation_columns
 from keras_transformers.pipelines.results.texts import strings
 from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
@@ -20,6 +25,13 @@ from keras_transformers.pipelines.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tokenizers.chat_templates import (
+    CHAT_TEMPLATES,
+    ChatTemplate,
+    find_chat_template,
+)
+from keras_transformers.tokenizers.conversations import tokenize_conversations
+from keras_transformers.tokenizers.described.tokenizer import DescribedTokenizer
 from keras_transformers.tokenizers.packing import document_start
 
 __all__ = ["TextGenerator"]
@@ -33,7 +45,13 @@ _OPTIONS = {
     "top_p": tf.float32,
     "seed": tf.int64,
 }
+# The options that came later: `generate` takes the pipeline's, `complete` and `chat_complete` each
+# row's own.
+_MORE_OPTIONS = {"repetition_penalty": tf.float32}
+_ALL_OPTIONS = {**_OPTIONS, **_MORE_OPTIONS}
 _STRINGS = tf.TensorSpec([None], tf.string)
+_LISTS = tf.TensorSpec([None, None], tf.string)
+_EXAMPLE_CHAT = ("What is the capital of France?", "Paris.", "And of Spain?")
 
 
 class TextGenerator(Pipeline):
@@ -52,6 +70,11 @@ class TextGenerator(Pipeline):
     - generate(prompt, max_length int32, temperature float32, top_k int32, top_p float32, seed
       int64, each (batch,)) -> the same, with each row's own options. The graph refuses options that
       are out of range.
+    - complete(the same inputs, repetition_penalty float32 (batch,), stop string (batch, stops)) ->
+      the same outputs. "" is no stop string.
+    - chat(roles string (batch, messages), texts string (batch, messages)) -> the same outputs: the
+      answer to each conversation, if there is a chat template. "" fills up shorter conversations.
+    - chat_complete(roles, texts, and all options of `complete`) -> the same outputs.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
@@ -66,6 +89,10 @@ class TextGenerator(Pipeline):
         top_k: see `generate`.
         top_p: see `generate`.
         seed: see `generate`.
+        repetition_penalty: see `complete`.
+        stop: strings that end a text, see `complete`.
+        chat_template: how conversations become texts: a name in `tokenizers.CHAT_TEMPLATES`, or the
+            published Jinja text of one of them, which is not run. It needs a `DescribedTokenizer`.
         also_end_token_ids: tokens that end texts besides the tokenizer's, as instruction-tuned
             Llamas and Qwens have (`eos_token_id` in a generation_config.json).
 
@@ -88,6 +115,9 @@ class TextGenerator(Pipeline):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        repetition_penalty: float = 1.0,
+        stop: Sequence[str] = (),
+        chat_template: str | None = None,
         also_end_token_ids: Sequence[int] = (),
     ) -> None:
         if not hasattr(model, "start_decoding") or "token_ids" not in model.input:
@@ -108,10 +138,15 @@ class TextGenerator(Pipeline):
             "seed": seed,
         }
         self.also_end_token_ids = _checked_ends(tokenizer, also_end_token_ids)
-        given = {name: tf.constant(value, _OPTIONS[name]) for name, value in self.options.items()}
+        self.repetition_penalty = repetition_penalty
+        self.stop = _checked_stops(stop)
+        self.chat_template = chat_template
+        self._template = _checked_template(chat_template, tokenizer)
+        values = {**self.options, "repetition_penalty": repetition_penalty}
+        given = {name: tf.constant(value, _ALL_OPTIONS[name]) for name, value in values.items()}
         for name, (holds, rule) in self._rules(given).items():
             if not holds:
-                raise ValueError(f"{name}={self.options[name]}: {name} must be {rule}")
+                raise ValueError(f"{name}={values[name]}: {name} must be {rule}")
 
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Continues each prompt with the pipeline's options, in the graph; see `generate`.
@@ -119,12 +154,7 @@ class TextGenerator(Pipeline):
         Args:
             **texts: `prompt`, strings (batch,).
         """
-        rows = tf.shape(texts["prompt"])
-        options = {name: tf.constant(value, _OPTIONS[name]) for name, value in self.options.items()}
-        return self.generate(
-            prompt=texts["prompt"],
-            **{name: tf.fill(rows, value) for name, value in options.items()},
-        )
+        return self.complete(texts["prompt"], **self._own_options(tf.shape(texts["prompt"])[:1]))
 
     def answer_specs(self) -> dict[str, Any]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
@@ -135,7 +165,6 @@ class TextGenerator(Pipeline):
             "finished": tf.TensorSpec([None], tf.bool),
         }
 
-    @shared
     def generate(
         self, prompt: Any, max_length: Any, temperature: Any, top_k: Any, top_p: Any, seed: Any
     ) -> dict[str, Any]:
@@ -157,19 +186,135 @@ class TextGenerator(Pipeline):
             `text`, strings (batch,): the continuation, with U+FFFD for bytes that are not UTF-8;
             `num_new_tokens` int32 (batch,), end token included; `log_probability` float32 (batch,)
             of these tokens under the model, before any option; `finished` bool (batch,), True if
-            the text ended with the end token, False if it reached its maximum length.
+            the text ended with the end token or a stop string, False if it reached its maximum
+            length.
 
         Raises:
             tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
                 prompt, or a prompt is longer than the model's positions.
         """
+        own = self._own_options(tf.shape(prompt)[:1])
         given = (max_length, temperature, top_k, top_p, seed)
-        options = {
-            name: tf.convert_to_tensor(value, dtype)
-            for (name, dtype), value in zip(_OPTIONS.items(), given, strict=True)
-        }
+        return self.complete(prompt, **own | dict(zip(_OPTIONS, given, strict=True)))
+
+    def complete(self, prompt: Any, *, stop: Any, **options: Any) -> dict[str, Any]:
+        """Samples a continuation of each prompt, in the graph, with all options.
+
+        Args:
+            prompt: strings (batch,).
+            stop: strings (batch, stops) that end a text; it does not contain them. "" is none.
+            **options: those of `generate`, and `repetition_penalty` float32 (batch,), above 0: how
+                much less likely the tokens are that the prompt and the text have; 1 changes nothing
+                (Keskar et al. 2019, arXiv:1909.05858).
+
+        Returns:
+            What `generate` returns. `num_new_tokens` and `log_probability` count the tokens of a
+            stop string, too.
+
+        Raises:
+            tf.errors.InvalidArgumentError: as for `generate`.
+        """
         with tf.device("CPU:0"):  # string ops run only there
             tokens = self._prompt_tokens(prompt)
+        return self._continue(tokens, "prompt", stop, options)
+
+    def chat_complete(self, roles: Any, texts: Any, *, stop: Any, **options: Any) -> dict[str, Any]:
+        """Samples an answer to each conversation, in the graph, with all options.
+
+        Names of special tokens in `texts` are ordinary text: no message can end its turn.
+
+        Args:
+            roles: strings (batch, messages), such as "system", "user" and "assistant"; "" fills up
+                shorter conversations.
+            texts: strings (batch, messages), what they say.
+            stop: see `complete`.
+            **options: see `complete`.
+
+        Returns:
+            What `complete` returns.
+
+        Raises:
+            ValueError: the pipeline has no chat template.
+            tf.errors.InvalidArgumentError: as for `generate`; or the chat template has no such
+                role, or none in that place, or the last message is not the user's.
+        """
+        template = self._known_template()
+        tokens = tokenize_conversations(template, self.tokenizer, roles, texts)
+        return self._continue(tokens, "conversation", stop, options)
+
+    def chat(self, messages: Sequence[Any], **options: Any) -> Any:
+        """Answers one conversation or several.
+
+        Args:
+            messages: a sequence of {"role": ..., "content": ...}, the last of them the user's; or a
+                sequence of such sequences.
+            **options: those of `complete`, each one value for all, by default the pipeline's;
+                `stop` is a string or a sequence of strings.
+
+        Returns:
+            A `results.Generation` for one conversation; a list for several.
+
+        Raises:
+            ValueError: a message or an option is of another form, or the pipeline has no chat
+                template.
+            tf.errors.InvalidArgumentError: as for `chat_complete`.
+
+        Example:
+            answer = generate.chat([{"role": "user", "content": "What is the capital of France?"}])
+        """
+        self._known_template()
+        one = bool(messages) and isinstance(messages[0], Mapping)
+        roles, texts = conversation_columns([messages] if one else messages)
+        if unknown := set(options) - {*_ALL_OPTIONS, "stop"}:
+            raise ValueError(
+                f"options {', '.join(sorted(unknown))}: take {', '.join(_ALL_OPTIONS)} or stop"
+            )
+        given = self._own_options(tf.constant([len(roles)]))
+        for name, value in options.items():
+            if name == "stop":
+                stops = _checked_stops([value] if isinstance(value, str) else value)
+                given[name] = tf.constant([stops or [""]] * len(roles), tf.string)
+            else:
+                given[name] = tf.fill([len(roles)], tf.constant(value, _ALL_OPTIONS[name]))
+        found = self._chat_graph(roles=tf.constant(roles), texts=tf.constant(texts), **given)
+        outputs = {name: value.numpy() for name, value in found.items()}
+        answer = reading.answer_type(self.task)
+        rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
+        return rows[0] if one else rows
+
+    @functools.cached_property
+    def _chat_graph(self) -> Any:
+        """The graph of `chat_complete`."""
+        specs = self._input_specs(("roles", "texts"), _ALL_OPTIONS)
+        named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
+        return tf.function(self.chat_complete, autograph=False).get_concrete_function(**named)
+
+    def _known_template(self) -> ChatTemplate:
+        if self._template is None:
+            raise ValueError(
+                "this model has no chat template: give chat_template=..., the name of the one that "
+                f"it was trained with, of {', '.join(CHAT_TEMPLATES)}"
+            )
+        return self._template
+
+    def _own_options(self, rows: Any) -> dict[str, Any]:
+        """Returns the pipeline's options of `complete` for so many rows, int32 (1,)."""
+        values = {**self.options, "repetition_penalty": self.repetition_penalty}
+        found = {
+            name: tf.fill(rows, tf.constant(v, _ALL_OPTIONS[name])) for name, v in values.items()
+        }
+        stops = tf.constant([self.stop or [""]])
+        return found | {"stop": tf.tile(stops, tf.concat([rows, [1]], axis=0))}
+
+    def _continue(
+        self, tokens: Any, name: str, stop: Any, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Samples a continuation of tokens (batch, None); `name` says what they are."""
+        options = {
+            name: tf.convert_to_tensor(given[name], dtype) for name, dtype in _ALL_OPTIONS.items()
+        }
+        with tf.device("CPU:0"):
+            rows = tf.cast(tokens.nrows(), tf.int32)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32)  # (batch,)
             checks = [
                 tf.debugging.Assert(tf.reduce_all(holds), [f"{name} must be {rule}"])
@@ -177,12 +322,20 @@ class TextGenerator(Pipeline):
             ]
             checks += [  # with one shared value, all rows would get the same random numbers
                 tf.debugging.assert_equal(
-                    tf.shape(value), tf.shape(prompt), f"{name} must have a value for each prompt"
+                    tf.shape(value)[0], rows, f"{option} must have a value for each {name}"
                 )
-                for name, value in options.items()
+                for option, value in {**options, "stop": tf.convert_to_tensor(stop)}.items()
             ]
-            checks.append(self._length_check(num_tokens, "prompt"))
+            checks.append(self._length_check(num_tokens, name))
             token_ids = self._padded(tokens, checks, width=1)
+            # All signatures share one function, which is traced for these shapes.
+            stop = tf.compat.v1.placeholder_with_default(stop, [None, None])
+            token_ids = tf.compat.v1.placeholder_with_default(token_ids, [None, None])
+        return self._sample(token_ids=token_ids, num_tokens=num_tokens, stop=stop, **options)
+
+    @shared
+    def _sample(self, token_ids: Any, num_tokens: Any, stop: Any, **options: Any) -> dict[str, Any]:
+        """Samples continuations of padded tokens (batch, length)."""
         mask = tf.sequence_mask(num_tokens, tf.shape(token_ids)[1])
         step, last_token_ids, cache = self.model.start_decoding(token_ids, mask)
         step = within_vocabulary(step, self.tokenizer.vocabulary_size)
@@ -197,17 +350,36 @@ class TextGenerator(Pipeline):
             pad_token_id=self.tokenizer.pad_token_id,
             growing_axis=2,
             also_end_token_ids=self.also_end_token_ids,
+            prompt_token_ids=tf.where(mask, token_ids, token_ids[:, :1]),
+            stops=functools.partial(self._stops, stop),
             **options | {"max_length": tf.minimum(options["max_length"], room)},
         )
         with tf.device("CPU:0"):
-            text = self.tokenizer.detokenize(found.token_ids[:, 0])
-            text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+            text = self._text(found.token_ids[:, 0])
+            text = tf.cond(
+                tf.reduce_any(stop != ""), lambda: _cut(text, stop), lambda: tf.identity(text)
+            )
         return {
             "text": text,
             "num_new_tokens": found.lengths[:, 0],
             "log_probability": found.scores[:, 0],
             "finished": found.finished[:, 0],
         }
+
+    def _text(self, token_ids: Any) -> Any:
+        text = self.tokenizer.detokenize(token_ids)
+        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+    def _stops(self, stop: Any, token_ids: Any) -> Any:
+        """Returns which texts (batch,) have one of their stop strings (batch, stops)."""
+
+        def has_one() -> Any:
+            text = self._text(token_ids)
+            return _cut(text, stop) != text
+
+        with tf.device("CPU:0"):
+            rows = tf.shape(token_ids)[:1]
+            return tf.cond(tf.reduce_any(stop != ""), has_one, lambda: tf.zeros(rows, tf.bool))
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one text, after the start token; see `Pipeline.read`."""
@@ -288,7 +460,6 @@ class TextGenerator(Pipeline):
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `generate`, with each row's own options, and `score`."""
-        options = {name: tf.TensorSpec([None], dtype) for name, dtype in _OPTIONS.items()}
         prompts = [{**batch, **_example_options(len(batch["prompt"]))} for batch in batches]
         scored = {
             "log_probability": tf.TensorSpec([None], tf.float32),
@@ -297,28 +468,62 @@ class TextGenerator(Pipeline):
             "num_tokens": tf.TensorSpec([None], tf.int32),
         }
         texts = [{"text": batch["prompt"]} for batch in batches]
-        return {
-            "generate": Signature(
-                self.generate, {"prompt": _STRINGS} | options, self.answer_specs(), prompts
-            ),
+        answers = self.answer_specs()
+
+        def signature(
+            function: Any, names: Sequence[str], options: Mapping[str, Any], examples: Any
+        ) -> Signature:
+            return Signature(function, self._input_specs(names, options), answers, examples)
+
+        found = {
+            "generate": signature(self.generate, ("prompt",), _OPTIONS, prompts),
             "score": Signature(self.score, {"text": _STRINGS}, scored, texts),
+            "complete": signature(
+                self.complete, ("prompt",), _ALL_OPTIONS, [_with_more(each) for each in prompts[:1]]
+            ),
         }
+        if self._template is not None:
+            chat = _example_chat(self._template)
+            more = _with_more({**chat, **_example_options(2)})
+            found["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [chat])
+            found["chat_complete"] = signature(
+                self.chat_complete, ("roles", "texts"), _ALL_OPTIONS, [more]
+            )
+        return found
+
+    def _answer_chat(self, roles: Any, texts: Any) -> dict[str, Any]:
+        """Answers conversations with the pipeline's options, in the graph."""
+        return self.chat_complete(roles, texts, **self._own_options(tf.shape(roles)[:1]))
+
+    def _input_specs(self, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the inputs of a signature; all options include the stop strings."""
+        found = {name: _STRINGS if name == "prompt" else _LISTS for name in names}
+        found |= {name: tf.TensorSpec([None], dtype) for name, dtype in options.items()}
+        return found | ({"stop": _LISTS} if options == _ALL_OPTIONS else {})
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         given = {
             "max_sequence_length": self._given_length,
             "also_end_token_ids": list(self.also_end_token_ids) or None,
+            "repetition_penalty": None if self.repetition_penalty == 1 else self.repetition_penalty,
+            "stop": list(self.stop) or None,
+            "chat_template": self.chat_template,
         }
         return {name: value for name, value in given.items() if value is not None} | self.options
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
-        return {
+        found = {
             "lengths": {"num_tokens": ["tokens", "token_log_probabilities"]},
             **self.options,
             "max_sequence_length": self.max_sequence_length,
+            "repetition_penalty": self.repetition_penalty,
+            "stop": list(self.stop),
         }
+        if self._template is not None:
+            found["chat"] = {"template": self._template.name, "roles": list(self._template.roles)}
+        return found
 
     @property
     def tokenizers(self) -> dict[str, Any]:
@@ -333,6 +538,7 @@ class TextGenerator(Pipeline):
     def _rules(self, options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         """Returns option -> (which of its values are in range, what that range is)."""
         temperature, top_k, top_p = (options[name] for name in ("temperature", "top_k", "top_p"))
+        penalty = options["repetition_penalty"]
         size = self.tokenizer.vocabulary_size
         return {
             "max_length": (options["max_length"] >= 0, "0 or more"),
@@ -345,6 +551,10 @@ class TextGenerator(Pipeline):
                 f"from 1 to {size}, the size of the vocabulary, or 0 for all tokens",
             ),
             "top_p": ((top_p > 0) & (top_p <= 1), "above 0 and at most 1"),
+            "repetition_penalty": (
+                (penalty > 0) & tf.math.is_finite(penalty),
+                "above 0; 1 changes nothing",
+            ),
         }
 
     def _tokens(self, text: Any) -> Any:
@@ -392,6 +602,64 @@ def _checked_ends(tokenizer: Any, token_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(token_ids) - {tokenizer.end_token_id}))
 
 
+def _checked_stops(stop: Sequence[str]) -> list[str]:
+    """Returns stop strings; ValueError if one is none."""
+    if isinstance(stop, str) or not all(isinstance(each, str) and each for each in stop):
+        raise ValueError(f"stop={stop!r:.100}: give a sequence of strings that are not empty")
+    return list(stop)
+
+
+def _checked_template(chat_template: str | None, tokenizer: Any) -> ChatTemplate | None:
+    """Returns the template of a name or text, if one is given; ValueError if it has no form."""
+    if chat_template is None:
+        return None
+    template = find_chat_template(chat_template)
+    if not isinstance(tokenizer, DescribedTokenizer):
+        raise ValueError(
+            f"chat_template={template.name!r}: conversations need a DescribedTokenizer, not a "
+            f"{type(tokenizer).__name__}"
+        )
+    return template
+
+
+def _cut(text: Any, stop: Any) -> Any:
+    """Returns texts (batch,) up to the first of their stop strings (batch, stops)."""
+
+    def cut_row(row: Any) -> Any:
+        line, stops = row
+        stops = tf.boolean_mask(stops, stops != "")
+        quoted = tf.strings.regex_replace(stops, r"([^\w\s\x{80}-\x{10ffff}])", r"\\\1")
+        pattern = tf.strings.join(["(?s)(?:", tf.strings.reduce_join(quoted, separator="|"), ").*"])
+        kept = tf.strings.regex_replace(line, pattern, "")
+        return tf.where(tf.size(stops) > 0, kept, line)
+
+    return tf.map_fn(cut_row, (text, stop), fn_output_signature=tf.TensorSpec([], tf.string))
+
+
+def _with_more(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns an example with the options that came later."""
+    rows = len(example["seed"])
+    stops = np.array([["\n", "e."] if row % 2 else ["", ""] for row in range(rows)], object)
+    return {
+        **example,
+        "repetition_penalty": np.where(np.arange(rows) % 2 == 0, 1.2, 1.0),
+        "stop": strings(stops.ravel()).reshape(rows, 2),
+    }
+
+
+def _example_chat(template: ChatTemplate) -> dict[str, np.ndarray]:
+    """Returns two conversations, the first of them shorter."""
+    roles = ["user", "assistant", "user"]
+    texts = list(_EXAMPLE_CHAT)
+    if "system" in template.roles:
+        roles, texts = ["system", *roles], ["Answer in a word.", *texts]
+    empty = [""] * (len(roles) - 1)
+    return {
+        "roles": np.stack([strings(["user", *empty]), strings(roles)]),
+        "texts": np.stack([strings([texts[-3], *empty]), strings(texts)]),
+    }
+
+
 def _checked_length(model: keras.Model, length: int | None) -> int:
     """Returns the most tokens of a text, by default the model's; ValueError if it does not fit."""
     parts = anatomy(model)
@@ -418,6 +686,8 @@ def _example_options(rows: int) -> dict[str, np.ndarray]:
     }
 
 
-TASK = Task(
-    name="generation", pipeline=TextGenerator, headless=True, read_options=read_sampling_options
-)
+def _read_options(folder: Path) -> dict[str, Any]:
+    return {**read_sampling_options(folder), **read_chat_template(folder)}
+
+
+TASK = Task(name="generation", pipeline=TextGenerator, headless=True, read_options=_read_options)

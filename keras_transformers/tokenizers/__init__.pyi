@@ -4,6 +4,8 @@ from . import bpe_dropout as bpe_dropout
 from . import byte_pairs as byte_pairs
 from . import case_markers as case_markers
 from . import characters as characters
+from . import chat_templates as chat_templates
+from . import conversations as conversations
 from . import described as described
 from . import mpnet as mpnet
 from . import ngrams as ngrams
@@ -24,6 +26,10 @@ from .byte_pairs.tokenizer import BytePairTokenizer as BytePairTokenizer
 from .byte_pairs.roberta import RobertaTokenizer as RobertaTokenizer
 from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer
 from .characters import CharacterTokenizer as CharacterTokenizer
+from .chat_templates import CHAT_TEMPLATES as CHAT_TEMPLATES
+from .chat_templates import ChatTemplate as ChatTemplate
+from .chat_templates import find_chat_template as find_chat_template
+from .conversations import tokenize_conversations as tokenize_conversations
 from .described.charsmap import Charsmap as Charsmap
 from .described.tokenizer import DescribedTokenizer as DescribedTokenizer
 from .described.parts import Parts as Parts

@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import bilm_tf as bilm_tf
+from . import chat_templates as chat_templates
 from . import cross_encoders as cross_encoders
 from . import encoder_shapes as encoder_shapes
 from . import fasttext as fasttext

@@ -28,12 +28,16 @@ _NOT_KNOWN: dict[str, tuple[Any, ...]] = {
     "no_repeat_ngram_size": (0,),
     "num_beam_groups": (1,),
     "penalty_alpha": (),
-    "repetition_penalty": (1.0,),
     "sequence_bias": (),
-    "stop_strings": ([],),
     "suppress_tokens": ([],),
 }
-_NOT_SEARCHED = {**_NOT_KNOWN, "do_sample": (False,), "early_stopping": (False,)}
+_NOT_SEARCHED = {
+    **_NOT_KNOWN,
+    "do_sample": (False,),
+    "early_stopping": (False,),
+    "repetition_penalty": (1.0,),
+    "stop_strings": ([],),
+}
 _NOT_SAMPLED = {
     **_NOT_KNOWN,
     "bad_words_ids": ([],),
@@ -117,8 +121,8 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         folder: has config.json and perhaps generation_config.json, which then decides alone.
 
     Returns:
-        Those of `max_length`, `temperature`, `top_k`, `top_p` and `also_end_token_ids` that the
-        files give; `top_k` is 1 if they say not to sample.
+        Those of `max_length`, `temperature`, `top_k`, `top_p`, `repetition_penalty`, `stop` and
+        `also_end_token_ids` that the files give; `top_k` is 1 if they say not to sample.
 
     Raises:
         FileNotFoundError: there is no config.json.
@@ -137,6 +141,15 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         if "top_k" in given:
             top_k = check_size(file, "top_k", config["top_k"], least=0)
             options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
+    if "repetition_penalty" in given:
+        options["repetition_penalty"] = check_number(
+            file, "repetition_penalty", config["repetition_penalty"], least=1e-6
+        )
+    if stops := config.get("stop_strings"):
+        stops = [stops] if isinstance(stops, str) else stops
+        if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
+            raise ValueError(f"{file}: stop_strings={stops!r:.100}; expected a list of strings")
+        options["stop"] = stops
     named, ends = _end_tokens(folder)
     if len(ends) > 1:
         options["also_end_token_ids"] = [

@@ -10,6 +10,7 @@ from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.gguf import Gguf, find_gguf
 from keras_transformers.convert.families import families
 from keras_transformers.convert.family import Family
+from keras_transformers.convert.formats.chat_templates import known_template
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.layers import RotaryScaling
@@ -57,6 +58,7 @@ def _decoder(opened: Gguf, arrays: Arrays, family: Family) -> FoundWeights:
         parts=family.parts,
         has_pooler=False,
         max_sequence_length=arguments["max_sequence_length"],
+        options=known_template(opened.fields.get("tokenizer.chat_template"), opened.file),
     )
 
 

@@ -11,6 +11,7 @@ from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.families import families, family_of, has_pooler
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.formats.chat_templates import write_chat_template
 from keras_transformers.convert.formats.generation_config import check_end_token
 from keras_transformers.convert.formats.tokenizer_files import (
     longest_text,
@@ -140,6 +141,7 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
         if options.get("force_end"):
             tokens["forced_eos_token_id"] = config["eos_token_id"]
         write_json(folder / _GENERATION, {**tokens, **writer.generation_fields(options)})
+    write_chat_template(options, folder)
     rest = {name: value for name, value in options.items() if name not in _ELSEWHERE}
     if rest:
         write_json(folder / _OPTIONS, {"task": trained.task, "options": rest})

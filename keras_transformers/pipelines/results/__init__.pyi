@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import classification as classification
+from . import conversations as conversations
 from . import embedding as embedding
 from . import fill_mask as fill_mask
 from . import generation as generation

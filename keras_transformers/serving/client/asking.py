@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from keras_transformers.pipelines.results import Result, reading
+from keras_transformers.pipelines.results.conversations import conversation_columns
 from keras_transformers.pipelines.results.texts import string_column, text_inputs
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
@@ -27,6 +28,15 @@ __all__ = ["Client"]
 _RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
+
+_CHAT_OPTIONS = {
+    "max_length": 50,
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "seed": 0,
+    "repetition_penalty": 1.0,
+}
 
 _T = TypeVar("_T")
 
@@ -151,6 +161,57 @@ class Client:
             )
             rows.extend(reading.rows(outputs, padded, answer))
         return rows
+
+    def chat(
+        self,
+        messages: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        stop: str | Sequence[str] = (),
+        **options: float,
+    ) -> Any:
+        """Returns a model's answer to one conversation or several.
+
+        Args:
+            messages: a sequence of {"role": ..., "content": ...}, the last of them the user's; or a
+                sequence of such sequences.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+            stop: strings that end an answer, which does not contain them.
+            **options: max_length, temperature, top_k, top_p, seed and repetition_penalty, each one
+                value for all conversations. Without any, and without `stop`, those of the export
+                hold; else those that are not given are 50, 1, 0, 1, 0 and 1.
+
+        Returns:
+            A `results.Generation` for one conversation; a list for several.
+
+        Raises:
+            RequestError: the server refused the request or failed.
+            ValueError: a message or an option is of another form, or the model answers no
+                conversations.
+        """
+        one = bool(messages) and isinstance(messages[0], Mapping)
+        roles, texts = conversation_columns([messages] if one else messages)
+        if unknown := set(options) - set(_CHAT_OPTIONS):
+            raise ValueError(
+                f"options {', '.join(sorted(unknown))}: take {', '.join(_CHAT_OPTIONS)} or stop"
+            )
+        inputs: dict[str, Any] = {"roles": roles, "texts": texts}
+        name = "chat"
+        if options or stop:
+            name = "chat_complete"
+            stops = [stop] if isinstance(stop, str) else list(stop)
+            inputs["stop"] = [stops or [""]] * len(roles)
+            for option, default in _CHAT_OPTIONS.items():
+                inputs[option] = [options.get(option, default)] * len(roles)
+        spec = ModelSpec(model, version, label)
+        found = self.predict(inputs, model=model, version=version, label=label, signature_name=name)
+        answer = self._answer(spec, name)
+        rows = [reading.typed(row, answer) for row in reading.rows(found, [], answer)]
+        return rows[0] if one else rows
 
     def predict(
         self,

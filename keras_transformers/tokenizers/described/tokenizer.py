@@ -1,7 +1,9 @@
 """The tokenizer of a language model, as its tokenizer.json describes it, in the graph."""
 
+import functools
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +22,7 @@ from keras_transformers.tokenizers.tensors import texts_of
 __all__ = ["DescribedTokenizer"]
 
 FILE = "tokenizer.json"
+MARK = "\U0010fffe"  # around special tokens; no character, and not for texts that people exchange
 
 
 class DescribedTokenizer(tf.Module):
@@ -95,16 +98,15 @@ class DescribedTokenizer(tf.Module):
         byte_level = is_byte_level(parts["pre_tokenizer"])
         with tf.device("CPU:0"):
             self._model = BytePairs(description["model"], byte_level=byte_level)
-            self._parts, self._plain_parts = (
-                Parts(
-                    parts,
-                    num_tokens=len(self._model.tokens),
-                    byte_level=byte_level,
-                    more_steps=self._model.steps,
-                    match_special_tokens=match,
-                )
-                for match in (True, False)
+            make = functools.partial(
+                Parts,
+                num_tokens=len(self._model.tokens),
+                byte_level=byte_level,
+                more_steps=self._model.steps,
             )
+            self._parts = make(parts)
+            self._plain_parts = make(parts, match_special_tokens=False)
+            self._marked_parts = make({**parts, "added_tokens": _marked(parts["added_tokens"])})
             self._is_space = CharacterClass(unicode_tables.class_of(r"\s"))
         names = (*self._model.tokens, *self._parts.added)
         self._set_sizes(names, vocabulary_size)
@@ -115,6 +117,7 @@ class DescribedTokenizer(tf.Module):
         _check_ids(self._special, self.num_tokens)
         self._drops_space = decoders.drops_space(description.get("decoder"), byte_level=byte_level)
         spelled = [spelling(name, byte_level=byte_level) for name in names]
+        self._special_names = tuple(t["content"] for t in parts["added_tokens"] if t.get("special"))
         is_special = [False] * len(names)
         for token in parts["added_tokens"]:
             is_special[token["id"]] = bool(token.get("special"))
@@ -162,6 +165,26 @@ class DescribedTokenizer(tf.Module):
         """
         parts = self._parts if match_special_tokens else self._plain_parts
         return parts.tokenize(texts_of(text), self._model.encode)[0]
+
+    def tokenize_marked(self, text: Any) -> tf.RaggedTensor:
+        """Converts texts to token ids, where only marked names of special tokens are these tokens.
+
+        So text from strangers cannot bring special tokens into a text that has some.
+
+        Args:
+            text: strings (batch,), with special tokens as `marked` writes them.
+
+        Returns:
+            int32 (batch, None).
+        """
+        return self._marked_parts.tokenize(texts_of(text), self._model.encode)[0]
+
+    def marked(self, text: str) -> str:
+        """Returns a text with marks around its names of special tokens."""
+        names = sorted(self._special_names, key=len, reverse=True)
+        if not names:
+            return text
+        return re.sub("|".join(map(re.escape, names)), rf"{MARK}\g<0>{MARK}", text)
 
     def tokenize_with_offsets(
         self, text: Any, *, match_special_tokens: bool = True
@@ -297,6 +320,17 @@ class DescribedTokenizer(tf.Module):
     def vocabulary(self) -> list[str]:
         """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._token_names.numpy()]
+
+
+def _marked(tokens: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns added tokens, those that are special with marks around them."""
+
+    def marked(token: Mapping[str, Any]) -> dict[str, Any]:
+        if not token.get("special"):
+            return {**token}
+        return {**token, "content": f"{MARK}{token['content']}{MARK}", "normalized": False}
+
+    return [marked(token) for token in tokens]
 
 
 def _parts(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,214 @@
+"""Chat templates: how a conversation becomes the one text that a language model was trained on.
+
+Hugging Face's templates are Jinja programs, which nothing here runs. The published ones are known
+by their SHA-256, and each is written below as data, from which the graph makes the same text.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["CHAT_TEMPLATES", "ChatTemplate", "find_chat_template"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChatTemplate:
+    """A chat template as data.
+
+    In its strings, {bos} and {eos} stand for the tokenizer's start and end token; the names of
+    other special tokens stand for themselves.
+
+    Attributes:
+        name: what `TextGenerator(chat_template=...)` calls it.
+        turns: role -> what stands before and after a message of that role.
+        opening: what follows the last message, where the model answers.
+        start: what stands before everything.
+        default_system: the message of a conversation without one of the system; None for none.
+        system_in_user: what stands before and after the system's message where it is part of the
+            user's first one; None if it has a turn of its own, or if there is no such role.
+        strips: whether white space around messages is left out.
+        alternates: whether the user and the assistant have to take turns.
+        system_first: whether a message of the system may only be the first one.
+        drops_thoughts: whether earlier answers lose what ends with "</think>".
+        hashes: SHA-256 of the published texts, without white space around them.
+    """
+
+    name: str
+    turns: Mapping[str, tuple[str, str]]
+    opening: str = ""
+    start: str = ""
+    default_system: str | None = None
+    system_in_user: tuple[str, str] | None = None
+    strips: bool = False
+    alternates: bool = False
+    system_first: bool = False
+    drops_thoughts: bool = False
+    hashes: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that messages may have."""
+        first = () if self.system_in_user is None else ("system",)
+        return (*first, *self.turns)
+
+
+def _chatml(name: str, *hashes: str, system: str | None = None, **more: Any) -> ChatTemplate:
+    roles = ("system", "user", "assistant")
+    return ChatTemplate(
+        name=name,
+        turns={role: (f"<|im_start|>{role}\n", "<|im_end|>\n") for role in roles},
+        opening="<|im_start|>assistant\n",
+        default_system=system,
+        hashes=hashes,
+        **more,
+    )
+
+
+def _llama3(name: str, *hashes: str, before_system: str = "", **more: Any) -> ChatTemplate:
+    def turn(role: str, before: str = "") -> tuple[str, str]:
+        return f"<|start_header_id|>{role}<|end_header_id|>\n\n{before}", "<|eot_id|>"
+
+    return ChatTemplate(
+        name=name,
+        turns={
+            "system": turn("system", before_system),
+            **{role: turn(role) for role in ("user", "assistant")},
+        },
+        start="{bos}",
+        opening=turn("assistant")[0],
+        strips=True,
+        hashes=hashes,
+        **more,
+    )
+
+
+def _instructions(name: str, *hashes: str, answer: tuple[str, str], **more: Any) -> ChatTemplate:
+    """Returns a template with [INST] around what the user says."""
+    options = {"start": "{bos}", "alternates": True} | more
+    start = options.pop("before_user", "")
+    return ChatTemplate(
+        name=name,
+        turns={"user": (f"{start}[INST] ", " [/INST]"), "assistant": answer},
+        hashes=hashes,
+        **options,
+    )
+
+
+def _gemma(name: str, *hashes: str, start: str = "") -> ChatTemplate:
+    return ChatTemplate(
+        name=name,
+        turns={
+            role: (f"<start_of_turn>{turn}\n", "<end_of_turn>\n")
+            for role, turn in (("user", "user"), ("assistant", "model"))
+        },
+        start=start,
+        opening="<start_of_turn>model\n",
+        strips=True,
+        alternates=True,
+        hashes=hashes,
+    )
+
+
+_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+_ALL = (
+    _chatml(
+        "chatml",
+        "153280e3ff55d19da1398bdb3914ee2a51b80429bfaedde11d7d216c39db80f3",
+        "fcf7a096fe99a48fd9ad2b250bf9237e96e8f48bffec1c7ea4d3f225176cd40e",
+    ),
+    _chatml(
+        "smollm2",
+        "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
+        "de9cde7d1b0ca0cc87459a6673e0d12fb89c070bdb24e4a30b6e4d187b226221",
+        system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+    ),
+    _chatml(
+        "qwen2",
+        "793202280c0910ab26bc6eb57c8212c2417324c6d8c4efd0d10d59092ab3e3eb",
+        "f0206845c9ebc3abb4735d44f286eb81ce99238ad2accc710c6fc60e6cb8ccc8",
+        "4039eed0f28b7aaa337e70c76cfedba3271ee32505835a095a8c92e536b3c355",
+        system="You are a helpful assistant.",
+    ),
+    _chatml(
+        "qwen2.5",
+        "55b2f4a26ac9ee719330a61a0c39d9e538b0e9322212f048326318cff4f8674a",
+        system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+    ),
+    _chatml(
+        "qwen3",
+        "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",
+        drops_thoughts=True,
+    ),
+    _instructions(
+        "llama2",
+        "9780fae5bfea3cfd7be37d328c6edfd296a8869be8131495bbe7eb37e780c88c",
+        "e8d5b5a546d3f19df16a5320c614fab05bdc4edd50e850f1afd947b503ea41cf",
+        "5e53c989e0be846d15684f709272441562fff0321d7d47693d54c0f0ed9f4822",
+        "7fcbb4353f3f484117a3dd8fcf597b435ab2d68cf856fd27acf69bb97c170793",
+        before_user="{bos}",
+        answer=(" ", " {eos}"),
+        start="",
+        system_in_user=("<<SYS>>\n", "\n<</SYS>>\n\n"),
+        strips=True,
+    ),
+    _llama3(
+        "llama3",
+        "ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122",
+        "4f46ecd43418f216df8c26936c60e5d04bcc81db47db5d86fbe889f64212dd4c",
+    ),
+    # Its text asks for today's date, and has this one where nobody says it.
+    _llama3(
+        "llama3.1",
+        "93c0e9aa3629bbd77e68dbc0f5621f6e6b23aa8d74b932595cdb8d64684526d7",
+        "d82792f95932f1c9cef5c4bd992f171225e3bf8c7b609b4557c9e1ec96be819f",
+        before_system=_DATES,
+        default_system="",
+        system_first=True,
+    ),
+    _instructions(
+        "mistral",
+        "7e995b379ec01747807246483647cd99030abf331653f1119e16d7ac041a3495",
+        answer=("", "{eos} "),
+    ),
+    _instructions(
+        "mixtral",
+        "26a59556925c987317ce5291811ba3b7f32ec4c647c400c6cc7e3a9993007ba7",
+        answer=("", "{eos}"),
+    ),
+    _gemma(
+        "gemma",
+        "ecd6ae513fe103f0eb62e8ab5bfa8d0fe45c1074fa398b089c93a7e70c15cfd6",
+        "1e51d5c0fec2f83da1953fb850b7b532b7da02d0dc35f9201e671e0b9a35a123",
+        start="{bos}",
+    ),
+    ChatTemplate(
+        name="zephyr",
+        turns={role: (f"<|{role}|>\n", "{eos}\n") for role in ("system", "user", "assistant")},
+        opening="<|assistant|>\n",
+        hashes=(
+            "66291cf0045c2425a3a667cf3cbb7af2b11f09e025c02f97245323ab79119362",
+            "4f39e3a4b9e3d369b42fd00d93a78f171914bb4e58ec84fc420433d7a153288a",
+        ),
+    ),
+)
+CHAT_TEMPLATES: Mapping[str, ChatTemplate] = {each.name: each for each in _ALL}
+
+
+def find_chat_template(text: str) -> ChatTemplate:
+    """Returns the template with a name, or with the published Jinja text.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text in CHAT_TEMPLATES:
+        return CHAT_TEMPLATES[text]
+    found = hashlib.sha256(text.strip().encode()).hexdigest()
+    for each in CHAT_TEMPLATES.values():
+        if found in each.hashes:
+            return each
+    raise ValueError(
+        f"chat_template={' '.join(text.split())!r:.80}: none of the published ones, which are "
+        f"{', '.join(CHAT_TEMPLATES)}; such a program is not run here: if it does what one of "
+        "these does, give that name as chat_template=..."
+    )
