@@ -101,7 +101,7 @@ def config_map(
             )
         if (arguments["head_dim"] or width // heads) % 2:
             raise ValueError(f"{file}: heads of an odd width have no rotary positions")
-        rotary = _read_rotary(file, config, arguments["max_sequence_length"])
+        rotary = read_rotary(file, config, arguments["max_sequence_length"])
         tied = flag(file, config, "tie_word_embeddings")
         more = read_more(file, config, arguments)
         return {**arguments, **rotary, "tied_embeddings": tied, **more}
@@ -144,7 +144,7 @@ def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
     return value
 
 
-def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
+def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
     """Returns the rotary positions of a file, in the spelling of transformers 4 or 5."""
     given = config.get("rope_parameters")
     field = "rope_scaling" if given is None else "rope_parameters"
