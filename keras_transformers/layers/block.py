@@ -31,7 +31,8 @@ class TransformerBlock(RecomputableLayer):
         attention: self-attention. The block names it "self_attention".
         feed_forward: the feed-forward network; named "feed_forward".
         cross_attention: attention to an encoder's output, between the two; None for none.
-        norm: "layer", "layer_without_bias" (ModernBERT), or "rms" without mean and bias (T5, Llama).
+        norm: "layer", "layer_without_bias" (ModernBERT), or "rms", without mean and bias (T5,
+            Llama).
         norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
             `x + sublayer(norm(x))` and needs one more norm after the last block.
         norm_epsilon: added to the variance in every norm.

@@ -21,9 +21,9 @@ def norm_layer(norm: Norm, epsilon: float, **options: Any) -> keras.layers.Layer
     """Makes a norm over the last axis.
 
     Args:
-        norm: "layer" subtracts the mean and has a bias; "layer_without_bias" only subtracts the mean
-            (ModernBERT); "rms" does neither (T5; Zhang and Sennrich 2019, "Root Mean Square Layer
-            Normalization").
+        norm: "layer" subtracts the mean and has a bias; "layer_without_bias" only subtracts the
+            mean (ModernBERT); "rms" does neither (T5; Zhang and Sennrich 2019, "Root Mean Square
+            Layer Normalization").
         epsilon: added to the variance, or to the mean square.
         **options: the layer's name and dtype.
 

@@ -1,4 +1,4 @@
-"""Makes modern_bert.npz with Hugging Face transformers (the `reference` extra); see family_maker.py.
+"""Makes modern_bert.npz with transformers (the `reference` extra); see family_maker.py.
 
 python tests/golden/families/make_modern_bert.py
 """
