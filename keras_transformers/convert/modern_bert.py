@@ -136,7 +136,7 @@ def _before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, 
         ValueError: the layers alternate in another way than one in n.
     """
     blocks = anatomy(model, "blocks").blocks
-    attentions = [block.self_attention for block in blocks]
+    attentions: list[Any] = [block.self_attention for block in blocks]
     kinds = [
         "full_attention" if each.window is None else "sliding_attention" for each in attentions
     ]

@@ -128,23 +128,22 @@ def test_ids_and_masks_are_those_of_the_tokenizers_library(tmp_path):
     assert pieces.to_list() == [[b"good  one", b" bad"]]
 
 
-# Task -> how to make its pipeline, and its inputs.
-CHOICES = ["a film.", "one"]
+# Task -> how to make its pipeline.
 PIPELINES = {
     "classification": lambda e, t: kt.pipelines.TextClassifier(
         kt.heads.classifier(e, 2), t, ["no", "yes"], max_sequence_length=24
     ),
-    "multi_label": lambda e, t: kt.pipelines.MultiLabelClassifier(
+    "multi_label_classification": lambda e, t: kt.pipelines.MultiLabelClassifier(
         kt.heads.classifier(e, 2), t, ["no", "yes"], max_sequence_length=24
     ),
     "regression": lambda e, t: kt.pipelines.TextRegressor(
         kt.heads.regressor(e), t, max_sequence_length=24
     ),
-    "tagging": lambda e, t: kt.pipelines.TokenTagger(
+    "tagging": lambda e, t: kt.pipelines.Tagger(
         kt.heads.tagger(e, 3), t, ["O", "B-X", "I-X"], max_sequence_length=24
     ),
     "question_answering": lambda e, t: kt.pipelines.QuestionAnswerer(
-        kt.heads.span_extractor(e), t, max_sequence_length=24, stride=4
+        kt.heads.span_extractor(e), t, max_sequence_length=24
     ),
     "fill_mask": lambda e, t: kt.pipelines.MaskFiller(
         kt.heads.masked_lm(e), t, top_k=2, max_sequence_length=24
@@ -155,38 +154,32 @@ PIPELINES = {
     "reranking": lambda e, t: kt.pipelines.Reranker(
         kt.heads.regressor(e), t, max_sequence_length=24
     ),
-    "embedding": lambda e, t: kt.pipelines.TextEmbedder(
+    "embedding": lambda e, t: kt.pipelines.Embedder(
         kt.heads.embedder(e), t, max_sequence_length=24
     ),
 }
 
 
-def call(task, pipeline):
-    if task == "question_answering":
-        return pipeline(["Who went?"], ["one went home."])
-    if task == "multiple_choice":
-        return pipeline(["a good film."], [CHOICES])
-    if task == "reranking":
-        return pipeline("good", CHOICES)
-    if task == "tagging":
-        return pipeline([text.split() for text in TEXTS])
-    return pipeline(TEXTS)
-
-
-def same(one, other):
-    assert repr(one)[:30] == repr(other)[:30]
-
-
 @pytest.mark.parametrize("task", PIPELINES)
-def test_every_task_is_saved_loaded_and_exported(task, tmp_path):
+def test_every_task_is_saved_and_loaded(task, tmp_path):
     its = tokenizer()
     pipeline = PIPELINES[task](encoder(its.vocabulary_size), its)
-    answers = call(task, pipeline)
-    kt.export(pipeline, tmp_path / "export")  # checks its answers
     kt.save(pipeline, tmp_path / "folder", format="huggingface")
     again = kt.load(tmp_path / "folder", pipeline=task)
     assert type(again) is type(pipeline)
+    assert again.config() == pipeline.config()
     assert again.tokenizer.config() == its.config()
-    for one, other in zip(pipeline.model.weights, again.model.weights, strict=True):
-        np.testing.assert_array_equal(one, other)
-    same(call(task, again), answers)
+    inputs = {
+        name: np.ones([2] * (len(tensor.shape) - 1) + [5], tensor.dtype)
+        for name, tensor in pipeline.model.input.items()
+    }
+    for name, found in again.model(inputs).items():
+        np.testing.assert_allclose(found, pipeline.model(inputs)[name], atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", PIPELINES)
+def test_every_task_is_exported(task, tmp_path):
+    its = tokenizer()
+    pipeline = PIPELINES[task](encoder(its.vocabulary_size), its)
+    kt.export(pipeline, tmp_path)  # compares its answers with the pipeline's
