@@ -143,7 +143,7 @@ PIPELINES = {
         kt.heads.tagger(e, 3), t, ["O", "B-X", "I-X"], max_sequence_length=24
     ),
     "question_answering": lambda e, t: kt.pipelines.QuestionAnswerer(
-        kt.heads.span_extractor(e), t, max_sequence_length=24
+        kt.heads.span_extractor(e), t, max_sequence_length=24, max_question_length=8
     ),
     "fill_mask": lambda e, t: kt.pipelines.MaskFiller(
         kt.heads.masked_lm(e), t, top_k=2, max_sequence_length=24
