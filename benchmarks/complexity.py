@@ -12,6 +12,8 @@ of operations, or of floats kept for the backward pass, over the same sizes.
 - attention layer: the same with its four projections, n^2 d + n d^2: `layers.MultiHeadAttention`;
 - attention in blocks: that layer with more than 1,024 tokens, whose scores exist for
   `layers.memory.blocks.BLOCK` queries at a time;
+- attention in a window: the layer with a window of 64 tokens to each side, as in ModernBERT's
+  local layers, O(n w d + n d^2): `layers.memory.bands`;
 - recurrent: a GRU, `layers.recurrent.Recurrent`;
 - convolution: `keras.layers.Conv1D`.
 
@@ -46,7 +48,7 @@ from keras_transformers.layers import MultiHeadAttention  # noqa: E402
 from keras_transformers.layers.memory.blocks import BLOCK  # noqa: E402
 from keras_transformers.layers.recurrent.cells import Recurrent  # noqa: E402
 
-BATCH, HEAD_DIM = 4, 64
+BATCH, HEAD_DIM, WINDOW = 4, 64, 64
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>
 Axis = Literal["n", "d", "k"]
 Figure = Literal["time", "memory"]
@@ -114,6 +116,10 @@ def attention_layer(point: Point) -> Callable[[Any], Any]:
     return MultiHeadAttention(max(1, point.d // HEAD_DIM), point.d)
 
 
+def attention_in_a_window(point: Point) -> Callable[[Any], Any]:
+    return MultiHeadAttention(max(1, point.d // HEAD_DIM), point.d, window=WINDOW)
+
+
 def recurrent(point: Point) -> Callable[[Any], Any]:
     layer = Recurrent("gru", point.d)
     return lambda inputs: layer(inputs)[0]
@@ -138,6 +144,11 @@ SUBJECTS = {
         attention_layer,
         operations=lambda p: 4 * p.n**2 * p.d + 8 * p.n * p.d**2,
         floats=lambda p: p.n * BLOCK * p.d / HEAD_DIM + 4 * p.n * p.d,
+    ),
+    "attention in a window": Subject(
+        attention_in_a_window,
+        operations=lambda p: 12 * p.n * WINDOW * p.d + 8 * p.n * p.d**2,
+        floats=lambda p: 3 * p.n * WINDOW * p.d / HEAD_DIM + 4 * p.n * p.d,
     ),
     "recurrent": Subject(
         recurrent, operations=lambda p: 12 * p.n * p.d**2, floats=lambda p: p.n * p.d
@@ -164,6 +175,7 @@ def sweeps() -> list[Sweep]:
     add("self-attention", "memory", "n", (1536, 2048, 3072, 4096), d=256)
     for figure in ("time", "memory"):
         add("attention in blocks", figure, "n", (1536, 2048, 3072, 4096), d=256)
+        add("attention in a window", figure, "n", (1024, 2048, 4096, 8192), d=256)
     add("recurrent", "time", "n", (16, 32, 64, 128), d=512)
     add("recurrent", "time", "d", (512, 768, 1024, 1536), n=16)
     add("convolution", "time", "n", (128, 256, 512, 1024), d=256)
@@ -242,7 +254,7 @@ def resident(figure: Literal["VmRSS", "VmHWM"]) -> float:
 
 def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
     """Returns a table with one line per sweep."""
-    lines = [f"{'layer':20}{'figure':8}{'over':6}{'fitted':>7}{'theory':>8}  measured"]
+    lines = [f"{'layer':22}{'figure':8}{'over':6}{'fitted':>7}{'theory':>8}  measured"]
     for sweep, values in found:
         unit, factor = ("ms", 1e3) if sweep.figure == "time" else ("MB", 1e-6)
         cells = ", ".join(
@@ -256,7 +268,7 @@ def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
             if name != "k" or sweep.subject == "convolution"
         )
         lines.append(
-            f"{sweep.subject:20}{sweep.figure:8}{sweep.axis:6}"
+            f"{sweep.subject:22}{sweep.figure:8}{sweep.axis:6}"
             f"{fitted_exponent(sweep.sizes, values):7.2f}{sweep.theory:8.2f}  "
             f"{cells} {unit} ({fixed})"
         )
@@ -304,11 +316,17 @@ def run(chosen: Sequence[Sweep], rounds: int) -> list[tuple[Sweep, list[float]]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9, help="measurements per size (9)")
+    parser.add_argument(
+        "--only", metavar="LAYER", help="one layer, such as 'attention in a window'"
+    )
     parser.add_argument("--plot", metavar="FILE", help="a picture, .png, .svg or .pdf")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: must be 1 or more")
-    found = run(sweeps(), options.rounds)
+    if options.only not in (None, *SUBJECTS):
+        parser.error(f"--only {options.only}: take one of {', '.join(SUBJECTS)}")
+    chosen = [each for each in sweeps() if options.only in (None, each.subject)]
+    found = run(chosen, options.rounds)
     print(f"TensorFlow {tf.__version__}, one thread, {BATCH} sequences, {options.rounds} rounds")
     print(table(found))
     if options.plot:

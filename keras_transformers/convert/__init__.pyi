@@ -15,6 +15,7 @@ from . import gpt as gpt
 from . import llama as llama
 from . import marian as marian
 from . import mistral as mistral
+from . import modern_bert as modern_bert
 from . import mpnet as mpnet
 from . import name_map as name_map
 from . import openai_gpt as openai_gpt

@@ -129,6 +129,8 @@ def tokenizer_family(folder: Path, family: Family) -> Family:
     pieces = _unigrams(folder)
     for other in encoders():
         file_name, first = other.vocabulary_file, other.first_pieces
+        if file_name == "tokenizer.json":  # which any family may have
+            continue
         has_pieces = bool(first) and tuple(pieces[: len(first)]) == first
         if file_name and ((folder / file_name).is_file() or has_pieces):
             return other

@@ -91,7 +91,7 @@ def config_map(
 
     def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
         _check_heads(file, arguments)
-        rotary = _read_rotary(file, config, arguments["max_sequence_length"])
+        rotary = read_rotary(file, config, arguments["max_sequence_length"])
         tied = flag(file, config, "tie_word_embeddings")
         more = read_more(file, config, arguments)
         return {**arguments, **rotary, "tied_embeddings": tied, **more}
@@ -155,7 +155,7 @@ def _check_heads(file: Path, arguments: Arguments) -> None:
         )
 
 
-def _read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
+def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
     """Returns the rotary positions of a file, in the spelling of transformers 4 or 5."""
     given = config.get("rope_parameters")
     field = "rope_scaling" if given is None else "rope_parameters"

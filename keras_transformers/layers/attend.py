@@ -8,6 +8,11 @@ from keras import ops
 
 from keras_transformers.layers.dense import softmax
 from keras_transformers.layers.masks import EVERYWHERE, MASKED_SCORE, Reach
+from keras_transformers.layers.memory.bands import (
+    attention_in_bands,
+    fits_bands,
+    shortest_in_bands,
+)
 from keras_transformers.layers.memory.blocks import attention_in_blocks, goes_in_blocks
 
 
@@ -31,7 +36,9 @@ def attend(
     On JAX, unless the probabilities are asked for or dropped out, Keras' fused kernel computes it:
     on a GPU, in 16 bits, that is the flash kernel, which never stores the scores. On TensorFlow,
     unless the probabilities are asked for, lengths that are known and above 1,024 go in blocks of
-    queries, whose memory grows linearly with the length.
+    queries, whose memory grows linearly with the length. Within a window, time and memory do so on
+    every backend, for lengths of several windows: a graph with an unknown length decides when it
+    runs. That needs masks that all queries share, such as padding's.
 
     Args:
         query: scaled, (batch, heads, query, head_dim).
@@ -56,6 +63,23 @@ def attend(
     """
     drops = bool(training and dropout is not None and dropout.rate)
     shows = return_probabilities or on_probabilities is not None
+    if not shows and fits_bands(reach, mask, bias):
+        options = {"mask": mask, "reach": reach, "bias": bias, "scores_dtype": scores_dtype}
+        options |= {"dropout": dropout, "training": training}
+
+        def in_bands() -> Any:
+            repeated = (_repeated(x, query.shape[1]) for x in (key, value))
+            context = attention_in_bands(query, *repeated, **options)
+            return _zero_unseen(context, any_visible)
+
+        def as_a_whole() -> Any:
+            return _whole(query, key, value, any_visible=any_visible, **options)[0]
+
+        length, shortest = ops.shape(query)[2], shortest_in_bands(reach)
+        if isinstance(length, int):
+            chosen = in_bands if length >= shortest else as_a_whole
+            return chosen(), None
+        return ops.cond(length >= shortest, in_bands, as_a_whole), None
     if not shows and goes_in_blocks(query, key):
         key, value = (_repeated(x, query.shape[1]) for x in (key, value))
         context = attention_in_blocks(
@@ -70,6 +94,40 @@ def attend(
             seed=dropout.seed_generator.next() if drops and dropout is not None else None,
         )
         return _zero_unseen(context, any_visible), None
+    return _whole(
+        query,
+        key,
+        value,
+        mask=mask,
+        reach=reach,
+        bias=bias,
+        any_visible=any_visible,
+        scores_dtype=scores_dtype,
+        dropout=dropout,
+        on_probabilities=on_probabilities,
+        return_probabilities=return_probabilities,
+        training=training,
+    )
+
+
+def _whole(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    mask: Any,
+    reach: Reach,
+    bias: Any,
+    any_visible: Any,
+    scores_dtype: str,
+    dropout: keras.layers.Dropout | None,
+    on_probabilities: Callable[[Any], None] | None = None,
+    return_probabilities: bool = False,
+    training: bool | None = None,
+) -> tuple[Any, Any]:
+    """Computes all scores at once; see `attend`."""
+    drops = bool(training and dropout is not None and dropout.rate)
+    shows = return_probabilities or on_probabilities is not None
     visible = mask
     if reach != EVERYWHERE:
         by_position = reach.mask(ops.arange(ops.shape(query)[2]), ops.arange(ops.shape(key)[2]))

@@ -31,10 +31,13 @@ class TransformerBlock(RecomputableLayer):
         attention: self-attention. The block names it "self_attention".
         feed_forward: the feed-forward network; named "feed_forward".
         cross_attention: attention to an encoder's output, between the two; None for none.
-        norm: "layer", or "rms" without mean and bias (T5, Llama).
+        norm: "layer", "layer_without_bias" (ModernBERT), or "rms", without mean and bias (T5,
+            Llama).
         norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
             `x + sublayer(norm(x))` and needs one more norm after the last block.
         norm_epsilon: added to the variance in every norm.
+        attention_norm: whether self-attention has a norm. ModernBERT's first block has none: it
+            reads embeddings after a norm.
         dropout: rate on the output of each sub-layer, before the residual sum.
 
     Raises:
@@ -56,6 +59,7 @@ class TransformerBlock(RecomputableLayer):
         norm: Norm = "layer",
         norm_position: NormPosition = "post",
         norm_epsilon: float = 1e-6,
+        attention_norm: bool = True,
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
@@ -68,6 +72,7 @@ class TransformerBlock(RecomputableLayer):
                     "weights then have names inside the block"
                 )
         self.norm, self.norm_position, self.norm_epsilon = norm, norm_position, norm_epsilon
+        self.attention_norm = attention_norm
         self.dropout = dropout
         attention.name, feed_forward.name = "self_attention", "feed_forward"
         # The variables' order in checkpoints is that of these assignments.
@@ -91,6 +96,8 @@ class TransformerBlock(RecomputableLayer):
         self.feed_forward_dropout = self._dropout("feed_forward_dropout")
 
     def _norm(self, name: str) -> keras.layers.Layer:
+        if name == "self_attention_norm" and not self.attention_norm:
+            return keras.layers.Identity(dtype=self.dtype_policy, name=name)
         return norm_layer(self.norm, self.norm_epsilon, dtype=self.dtype_policy, name=name)
 
     def _dropout(self, name: str) -> keras.layers.Dropout:
@@ -310,6 +317,7 @@ class TransformerBlock(RecomputableLayer):
             "norm": self.norm,
             "norm_position": self.norm_position,
             "norm_epsilon": self.norm_epsilon,
+            "attention_norm": self.attention_norm,
             "dropout": self.dropout,
         }
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import keras
 
-Norm = Literal["layer", "rms"]
+Norm = Literal["layer", "layer_without_bias", "rms"]
 NormPosition = Literal["pre", "post"]
 
 
@@ -21,8 +21,9 @@ def norm_layer(norm: Norm, epsilon: float, **options: Any) -> keras.layers.Layer
     """Makes a norm over the last axis.
 
     Args:
-        norm: "layer" subtracts the mean and has a bias; "rms" does neither (T5; Zhang and Sennrich
-            2019, "Root Mean Square Layer Normalization").
+        norm: "layer" subtracts the mean and has a bias; "layer_without_bias" only subtracts the
+            mean (ModernBERT); "rms" does neither (T5; Zhang and Sennrich 2019, "Root Mean Square
+            Layer Normalization").
         epsilon: added to the variance, or to the mean square.
         **options: the layer's name and dtype.
 
@@ -31,6 +32,10 @@ def norm_layer(norm: Norm, epsilon: float, **options: Any) -> keras.layers.Layer
     """
     if norm == "layer":
         return keras.layers.LayerNormalization(epsilon=epsilon, **options)
+    if norm == "layer_without_bias":
+        return keras.layers.LayerNormalization(epsilon=epsilon, center=False, **options)
     if norm == "rms":
         return keras.layers.RMSNormalization(epsilon=epsilon, **options)
-    raise ValueError(f"norm={norm!r} is unknown: use 'layer' or 'rms' (T5)")
+    raise ValueError(
+        f"norm={norm!r} is unknown: use 'layer', 'layer_without_bias' (ModernBERT) or 'rms' (T5)"
+    )

@@ -42,6 +42,8 @@ def test_theory_is_table_1_of_the_paper(benchmark):
         ("convolution", "memory"): {"n": 1, "d": 1},
         ("attention layer", "memory"): {"d": 1},
         ("attention in blocks", "memory"): {"n": 1},
+        ("attention in a window", "memory"): {"n": 1},
+        ("attention in a window", "time"): {"n": 1},
     }
     for (subject, figure), axes in expected.items():
         for axis, exponent in axes.items():

@@ -230,3 +230,16 @@ def test_every_layer_survives_saving_without_custom_objects(tmp_path):
     inputs = np.array([[0, 2, 3, 1], [3, 2, 1, 1]])
     loaded = round_trip(model, tmp_path)
     same_outputs(model.predict(inputs, verbose=0), loaded.predict(inputs, verbose=0))
+
+
+def test_a_block_without_biases_and_without_the_first_norm():
+    layer = block(norm="layer_without_bias", norm_position="pre", attention_norm=False)
+    layer(HIDDEN)
+    assert not layer.self_attention_norm.weights
+    (scale,) = layer.feed_forward_norm.weights
+    x = HIDDEN + layer.self_attention(HIDDEN).numpy()
+    normed = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    expected = x + layer.feed_forward(normed * np.asarray(scale)).numpy()
+    np.testing.assert_allclose(layer(HIDDEN), expected, atol=1e-5)
+    again = type(layer).from_config(layer.get_config())
+    assert (again.norm, again.attention_norm) == ("layer_without_bias", False)

@@ -5,6 +5,7 @@ All become a tokenizer.json, which `tokenizers.DescribedTokenizer` runs in the g
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
@@ -64,7 +65,12 @@ _SPLITS = {
 _CLASSES = {"GPT2Tokenizer": _GPT2, "Qwen2Tokenizer": _QWEN2}
 
 
-def language_tokenizer(folder: Path, *, vocabulary_size: int | None = None) -> DescribedTokenizer:
+def language_tokenizer(
+    folder: Path,
+    *,
+    vocabulary_size: int | None = None,
+    special: Mapping[str, str] = MappingProxyType(_SPECIAL),
+) -> DescribedTokenizer:
     """Makes the tokenizer of a folder in Hugging Face's layout.
 
     Args:
@@ -72,6 +78,8 @@ def language_tokenizer(folder: Path, *, vocabulary_size: int | None = None) -> D
             vocab.json and merges.txt of GPT-2 or Qwen 2; beside it tokenizer_config.json, which
             names the special tokens.
         vocabulary_size: number of tokens of the model, if it has more.
+        special: argument of the tokenizer -> how the field that names the token starts, such as
+            "bos" for bos_token.
 
     Raises:
         FileNotFoundError: there is no vocabulary.
@@ -90,7 +98,7 @@ def language_tokenizer(folder: Path, *, vocabulary_size: int | None = None) -> D
         file = folder / NAMES[0]
         description = _of_two_files(folder, config)
     names: dict[str, Any] = {
-        ours: _name(told, config, f"{field}_token") for ours, field in _SPECIAL.items()
+        ours: _name(told, config, f"{field}_token") for ours, field in special.items()
     }
     try:
         _add_listed(description, config)
@@ -344,7 +352,7 @@ def _add_template(
     ids.update((token["content"], token["id"]) for token in description["added_tokens"])
     around: list[list[tuple[str, int]]] = []
     for flag, field in (("add_bos_token", "start_token"), ("add_eos_token", "end_token")):
-        name = names[field]
+        name = names.get(field)
         if config.get(flag) is not True:
             around.append([])
         elif name is None or name not in ids:

@@ -4,6 +4,7 @@ from . import albert as albert
 from . import bert as bert
 from . import distilbert as distilbert
 from . import electra as electra
+from . import modern_bert as modern_bert
 from . import mpnet as mpnet
 from . import roberta as roberta
 from . import shrinking as shrinking

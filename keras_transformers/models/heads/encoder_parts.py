@@ -25,6 +25,20 @@ def named_output(encoder: keras.Model, key: str) -> Any:
     return outputs[key]
 
 
+def token_vectors(encoder: keras.Model) -> Any:
+    """Returns the vectors (batch, length, hidden) that heads on tokens read.
+
+    They are the encoder's output `token_output`, if its family has layers between the encoder and
+    such heads, or else `sequence_output`.
+
+    Raises:
+        ValueError: the encoder has neither output.
+    """
+    outputs = getattr(encoder, "output", None)
+    has_own = isinstance(outputs, dict) and "token_output" in outputs
+    return named_output(encoder, "token_output" if has_own else "sequence_output")
+
+
 def pooled(encoder: keras.Model, outputs: Any = None) -> Any:
     """Returns one vector per sequence (batch, hidden), from the encoder's pooler or a new one.
 

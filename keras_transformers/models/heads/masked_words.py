@@ -47,11 +47,16 @@ def masked_lm(
 def masked_lm_logits(
     encoder: keras.Model, mask_positions: Any, activation: Activation, norm_epsilon: float
 ) -> Any:
-    """Applies dense layer, norm, tied projection and bias: (batch, masked, vocabulary)."""
+    """Applies dense layer, norm, tied projection and bias: (batch, masked, vocabulary).
+
+    An encoder with the output `token_output` has its own dense layer and norm.
+    """
     token_embedding = encoder_parts.token_embedding(encoder)
     gathered = GatherPositions(name="masked_lm_gather")(
-        encoder_parts.named_output(encoder, "sequence_output"), mask_positions
+        encoder_parts.token_vectors(encoder), mask_positions
     )
+    if "token_output" in encoder.output:
+        return AddBias(dtype="float32", name="mask_logits")(token_embedding(gathered, reverse=True))
     hidden = keras.layers.Dense(
         token_embedding.hidden_dim,
         activation=activation_function(activation),

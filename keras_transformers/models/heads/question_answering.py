@@ -30,7 +30,7 @@ def span_extractor(encoder: keras.Model, *, name: str | None = None) -> keras.Mo
     """
     logits = RowDense(
         2, kernel_initializer=encoder_parts.initializer(), dtype="float32", name="span_logits"
-    )(encoder_parts.named_output(encoder, "sequence_output"))
+    )(encoder_parts.token_vectors(encoder))
     start, end = StartsAndEnds(dtype="float32", name="starts_and_ends")(
         logits, encoder_parts.padding_mask(encoder)
     )

@@ -36,7 +36,7 @@ def tagger(
     if num_labels < 2:
         raise ValueError(f"num_labels={num_labels}: a tagger needs at least 2 labels")
     vectors = keras.layers.Dropout(dropout, name="tagger_dropout")(
-        encoder_parts.named_output(encoder, "sequence_output")
+        encoder_parts.token_vectors(encoder)
     )
     logits = RowDense(
         num_labels, kernel_initializer=encoder_parts.initializer(), dtype="float32", name="logits"

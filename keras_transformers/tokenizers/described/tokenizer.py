@@ -23,6 +23,7 @@ __all__ = ["DescribedTokenizer"]
 
 FILE = "tokenizer.json"
 MARK = "\U0010fffe"  # around special tokens; no character, and not for texts that people exchange
+_SPACES = r"[\s\pZ]*"
 
 
 class DescribedTokenizer(tf.Module):
@@ -44,6 +45,8 @@ class DescribedTokenizer(tf.Module):
         start_token: the token that starts a text (Hugging Face: bos_token), if there is one.
         end_token: the token that ends a text (eos_token).
         pad_token: the token that fills rows (pad_token); by default the end or unknown token.
+        unknown_token: the token for what the vocabulary lacks (unk_token); by default the model's.
+        mask_token: the token that stands for a missing one (mask_token), in encoders.
         vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
             without text, only fill up its matrices. By default there are none.
         name: name of the module.
@@ -55,6 +58,9 @@ class DescribedTokenizer(tf.Module):
             before texts.
         end_token_id: id of `end_token`, or None.
         pad_token_id: id of `pad_token`.
+        unknown_token_id: id of `unknown_token`, or None.
+        mask_token: as given; there is no such attribute without one.
+        mask_token_id: its id.
 
     Raises:
         ValueError: the description is damaged, or a part has no exact form here, such as another
@@ -88,12 +94,14 @@ class DescribedTokenizer(tf.Module):
         start_token: str | None = None,
         end_token: str | None = None,
         pad_token: str | None = None,
+        unknown_token: str | None = None,
+        mask_token: str | None = None,
         vocabulary_size: int | None = None,
         name: str = "described_tokenizer",
     ) -> None:
         super().__init__(name=name)
         self._json = json.dumps(description)  # a string: tf.Module wraps and searches mappings
-        self._names = (start_token, end_token, pad_token)
+        self._names = (start_token, end_token, pad_token, unknown_token, mask_token)
         parts = _parts(description)
         byte_level = is_byte_level(parts["pre_tokenizer"])
         with tf.device("CPU:0"):
@@ -142,7 +150,7 @@ class DescribedTokenizer(tf.Module):
 
     def _set_special_tokens(self, names: Sequence[str], unknown_token: Any) -> None:
         ids = {name: number for number, name in enumerate(names)}
-        start, end, pad = self._names
+        start, end, pad, unknown, mask = self._names
         for token in self._names:
             if token is not None and token not in ids:
                 raise ValueError(f"the special token {token!r:.100} is not in the vocabulary")
@@ -150,8 +158,12 @@ class DescribedTokenizer(tf.Module):
         self.end_token_id = None if end is None else ids[end]
         fill = next((token for token in (end, unknown_token, start) if token in ids), None)
         if pad == fill:  # as without a name for it
-            self._names = (start, end, None)
+            self._names = (start, end, None, unknown, mask)
         self.pad_token_id = ids.get(pad or fill or "", 0)
+        unknown = unknown or unknown_token
+        self.unknown_token_id = None if unknown is None else ids.get(unknown)
+        if mask is not None:  # without one, there is no such attribute, as in other tokenizers
+            self.mask_token, self.mask_token_id = mask, ids[mask]
 
     def tokenize(self, text: Any, *, match_special_tokens: bool = True) -> tf.RaggedTensor:
         """Converts texts to token ids, without those that `special_tokens` puts around them.
@@ -247,6 +259,19 @@ class DescribedTokenizer(tf.Module):
     def _without_prefix(self, text: Any) -> Any:
         return tf.strings.regex_replace(text, r"\A ", "") if self._drops_space else text
 
+    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+        """Cuts strings (batch,) at every `mask_token`: (batch, None).
+
+        The mask takes the white space beside it, if the file says so (lstrip, rstrip).
+        """
+        mask = self.mask_token
+        flags = {token["content"]: token for token in self.description.get("added_tokens") or []}
+        before, after = (flags.get(mask, {}).get(flag) for flag in ("lstrip", "rstrip"))
+        if before or after:
+            pattern = rf"{_SPACES * bool(before)}{re.escape(mask)}{_SPACES * bool(after)}"
+            text = tf.strings.regex_replace(text, pattern, mask.replace("\\", r"\\"))
+        return tf.strings.split(text, mask)
+
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids before each of one or two texts, and after the last."""
         return [list(ids) for ids in self._special[num_segments - 1]]
@@ -298,7 +323,8 @@ class DescribedTokenizer(tf.Module):
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the file, as JSON values."""
-        names = zip(("start_token", "end_token", "pad_token"), self._names, strict=True)
+        fields = ("start_token", "end_token", "pad_token", "unknown_token", "mask_token")
+        names = zip(fields, self._names, strict=True)
         fills = self.vocabulary_size > self.num_tokens
         return {
             **{field: token for field, token in names if token is not None},

@@ -120,7 +120,7 @@ class FamilyMaker:
         theirs = {"token_ids": "input_ids", "segment_ids": "token_type_ids"}
         with torch.no_grad():
             found = self.model(task)(
-                attention_mask=torch.tensor(given["padding_mask"]),
+                attention_mask=torch.tensor(given["padding_mask"].astype("int64")),
                 **{
                     theirs[name]: torch.tensor(ids.astype("int64"))
                     for name, ids in given.items()

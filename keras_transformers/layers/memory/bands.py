@@ -1,0 +1,112 @@
+"""Attention within a window, whose time and memory are linear in the length.
+
+Queries go in blocks as long as the window, and meet only the keys of their own block and of those
+beside it. Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1.
+"""
+
+from typing import Any
+
+from keras import ops
+
+from keras_transformers.layers.dense import softmax
+from keras_transformers.layers.masks import MASKED_SCORE, Reach
+
+# Shorter blocks take more time than the scores that they save.
+_LEAST_BLOCK = 32
+# From so many blocks on, bands have fewer scores than the whole matrix.
+_FEWEST_BLOCKS = 4
+
+
+def block_length(reach: Reach) -> int:
+    """Returns how many queries a block has: enough that no window reaches past the next block."""
+    assert reach.window is not None
+    return max(reach.window, _LEAST_BLOCK)
+
+
+def fits_bands(reach: Reach, mask: Any, bias: Any) -> bool:
+    """Returns whether attention can go in bands: with a window, and masks that all queries share.
+
+    Args:
+        reach: what positions let a query see.
+        mask: (batch or 1, heads or 1, query or 1, key), or None.
+        bias: the same, or None.
+    """
+    shared = all(each is None or each.shape[2] == 1 for each in (mask, bias))
+    return reach.window is not None and shared
+
+
+def shortest_in_bands(reach: Reach) -> int:
+    """Returns the length from which bands take less time than the whole matrix, in tokens."""
+    return _FEWEST_BLOCKS * block_length(reach) + 1
+
+
+def attention_in_bands(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    reach: Reach,
+    mask: Any = None,
+    bias: Any = None,
+    scores_dtype: str = "float32",
+    dropout: Any = None,
+    training: bool | None = None,
+) -> Any:
+    """Computes `softmax(Q K^T + bias) V` within a window, in self-attention.
+
+    Args:
+        query: scaled, (batch, heads, length, head_dim).
+        key: (batch, heads, length, head_dim).
+        value: (batch, heads, length, head_dim).
+        reach: has a window.
+        mask: bool (batch or 1, heads or 1, 1, length), True at keys that may be seen; or None.
+        bias: added to the scores of each key, (batch or 1, heads or 1, 1, length), or None.
+        scores_dtype: dtype of scores and softmax.
+        dropout: a layer for the probabilities, or None.
+        training: whether to apply dropout.
+
+    Returns:
+        (batch, heads, length, head_dim); zeros where a query sees no key.
+    """
+    size, length = block_length(reach), ops.shape(query)[2]
+    count = (length + size - 1) // size
+    sides = (1, 0) if reach.causal else (1, 1)  # how many blocks before and behind its own
+    width = (1 + sum(sides)) * size
+
+    def blocks(x: Any, before: int, behind: int) -> Any:
+        """Cuts (b, h, length, n) into (b, h, before + count + behind, size, n), with zeros."""
+        b, h, _, n = ops.shape(x)
+        missing = count * size - length + behind * size
+        parts = [x, ops.zeros((b, h, missing, n), x.dtype)]
+        if before:
+            parts.insert(0, ops.zeros((b, h, before * size, n), x.dtype))
+        joined = ops.concatenate(parts, axis=2)
+        return ops.reshape(joined, (b, h, before + count + behind, size, n))
+
+    def bands(x: Any) -> Any:
+        """Returns the keys that each block may see, (b, h, count, width, n)."""
+        cut = blocks(x, *sides)
+        shifted = [cut[:, :, start : start + count] for start in range(1 + sum(sides))]
+        return ops.concatenate(shifted, axis=3)
+
+    def by_key(x: Any) -> Any:
+        """Turns (b, h, 1, length) into (b, h, count, 1, width)."""
+        return ops.transpose(bands(ops.transpose(x, (0, 1, 3, 2))), (0, 1, 2, 4, 3))
+
+    real = ops.ones((1, 1, 1, length), "bool") if mask is None else mask
+    near = reach.mask(ops.arange(size), ops.arange(width) - size)  # (size, width)
+    visible = ops.logical_and(by_key(real), near)  # (b, h, count, size, width)
+    keys, values = bands(key), bands(value)
+    scores = ops.matmul(blocks(query, 0, 0), ops.transpose(keys, (0, 1, 2, 4, 3)))
+    scores = ops.cast(scores, scores_dtype)  # (batch, heads, count, size, width)
+    if bias is not None:
+        scores = scores + by_key(ops.cast(bias, scores_dtype))
+    probabilities = softmax(ops.where(visible, scores, MASKED_SCORE))
+    seen = ops.cast(ops.any(visible, axis=-1, keepdims=True), scores_dtype)
+    weights = ops.cast(probabilities * seen, value.dtype)
+    if dropout is not None:
+        weights = dropout(weights, training=training)
+    context = ops.matmul(weights, values)  # (batch, heads, count, size, head_dim)
+    batch, heads, _, head_dim = ops.shape(query)
+    context = ops.reshape(context, (batch, heads, count * size, head_dim))
+    return context[:, :, :length]
