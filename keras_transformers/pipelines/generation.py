@@ -485,7 +485,8 @@ class TextGenerator(Pipeline):
         if self._template is not None:
             chat = _example_chat(self._template)
             more = _with_more({**chat, **_example_options(2)})
-            found["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [chat])
+            one = {name: column[1:] for name, column in chat.items()}  # see `signatures`
+            found["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [one])
             found["chat_complete"] = signature(
                 self.chat_complete, ("roles", "texts"), _ALL_OPTIONS, [more]
             )
