@@ -640,11 +640,11 @@ def _cut(text: Any, stop: Any) -> Any:
 def _with_more(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns an example with the options that came later."""
     rows = len(example["seed"])
-    stops = np.array([["\n", "e."] if row % 2 else ["", ""] for row in range(rows)], object)
+    stops = [stop for row in range(rows) for stop in (("\n", "e.") if row % 2 else ("", ""))]
     return {
         **example,
         "repetition_penalty": np.where(np.arange(rows) % 2 == 0, 1.2, 1.0),
-        "stop": strings(stops.ravel()).reshape(rows, 2),
+        "stop": strings(stops).reshape(rows, 2),
     }
 
 

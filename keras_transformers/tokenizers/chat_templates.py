@@ -83,15 +83,16 @@ def _llama3(name: str, *hashes: str, before_system: str = "", **more: Any) -> Ch
     )
 
 
-def _instructions(name: str, *hashes: str, answer: tuple[str, str], **more: Any) -> ChatTemplate:
+def _instructions(
+    name: str, *hashes: str, user: str = "[INST] ", answer: tuple[str, str], **more: Any
+) -> ChatTemplate:
     """Returns a template with [INST] around what the user says."""
-    options = {"start": "{bos}", "alternates": True} | more
-    start = options.pop("before_user", "")
     return ChatTemplate(
         name=name,
-        turns={"user": (f"{start}[INST] ", " [/INST]"), "assistant": answer},
+        turns={"user": (user, " [/INST]"), "assistant": answer},
+        alternates=True,
         hashes=hashes,
-        **options,
+        **more,
     )
 
 
@@ -146,9 +147,8 @@ _ALL = (
         "e8d5b5a546d3f19df16a5320c614fab05bdc4edd50e850f1afd947b503ea41cf",
         "5e53c989e0be846d15684f709272441562fff0321d7d47693d54c0f0ed9f4822",
         "7fcbb4353f3f484117a3dd8fcf597b435ab2d68cf856fd27acf69bb97c170793",
-        before_user="{bos}",
+        user="{bos}[INST] ",
         answer=(" ", " {eos}"),
-        start="",
         system_in_user=("<<SYS>>\n", "\n<</SYS>>\n\n"),
         strips=True,
     ),
@@ -170,11 +170,13 @@ _ALL = (
         "mistral",
         "7e995b379ec01747807246483647cd99030abf331653f1119e16d7ac041a3495",
         answer=("", "{eos} "),
+        start="{bos}",
     ),
     _instructions(
         "mixtral",
         "26a59556925c987317ce5291811ba3b7f32ec4c647c400c6cc7e3a9993007ba7",
         answer=("", "{eos}"),
+        start="{bos}",
     ),
     _gemma(
         "gemma",

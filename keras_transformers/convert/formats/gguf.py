@@ -112,10 +112,11 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
 
 def _llama3(file: Path, factors: np.ndarray, base: float) -> dict[str, Any]:
     """Returns Llama 3.1's scaling of rotary positions, of which a file keeps the results alone."""
-    scaling = {"factor": float(max(factors, default=0)), "original_length": _LLAMA3_LENGTH}
+    factor = float(max(factors, default=0))
     rates = base ** -(np.arange(len(factors)) / max(len(factors), 1))
     try:
-        expected = rates / RotaryScaling(kind="llama3", **scaling).scaled(rates, base)
+        scaling = RotaryScaling(kind="llama3", factor=factor, original_length=_LLAMA3_LENGTH)
+        expected = rates / scaling.scaled(rates, base)
     except ValueError:
         expected = np.zeros_like(rates)
     if not np.allclose(factors, expected, rtol=1e-4):
@@ -125,7 +126,7 @@ def _llama3(file: Path, factors: np.ndarray, base: float) -> dict[str, Any]:
         )
     return {
         "rope_type": "llama3",
-        "factor": scaling["factor"],
+        "factor": factor,
         "low_freq_factor": RotaryScaling.low_frequency_factor,
         "high_freq_factor": RotaryScaling.high_frequency_factor,
         "original_max_position_embeddings": _LLAMA3_LENGTH,
