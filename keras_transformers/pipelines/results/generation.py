@@ -9,13 +9,13 @@ __all__ = ["Generation"]
 
 @dataclass(frozen=True)
 class Generation(Result):
-    """The continuation of a prompt.
+    """The continuation of a prompt, or the answer to a conversation.
 
     Attributes:
-        text: the continuation, without the prompt.
+        text: the continuation, without the prompt and without the stop string.
         num_new_tokens: how many tokens were generated.
         log_probability: the sum of their log-probabilities.
-        finished: whether the text ended with the end token.
+        finished: whether the text ended with an end token or a stop string.
     """
 
     text: str
