@@ -128,6 +128,7 @@ def exported(generator, tmp_path_factory):
     return kt.export(generator, tmp_path_factory.mktemp("exports") / "chat")  # and checks itself
 
 
+@pytest.mark.slow
 def test_an_export_answers_conversations(generator, exported):
     signatures = tf.saved_model.load(str(exported)).signatures
     chat = signatures["chat"]

@@ -43,11 +43,24 @@ def test_a_language_model_samples_as_its_folder_says(file, fields, options, gpt2
 
 
 def test_what_sampling_does_not_know_is_named(gpt2, caplog):
-    change_json(gpt2 / "generation_config.json", repetition_penalty=1.2, num_beams=4, max_length=9)
+    change_json(gpt2 / "generation_config.json", min_length=2, num_beams=4, max_length=9)
     kt.load(gpt2)
     assert "generation_config.json: the search here does not know" in caplog.text
-    for field in ("repetition_penalty=1.2", "num_beams=4", "max_length=9"):
+    for field in ("min_length=2", "num_beams=4", "max_length=9"):
         assert field in caplog.text
+
+
+def test_repetition_penalty_and_stop_strings_are_read_and_written(gpt2, tmp_path):
+    fields = {"repetition_penalty": 1.2, "stop_strings": ["a", "\n"]}
+    change_json(gpt2 / "generation_config.json", **fields)
+    generate = kt.load(gpt2)
+    assert (generate.repetition_penalty, generate.stop) == (1.2, ["a", "\n"])
+    kt.save(generate, tmp_path / "again", format="huggingface")
+    written = json.loads((tmp_path / "again/generation_config.json").read_text())
+    assert {name: written[name] for name in fields} == fields
+    change_json(gpt2 / "generation_config.json", stop_strings=[3])
+    with pytest.raises(ValueError, match=r"generation_config.json: stop_strings=\[3\]"):
+        kt.load(gpt2)
 
 
 def test_several_end_tokens_and_a_wrong_one(gpt2):
