@@ -90,7 +90,7 @@ def config_map(
     """
 
     def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
-        _check_heads(file, arguments)
+        check_heads(file, arguments)
         rotary = read_rotary(file, config, arguments["max_sequence_length"])
         tied = flag(file, config, "tie_word_embeddings")
         more = read_more(file, config, arguments)
@@ -133,14 +133,15 @@ def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
     return value
 
 
-def _check_heads(file: Path, arguments: Arguments) -> None:
+def check_heads(file: Path, arguments: Arguments) -> None:
     """Raises ValueError for numbers of heads that make no attention with rotary positions."""
-    heads, width, head_dim = (arguments[n] for n in ("num_heads", "hidden_dim", "head_dim"))
-    key_heads = arguments["num_key_value_heads"] or heads
+    heads, width = arguments["num_heads"], arguments["hidden_dim"]
+    head_dim = arguments.get("head_dim")  # other families have no field for it
+    key_heads = arguments.get("num_key_value_heads") or heads
     if head_dim is None and width % heads:
         raise ValueError(
-            f"{file}: hidden_size={width} is no multiple of num_attention_heads={heads}: give the "
-            "heads' width as head_dim"
+            f"{file}: hidden_size={width} is no multiple of num_attention_heads={heads}, and no "
+            "head_dim says how wide heads are"
         )
     if heads % key_heads:
         raise ValueError(
@@ -150,8 +151,8 @@ def _check_heads(file: Path, arguments: Arguments) -> None:
     head_dim = head_dim or width // heads
     if head_dim % 2:
         raise ValueError(
-            f"{file}: heads are {head_dim} wide; rotary positions turn pairs, so give an even "
-            "head_dim"
+            f"{file}: heads are {head_dim} wide; rotary positions turn pairs of numbers, so their "
+            "width must be even"
         )
 
 

@@ -8,7 +8,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
-from keras_transformers.convert.llama import flag, read_rotary
+from keras_transformers.convert.llama import check_heads, flag, read_rotary
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.encoders.modern_bert import MODELS, modern_bert, with_head
@@ -65,8 +65,7 @@ _POOLINGS = ("cls", "mean")
 
 
 def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
-    if arguments["hidden_dim"] // arguments["num_heads"] % 2:
-        raise ValueError(f"{file}: heads of an odd width have no rotary positions")
+    check_heads(file, arguments)
     pooling = config.get("classifier_pooling", "cls")
     if pooling not in _POOLINGS:
         raise ValueError(f"{file}: classifier_pooling={pooling!r:.100}; known are cls and mean")

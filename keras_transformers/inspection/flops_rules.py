@@ -16,6 +16,7 @@ from keras_transformers.layers import (
 from keras_transformers.layers.char_cnn import CharacterCNN, Highway
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
+from keras_transformers.layers.memory.bands import keys_met
 from keras_transformers.layers.patches import ClassToken, PatchEmbedding
 from keras_transformers.layers.recurrent.attention import RnnAttention
 from keras_transformers.layers.recurrent.cells import Recurrent
@@ -61,7 +62,8 @@ def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: An
     output = 2 * batch * query_length * math.prod(layer.output_projection.kernel.shape)
     # Scores and weighted sums of values, each over the width of all heads together.
     width = layer.num_heads * layer.head_dim
-    return projections + output + 4 * batch * query_length * value.shape[1] * width
+    keys = value.shape[1] if value is not query else keys_met(layer.reach, query_length)
+    return projections + output + 4 * batch * query_length * keys * width
 
 
 def _feed_forward(layer: FeedForward, inputs: Any) -> int:

@@ -104,7 +104,7 @@ class MultiHeadAttention(CompositeLayer):
         self.use_bias = use_bias
         self.use_output_bias = use_bias if use_output_bias is None else use_output_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self._reach = Reach(use_causal_mask, window)
+        self.reach = Reach(use_causal_mask, window)
         self._heads_dim = num_heads * self.head_dim
         self.query = self._projection("query", self._heads_dim)
         self.key = self._projection("key", num_key_value_heads * self.head_dim)
@@ -212,7 +212,7 @@ class MultiHeadAttention(CompositeLayer):
             ValueError: the mask's rank is not 2, 3 or 4.
         """
         if keys_values is None:
-            reach = self._reach
+            reach = self.reach
             queries, keys, values = layout.project(self, query, query if value is None else value)
             keys = self._placed(keys, self.key_norm, positions)
         else:

@@ -17,7 +17,11 @@ from keras_transformers.decoding.step import within_vocabulary
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.results import reading
-from keras_transformers.pipelines.results.conversations import conversation_columns
+from keras_transformers.pipelines.results.conversations import (
+    as_conversations,
+    check_options,
+    conversation_columns,
+)
 from keras_transformers.pipelines.results.texts import strings
 from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
@@ -30,7 +34,7 @@ from keras_transformers.tokenizers.chat_templates import (
     ChatTemplate,
     find_chat_template,
 )
-from keras_transformers.tokenizers.conversations import tokenize_conversations
+from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.described.tokenizer import DescribedTokenizer
 from keras_transformers.tokenizers.packing import document_start
 
@@ -141,7 +145,7 @@ class TextGenerator(Pipeline):
         self.repetition_penalty = repetition_penalty
         self.stop = _checked_stops(stop)
         self.chat_template = chat_template
-        self._template = _checked_template(chat_template, tokenizer)
+        self._conversations = _conversations(chat_template, tokenizer)
         values = {**self.options, "repetition_penalty": repetition_penalty}
         given = {name: tf.constant(value, _ALL_OPTIONS[name]) for name, value in values.items()}
         for name, (holds, rule) in self._rules(given).items():
@@ -238,8 +242,7 @@ class TextGenerator(Pipeline):
             tf.errors.InvalidArgumentError: as for `generate`; or the chat template has no such
                 role, or none in that place, or the last message is not the user's.
         """
-        template = self._known_template()
-        tokens = tokenize_conversations(template, self.tokenizer, roles, texts)
+        tokens = self._known_conversations()(roles, texts)
         return self._continue(tokens, "conversation", stop, options)
 
     def chat(self, messages: Sequence[Any], **options: Any) -> Any:
@@ -262,13 +265,12 @@ class TextGenerator(Pipeline):
         Example:
             answer = generate.chat([{"role": "user", "content": "What is the capital of France?"}])
         """
-        self._known_template()
-        one = bool(messages) and isinstance(messages[0], Mapping)
-        roles, texts = conversation_columns([messages] if one else messages)
-        if unknown := set(options) - {*_ALL_OPTIONS, "stop"}:
-            raise ValueError(
-                f"options {', '.join(sorted(unknown))}: take {', '.join(_ALL_OPTIONS)} or stop"
-            )
+        self._known_conversations()
+        check_options(options)
+        conversations, one = as_conversations(messages)
+        if not conversations:
+            return []
+        roles, texts = conversation_columns(conversations)
         given = self._own_options(tf.constant([len(roles)]))
         for name, value in options.items():
             if name == "stop":
@@ -289,13 +291,13 @@ class TextGenerator(Pipeline):
         named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
         return tf.function(self.chat_complete, autograph=False).get_concrete_function(**named)
 
-    def _known_template(self) -> ChatTemplate:
-        if self._template is None:
+    def _known_conversations(self) -> ConversationTokenizer:
+        if self._conversations is None:
             raise ValueError(
                 "this model has no chat template: give chat_template=..., the name of the one that "
                 f"it was trained with, of {', '.join(CHAT_TEMPLATES)}"
             )
-        return self._template
+        return self._conversations
 
     def _own_options(self, rows: Any) -> dict[str, Any]:
         """Returns the pipeline's options of `complete` for so many rows, int32 (1,)."""
@@ -307,9 +309,9 @@ class TextGenerator(Pipeline):
         return found | {"stop": tf.tile(stops, tf.concat([rows, [1]], axis=0))}
 
     def _continue(
-        self, tokens: Any, name: str, stop: Any, given: Mapping[str, Any]
+        self, tokens: Any, what: str, stop: Any, given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Samples a continuation of tokens (batch, None); `name` says what they are."""
+        """Samples a continuation of tokens (batch, None), each row a prompt or a conversation."""
         options = {
             name: tf.convert_to_tensor(given[name], dtype) for name, dtype in _ALL_OPTIONS.items()
         }
@@ -322,11 +324,11 @@ class TextGenerator(Pipeline):
             ]
             checks += [  # with one shared value, all rows would get the same random numbers
                 tf.debugging.assert_equal(
-                    tf.shape(value)[0], rows, f"{option} must have a value for each {name}"
+                    tf.shape(value)[0], rows, f"{option} must have a value for each {what}"
                 )
                 for option, value in {**options, "stop": tf.convert_to_tensor(stop)}.items()
             ]
-            checks.append(self._length_check(num_tokens, name))
+            checks.append(self._length_check(num_tokens, what))
             token_ids = self._padded(tokens, checks, width=1)
             # All signatures share one function, which is traced for these shapes.
             stop = tf.compat.v1.placeholder_with_default(stop, [None, None])
@@ -459,7 +461,7 @@ class TextGenerator(Pipeline):
         return found | {"serving_default": replace(default, examples=[first])}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """Returns `generate`, with each row's own options, and `score`."""
+        """Returns `generate` and `complete`, with each row's own options, `score`, and chat's."""
         prompts = [{**batch, **_example_options(len(batch["prompt"]))} for batch in batches]
         scored = {
             "log_probability": tf.TensorSpec([None], tf.float32),
@@ -482,8 +484,8 @@ class TextGenerator(Pipeline):
                 self.complete, ("prompt",), _ALL_OPTIONS, [_with_more(each) for each in prompts[:1]]
             ),
         }
-        if self._template is not None:
-            chat = _example_chat(self._template)
+        if self._conversations is not None:
+            chat = _example_chat(self._conversations.template)
             more = _with_more({**chat, **_example_options(2)})
             one = {name: column[1:] for name, column in chat.items()}  # see `signatures`
             found["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [one])
@@ -522,8 +524,9 @@ class TextGenerator(Pipeline):
             "repetition_penalty": self.repetition_penalty,
             "stop": list(self.stop),
         }
-        if self._template is not None:
-            found["chat"] = {"template": self._template.name, "roles": list(self._template.roles)}
+        if self._conversations is not None:
+            template = self._conversations.template
+            found["chat"] = {"template": template.name, "roles": list(template.roles)}
         return found
 
     @property
@@ -610,8 +613,8 @@ def _checked_stops(stop: Sequence[str]) -> list[str]:
     return list(stop)
 
 
-def _checked_template(chat_template: str | None, tokenizer: Any) -> ChatTemplate | None:
-    """Returns the template of a name or text, if one is given; ValueError if it has no form."""
+def _conversations(chat_template: str | None, tokenizer: Any) -> ConversationTokenizer | None:
+    """Returns what computes a template's conversations, if one is given; ValueError if none can."""
     if chat_template is None:
         return None
     template = find_chat_template(chat_template)
@@ -620,21 +623,23 @@ def _checked_template(chat_template: str | None, tokenizer: Any) -> ChatTemplate
             f"chat_template={template.name!r}: conversations need a DescribedTokenizer, not a "
             f"{type(tokenizer).__name__}"
         )
-    return template
+    return ConversationTokenizer(template, tokenizer)
 
 
 def _cut(text: Any, stop: Any) -> Any:
     """Returns texts (batch,) up to the first of their stop strings (batch, stops)."""
 
-    def cut_row(row: Any) -> Any:
-        line, stops = row
-        stops = tf.boolean_mask(stops, stops != "")
-        quoted = tf.strings.regex_replace(stops, r"([^\w\s\x{80}-\x{10ffff}])", r"\\\1")
-        pattern = tf.strings.join(["(?s)(?:", tf.strings.reduce_join(quoted, separator="|"), ").*"])
-        kept = tf.strings.regex_replace(line, pattern, "")
-        return tf.where(tf.size(stops) > 0, kept, line)
+    def before(pair: Any) -> Any:
+        line, separator = pair
+        # An empty separator would split at white space, and an empty line has no parts.
+        parts = tf.strings.split([line], sep=tf.where(separator == "", "\n", separator)).values
+        return tf.where(separator == "", line, tf.concat([parts, [""]], axis=0)[0])
 
-    return tf.map_fn(cut_row, (text, stop), fn_output_signature=tf.TensorSpec([], tf.string))
+    lines = tf.broadcast_to(text[:, None], tf.shape(stop))
+    pairs = tf.reshape(lines, [-1]), tf.reshape(stop, [-1])
+    starts = tf.map_fn(before, pairs, fn_output_signature=tf.TensorSpec([], tf.string))
+    starts = tf.reshape(starts, tf.shape(stop))
+    return tf.gather(starts, tf.argmin(tf.strings.length(starts), axis=1), batch_dims=1)
 
 
 def _with_more(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

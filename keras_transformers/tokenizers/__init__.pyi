@@ -29,7 +29,7 @@ from .characters import CharacterTokenizer as CharacterTokenizer
 from .chat_templates import CHAT_TEMPLATES as CHAT_TEMPLATES
 from .chat_templates import ChatTemplate as ChatTemplate
 from .chat_templates import find_chat_template as find_chat_template
-from .conversations import tokenize_conversations as tokenize_conversations
+from .conversations import ConversationTokenizer as ConversationTokenizer
 from .described.charsmap import Charsmap as Charsmap
 from .described.tokenizer import DescribedTokenizer as DescribedTokenizer
 from .described.parts import Parts as Parts

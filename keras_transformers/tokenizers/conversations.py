@@ -1,121 +1,151 @@
 """Conversations as token ids, in the graph."""
 
+import re
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformers.tokenizers.chat_templates import ChatTemplate
-from keras_transformers.tokenizers.described.tokenizer import MARK, DescribedTokenizer
+from keras_transformers.tokenizers.described.tokenizer import DescribedTokenizer
 
-__all__ = ["tokenize_conversations"]
+__all__ = ["ConversationTokenizer"]
 
 # What Python's str.strip and Jinja's trim remove.
 _SPACE = r"[\t-\r\x1c-\x20\x{85}\p{Z}]"
+# Around the template's special tokens: no character, and not for texts that people exchange.
+_MARK = "\U0010fffe"
 _LEFT_OUT = "\ufffd"  # in place of marks in messages
 
 
-def tokenize_conversations(
-    template: ChatTemplate, tokenizer: DescribedTokenizer, roles: Any, texts: Any
-) -> tf.RaggedTensor:
-    """Converts conversations to token ids, in the graph, up to where the model answers.
+class ConversationTokenizer:
+    """Converts conversations to token ids as a chat template says, up to where the model answers.
 
-    Names of special tokens in a message are ordinary text, so no message can end its turn or
-    speak for another role. Otherwise the ids are those of transformers.
+    The names of special tokens and of the template's other tokens are ordinary text in a message,
+    so no message can end its turn or speak for another role. Otherwise the ids are those of
+    transformers.
 
     Args:
         template: the model's.
         tokenizer: the model's.
-        roles: strings (batch, messages), each one of the template's; "" fills up shorter rows.
-        texts: strings (batch, messages).
-
-    Returns:
-        int32 (batch, None).
-
-    Raises:
-        tf.errors.InvalidArgumentError: a role is unknown or stands where it may not, or the
-            last message is not the user's.
     """
-    with tf.device("CPU:0"):
-        roles, texts = tf.convert_to_tensor(roles), tf.convert_to_tensor(texts)
-        with tf.control_dependencies(_checks(template, roles, texts)):
-            rendered = _render(template, tokenizer, roles, tf.identity(texts))
-        return tokenizer.tokenize_marked(rendered)
+
+    def __init__(self, template: ChatTemplate, tokenizer: DescribedTokenizer) -> None:
+        self.template = template
+        vocabulary = tokenizer.vocabulary
+        self._names = {
+            field: "" if token_id is None else vocabulary[token_id]
+            for field, token_id in (
+                ("{bos}", tokenizer.start_token_id),
+                ("{eos}", tokenizer.end_token_id),
+            )
+        }
+        turns = [text for turn in template.turns.values() for text in turn]
+        texts = "\n".join(map(self._filled, [template.start, *turns, template.opening]))
+        self._marked_names = {
+            name: f"{_MARK}{name}{_MARK}"
+            for token in tokenizer.description.get("added_tokens") or []
+            if (name := token["content"]) in texts or token.get("special")
+        }
+        self._tokenize = tokenizer.spelled_otherwise(self._marked_names)
+
+    def __call__(self, roles: Any, texts: Any) -> tf.RaggedTensor:
+        """Converts conversations, in the graph.
+
+        Args:
+            roles: strings (batch, messages), each one of the template's; "" fills up shorter rows.
+            texts: strings (batch, messages).
+
+        Returns:
+            int32 (batch, None).
+
+        Raises:
+            tf.errors.InvalidArgumentError: a role is unknown or stands where it may not, or the
+                last message is not the user's. The message has the conversation's number and roles.
+        """
+        with tf.device("CPU:0"):
+            roles, texts = tf.convert_to_tensor(roles), tf.convert_to_tensor(texts)
+            with tf.control_dependencies(self._checks(roles, texts)):
+                return self._tokenize(self._render(roles, tf.identity(texts)))
+
+    def _render(self, roles: Any, texts: Any) -> tf.Tensor:
+        """Returns the whole texts (batch,), with marks around the template's special tokens."""
+        template = self.template
+        texts = tf.strings.regex_replace(texts, _MARK, _LEFT_OUT)
+        is_system = roles[:, 0] == "system"  # (batch,)
+        places = tf.range(tf.shape(roles)[1])[None]
+        if template.system_in_user is not None:
+            before, after = template.system_in_user
+            system = tf.strings.join([before, texts[:, 0], after])
+            joined = tf.strings.join([tf.broadcast_to(system[:, None], tf.shape(texts)), texts])
+            texts = tf.where((places == 1) & is_system[:, None], joined, texts)
+        if template.drops_thoughts:
+            answers = tf.strings.regex_replace(texts, r"(?s)\A.*</think>\n*", "")
+            texts = tf.where(roles == "assistant", answers, texts)
+        if template.strips:
+            texts = tf.strings.regex_replace(texts, rf"\A{_SPACE}+|{_SPACE}+\z", "")
+        pieces = tf.fill(tf.shape(texts), "")
+        for role, turn in template.turns.items():
+            before, after = map(self._marked, turn)
+            pieces = tf.where(roles == role, tf.strings.join([before, texts, after]), pieces)
+        start = tf.fill(tf.shape(is_system), self._marked(template.start))
+        if template.default_system is not None:
+            before, after = map(self._marked, template.turns["system"])
+            own = tf.strings.join([start, before + template.default_system + after])
+            start = tf.where(is_system, start, own)
+        opening = self._marked(template.opening)
+        return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
+
+    def _checks(self, roles: Any, texts: Any) -> list[Any]:
+        """Returns assertions that conversations have the form that the template expects."""
+        template = self.template
+        is_given = roles != ""  # (batch, messages)
+        count = tf.reduce_sum(tf.cast(is_given, tf.int32), axis=1)  # (batch,)
+        places = tf.range(tf.shape(roles)[1])[None]
+        is_known = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
+        last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
+        rules = [  # which conversations obey, what they must do
+            (count > 0, "give at least a message of the user"),
+            (_all((places < count[:, None]) == is_given), "no role may be missing between others"),
+            (_all(is_known | ~is_given), f"roles must be one of {', '.join(template.roles)}"),
+            (last == "user", "the last message must be the user's"),
+        ]
+        if template.system_first:
+            is_late = (roles == "system") & (places > 0)
+            rules.append((_all(~is_late), "only the first message may be the system's"))
+        if template.alternates:
+            first, rule = 0, "user and assistant must take turns, the user first"
+            if "system" in template.roles:
+                first = tf.cast(roles[:, :1] == "system", tf.int32)  # (batch, 1)
+                rule = f"after the system's message, {rule}"
+            users = (places - first) % 2 == 0
+            fits = tf.where(users, roles == "user", roles == "assistant")
+            rules.append((_all(fits | ~is_given | (places < first)), rule))
+
+        def check(obeys: Any, rule: str) -> Any:
+            wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
+            message = f"chat template {template.name!r}: {rule}; in conversation and roles"
+            data = [message, wrong, tf.gather(roles, wrong)]
+            return tf.debugging.Assert(tf.reduce_all(obeys), data, summarize=20)
+
+        message = "texts must have a value for each role"
+        same = tf.debugging.assert_equal(tf.shape(roles), tf.shape(texts), message)
+        return [each for each in (same, *(check(*rule) for rule in rules)) if each is not None]
+
+    def _marked(self, text: str) -> str:
+        """Returns a string of the template with marks around the names of tokens."""
+        names = sorted(self._marked_names, key=len, reverse=True)
+        if not names:
+            return self._filled(text)
+        pattern = "|".join(map(re.escape, names))
+        return re.sub(pattern, lambda name: self._marked_names[name[0]], self._filled(text))
+
+    def _filled(self, text: str) -> str:
+        """Returns a string of the template with the tokenizer's start and end token."""
+        for field, name in self._names.items():
+            text = text.replace(field, name)
+        return text
 
 
-def _render(
-    template: ChatTemplate, tokenizer: DescribedTokenizer, roles: Any, texts: Any
-) -> tf.Tensor:
-    """Returns the whole texts (batch,), with marks around special tokens."""
-
-    def marked(text: str) -> str:
-        return tokenizer.marked(_filled(text, tokenizer))
-
-    texts = tf.strings.regex_replace(texts, MARK, _LEFT_OUT)
-    is_system = roles[:, 0] == "system"  # (batch,)
-    places = tf.range(tf.shape(roles)[1])[None]
-    if template.system_in_user is not None:
-        before, after = template.system_in_user
-        system = tf.strings.join([before, texts[:, 0], after])
-        at = tf.cast(is_system, tf.int32)[:, None]  # the user's first message
-        joined = tf.strings.join([tf.broadcast_to(system[:, None], tf.shape(texts)), texts])
-        texts = tf.where((places == at) & is_system[:, None], joined, texts)
-    if template.drops_thoughts:
-        answers = tf.strings.regex_replace(texts, r"(?s)\A.*</think>\n*", "")
-        texts = tf.where(roles == "assistant", answers, texts)
-    if template.strips:
-        texts = tf.strings.regex_replace(texts, rf"\A{_SPACE}+|{_SPACE}+\z", "")
-    pieces = tf.fill(tf.shape(texts), "")
-    for role, turn in template.turns.items():
-        before, after = map(marked, turn)
-        pieces = tf.where(roles == role, tf.strings.join([before, texts, after]), pieces)
-    start = tf.fill(tf.shape(is_system), marked(template.start))
-    if template.default_system is not None:
-        before, after = map(marked, template.turns["system"])
-        own = tf.strings.join([start, before + template.default_system + after])
-        start = tf.where(is_system, start, own)
-    return tf.strings.join(
-        [start, tf.strings.reduce_join(pieces, axis=1), marked(template.opening)]
-    )
-
-
-def _checks(template: ChatTemplate, roles: Any, texts: Any) -> list[Any]:
-    """Returns assertions that conversations have the form that the template expects."""
-    count = tf.reduce_sum(tf.cast(roles != "", tf.int32), axis=1)  # (batch,)
-    places = tf.range(tf.shape(roles)[1])[None]
-    given = places < count[:, None]
-    is_known = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
-    last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
-    rules = [
-        (tf.reduce_all(count > 0), "a conversation has no message: give at least the user's"),
-        (tf.reduce_all(given == (roles != "")), 'a role is "": only after the last message'),
-        (tf.reduce_all(is_known | ~given), f"roles must be one of {', '.join(template.roles)}"),
-        (tf.reduce_all(last == "user"), "the last message must be the user's"),
-    ]
-    if template.system_first:
-        is_late = (roles == "system") & (places > 0)
-        rules.append((~tf.reduce_any(is_late), "only the first message may be the system's"))
-    if template.alternates:
-        first, rule = 0, "user and assistant must take turns, the user first"
-        if "system" in template.roles:
-            first = tf.cast(roles[:, :1] == "system", tf.int32)  # (batch, 1)
-            rule = f"after the system's message, {rule}"
-        users = (places - first) % 2 == 0
-        fits = tf.where(users, roles == "user", roles == "assistant")
-        rules.append((tf.reduce_all(fits | ~given | (places < first)), rule))
-    checks = [
-        tf.debugging.Assert(holds, [f"chat template {template.name!r}: {rule}"])
-        for holds, rule in rules
-    ]
-    message = "texts must have a value for each role"
-    checks.append(tf.debugging.assert_equal(tf.shape(roles), tf.shape(texts), message))
-    return [check for check in checks if check is not None]
-
-
-def _filled(text: str, tokenizer: DescribedTokenizer) -> str:
-    """Returns a template's string with the tokenizer's own special tokens."""
-    for name, token_id in (("bos", tokenizer.start_token_id), ("eos", tokenizer.end_token_id)):
-        field = f"{{{name}}}"
-        if field in text:
-            token = "" if token_id is None else tokenizer.vocabulary[token_id]
-            text = text.replace(field, token)
-    return text
+def _all(holds: Any) -> Any:
+    """Returns which conversations (batch,) obey in all messages (batch, messages)."""
+    return tf.reduce_all(holds, axis=1)

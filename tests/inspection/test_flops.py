@@ -17,6 +17,7 @@ from keras_transformers.models.elmo import elmo, language_model
 from keras_transformers.models.encoder_decoders.transformer import transformer
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.encoders.electra import electra, electra_generator
+from keras_transformers.models.encoders.modern_bert import modern_bert
 from keras_transformers.models.fasttext import fasttext
 from keras_transformers.models.gpt import gpt
 from keras_transformers.models.heads.features import feature_reader
@@ -206,6 +207,19 @@ def on_features(layer):
 def test_models_count_as_they_run(build, shapes):
     model = build()
     assert forward_flops(model, shapes) == executed_flops(model, shapes)
+
+
+@pytest.mark.parametrize("length", [128, 160, 320])
+def test_attention_in_a_window_counts_the_keys_that_it_meets(length):
+    """Blocks of 32 queries meet three blocks of keys; a shorter text, all of its keys."""
+    model = modern_bert(
+        vocabulary_size=9, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=8,
+        local_window=5,
+    )  # fmt: skip
+    shapes = dict.fromkeys(("token_ids", "padding_mask"), (2, length))
+    keys = length + (length if length < 129 else 96)  # of the global layer and the local one
+    expected = 2 * length * (2 * 2 * (4 * 64 + 3 * 64) + 4 * 8 * keys)
+    assert forward_flops(model, shapes) == matmul_flops(model, shapes) == expected
 
 
 def test_recurrent_layers_of_keras_count_by_formula():

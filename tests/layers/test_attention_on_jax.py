@@ -53,6 +53,33 @@ assert not np.allclose(one, other)
     assert output.count("\n") == 8
 
 
+def test_attention_in_a_window_is_that_of_the_mask(on_jax):
+    output = on_jax("""
+import jax, numpy as np
+from keras_transformers.layers.attend import attend
+from keras_transformers.layers.masks import Reach
+from keras_transformers.layers.memory import bands
+random = np.random.default_rng(0)
+query, key, value = random.normal(size=(3, 2, 2, 150, 4)).astype("float32")
+padding = np.arange(150) < np.array([150, 90])[:, None]
+places = np.arange(150)
+for causal in (False, True):
+    reach = Reach(causal, 5)
+    assert bands.shortest_in_bands(reach) < 150
+    near = np.asarray(reach.mask(places, places)) & padding[:, None, None]
+    found = jax.jit(lambda q, k, v: attend(q, k, v, mask=padding[:, None, None], reach=reach)[0])(
+        query, key, value
+    )
+    expected = attend(query, key, value, mask=near)[0]
+    real = near.any(-1)[:, 0]
+    np.testing.assert_allclose(
+        found.transpose(0, 2, 1, 3)[real], expected.transpose(0, 2, 1, 3)[real], atol=1e-6
+    )
+    print(causal)
+""")
+    assert output.count("\n") == 2
+
+
 def test_a_gpu_runs_the_flash_kernel_with_every_mask(on_jax):
     """Also backward. cuDNN refuses some shapes of masks; Keras then logs it and goes without."""
     output = on_jax(f"""{LAYER}

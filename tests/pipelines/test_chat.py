@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import keras_transformers as kt
 from keras_transformers.cli.main import main
 from keras_transformers.pipelines import TextGenerator
+from keras_transformers.pipelines.generation import _cut
 from keras_transformers.serving import Client, ModelSettings, RequestError, Server
 
 CHAT = [{"role": "user", "content": "abc"}]
@@ -82,6 +83,16 @@ def test_stop_strings_end_a_text_and_are_not_in_it(generator):
     texts, found = complete(generator, ["abc"] * 3, stop=[[whole[3]], [""], [".*"]])
     assert texts == [whole[: whole.index(whole[3])], whole, whole]
     assert found["num_new_tokens"].numpy()[0] < found["num_new_tokens"].numpy()[1]
+
+
+@pytest.mark.parametrize(
+    "stop", [*map(chr, range(1, 128)), "\0", ".*", "\\E", "a\0", "é", "\U0001f600"]
+)
+def test_a_stop_string_means_itself(stop):
+    texts = [f"a{stop}b{stop}", stop, "", "xyz"]
+    cut = _cut(tf.constant(texts), tf.constant([["", stop]] * len(texts)))
+    expected = [text[: text.find(stop)] if stop in text else text for text in texts]
+    assert [text.decode() for text in cut.numpy()] == expected
 
 
 def test_a_penalty_divides_the_logits_of_tokens_that_are_there(generator, model_and_tokenizer):
@@ -183,6 +194,16 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
 def test_options_out_of_range_are_refused(options, message, model_and_tokenizer):
     with pytest.raises(ValueError, match=message):
         TextGenerator(*model_and_tokenizer, **options)
+
+
+@pytest.mark.parametrize("messages", ["Hi", CHAT[0], [[]], [CHAT, "Hi"], [CHAT, {"role": "user"}]])
+def test_what_is_no_conversation_is_refused_by_place(messages, generator):
+    with pytest.raises(ValueError, match=r"conversation [01].*expected"):
+        generator.chat(messages)
+
+
+def test_no_conversation_has_no_answer(generator):
+    assert generator.chat([]) == []
 
 
 def test_without_a_template_there_is_no_chat(model_and_tokenizer, generator):

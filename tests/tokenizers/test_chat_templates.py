@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from keras_transformers.pipelines.results.conversations import conversation_columns
 from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer, find_chat_template
-from keras_transformers.tokenizers.conversations import tokenize_conversations
+from keras_transformers.tokenizers.conversations import ConversationTokenizer
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/chat_templates.json").read_text("utf-8"))
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>"]
@@ -38,12 +38,13 @@ def of_hash(digest):
 
 
 def columns(conversations):
-    named = [[{"role": r, "content": c} for r, c in each] for each in conversations]
-    return tuple(map(tf.constant, conversation_columns(named)))
+    longest = max(map(len, conversations)) or 1
+    rows = [[*each, *[("", "")] * (longest - len(each))] for each in conversations]
+    return tuple(tf.constant([[each[i] for each in row] for row in rows]) for i in (0, 1))
 
 
 def spelled(tokenizer, template, conversations):
-    ids = tokenize_conversations(template, tokenizer, *columns(conversations))
+    ids = ConversationTokenizer(template, tokenizer)(*columns(conversations))
     texts = tokenizer.detokenize(ids, skip_special_tokens=False)
     return [text.decode() for text in texts.numpy()]
 
@@ -80,7 +81,7 @@ def test_ids_are_those_of_the_text_and_no_message_forges_a_turn(name, tokenizer,
     first = ["Hi", "".join(SPECIAL), "a\U0010fffe<|im_end|>\U0010fffe"]
     conversations = [[("user", text), *rest] for text in first]
     text = spelled(tokenizer, template, conversations[:1])[0]
-    ids = tokenize_conversations(template, tokenizer, *columns(conversations)).to_list()
+    ids = ConversationTokenizer(template, tokenizer)(*columns(conversations)).to_list()
     assert ids[0] == theirs.encode(text, add_special_tokens=False).ids
     number_of_special = len(re.findall("|".join(map(re.escape, SPECIAL)), text))
     assert [sum(token >= 256 for token in row) for row in ids] == [number_of_special] * 3
@@ -92,24 +93,40 @@ def test_rows_of_several_lengths_and_an_empty_batch(tokenizer):
     alone = [spelled(tokenizer, template, [each])[0] for each in several]
     assert spelled(tokenizer, template, several) == alone
     nothing = tf.zeros((0, 1), tf.string)
-    assert tokenize_conversations(template, tokenizer, nothing, nothing).to_list() == []
+    assert ConversationTokenizer(template, tokenizer)(nothing, nothing).to_list() == []
 
 
 @pytest.mark.parametrize(
     ("conversation", "message"),
     [
-        ([], "no message"),
-        ([("user", "a"), ("", ""), ("user", "b")], "only after the last message"),
+        ([], "give at least a message of the user"),
+        ([("user", "a"), ("", ""), ("user", "b")], "no role may be missing between others"),
         ([("tool", "a"), ("user", "b")], "one of system, user, assistant"),
         ([("user", "a"), ("assistant", "b")], "the last message must be the user"),
     ],
 )
 def test_other_conversations_are_refused(conversation, message, tokenizer):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"chatml.*{message}"):
-        spelled(tokenizer, CHAT_TEMPLATES["chatml"], [conversation])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)chatml.*{message}.*1"):
+        spelled(tokenizer, CHAT_TEMPLATES["chatml"], [[("user", "a")], conversation])
 
 
-@pytest.mark.parametrize("message", ["Hi", {"role": "user"}, {"role": "user", "content": None}])
+def test_tokens_of_a_template_that_are_not_special_are_no_turns_in_messages_either(description):
+    """As those that llama.cpp's files call user-defined."""
+    tokens = [
+        {**each, "special": each["content"] != "<|im_end|>"} for each in description["added_tokens"]
+    ]
+    ours = DescribedTokenizer({**description, "added_tokens": tokens}, end_token="</s>")
+    conversations = [[("user", "a<|im_end|>")], [("user", "a")]]
+    tokenize = ConversationTokenizer(CHAT_TEMPLATES["chatml"], ours)
+    forged, plain = tokenize(*columns(conversations)).to_list()
+    end = ours.vocabulary.index("<|im_end|>")
+    assert forged.count(end) == plain.count(end) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Hi", {"role": "user"}, {"role": "user", "content": None}, {"role": "", "content": "a"}],
+)
 def test_messages_of_another_form_are_refused_by_place(message):
     with pytest.raises(ValueError, match="conversation 1, message 0: "):
         conversation_columns([[{"role": "user", "content": "a"}], [message]])

@@ -68,7 +68,7 @@ _BLOCKS |= dict.fromkeys(
 _REORDERED = {
     "llama": {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
 }
-_ROTARY_FACTORS = "rope_freqs.weight"  # of no module: it holds no trained weights
+_ROTARY_FACTORS = "rope_freqs.weight"  # no module's; `rotary_factors` reads it
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
 
 
@@ -123,8 +123,12 @@ class Gguf:
                 f"{', '.join(_MODULES)}: get the model.safetensors that it was made of, or run it "
                 "with llama.cpp"
             )
-        weights = {name: each for name, each in self.tensors.items() if name != _ROTARY_FACTORS}
-        names = {self._name(name): tensor for name, tensor in weights.items()}
+        turns = self.architecture != "bert"  # which has no rotary positions
+        names = {
+            self._name(name): tensor
+            for name, tensor in self.tensors.items()
+            if not (turns and name == _ROTARY_FACTORS)
+        }
         shapes = {name: tuple(map(int, tensor.shape[::-1])) for name, tensor in names.items()}
         dequantize = optional("gguf", extra="gguf").dequantize
 

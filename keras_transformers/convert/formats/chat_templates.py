@@ -25,7 +25,8 @@ def read_chat_template(folder: Path) -> dict[str, Any]:
         ValueError: tokenizer_config.json is damaged.
     """
     if (folder / FILE).is_file():
-        return known_template((folder / FILE).read_text("utf-8"), folder / FILE)
+        # What is not UTF-8 is no published text.
+        return known_template((folder / FILE).read_text("utf-8", "replace"), folder / FILE)
     file = folder / _CONFIG
     found = read_json(file).get("chat_template") if file.is_file() else None
     if isinstance(found, list):
@@ -47,7 +48,7 @@ def known_template(text: Any, file: Path) -> dict[str, Any]:
 
 
 def write_chat_template(options: dict[str, Any], folder: Path) -> None:
-    """Writes a template whose published text is known, for transformers."""
+    """Writes the template for transformers, if it came as a text and not as a name."""
     text = options.get("chat_template")
     if text is not None and text not in CHAT_TEMPLATES:
         (folder / FILE).write_text(text, "utf-8")

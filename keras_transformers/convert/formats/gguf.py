@@ -83,12 +83,18 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
 
     rotary: dict[str, Any] = {"rope_theta": number("rope.freq_base", float) or 10_000.0}
     scaling = opened.fields.get(f"{opened.architecture}.rope.scaling.type", "none")
+    factors = opened.rotary_factors()
+    if scaling != "none" and factors is not None:
+        raise ValueError(
+            f"{opened.file}: rope.scaling.type={scaling!r:.100} and rope_freqs.weight scale rotary "
+            "positions twice: get the model.safetensors that it was made of"
+        )
     if scaling != "none":
         rotary |= {"rope_type": scaling, "factor": number("rope.scaling.factor", float)}
         rotary |= {
             "original_max_position_embeddings": number("rope.scaling.original_context_length")
         }
-    elif (factors := opened.rotary_factors()) is not None:
+    elif factors is not None:
         rotary |= _llama3(opened.file, factors, rotary["rope_theta"])
     embedded = arrays.shapes.get("model.embed_tokens.weight", (None,))
     named = {

@@ -40,6 +40,18 @@ def shortest_in_bands(reach: Reach) -> int:
     return _FEWEST_BLOCKS * block_length(reach) + 1
 
 
+def keys_met(reach: Reach, length: int) -> int:
+    """Returns how many keys each query of a text is multiplied by, for masks that fit bands."""
+    if reach.window is None or length < shortest_in_bands(reach):
+        return length
+    return (1 + sum(_sides(reach))) * block_length(reach)
+
+
+def _sides(reach: Reach) -> tuple[int, int]:
+    """Returns how many blocks before and behind its own a query may see."""
+    return (1, 0) if reach.causal else (1, 1)
+
+
 def attention_in_bands(
     query: Any,
     key: Any,
@@ -70,7 +82,7 @@ def attention_in_bands(
     """
     size, length = block_length(reach), ops.shape(query)[2]
     count = (length + size - 1) // size
-    sides = (1, 0) if reach.causal else (1, 1)  # how many blocks before and behind its own
+    sides = _sides(reach)
     width = (1 + sum(sides)) * size
 
     def blocks(x: Any, before: int, behind: int) -> Any:

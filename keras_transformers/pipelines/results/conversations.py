@@ -6,21 +6,48 @@ from typing import Any
 __all__: list[str] = []
 
 
-def conversation_columns(conversations: Sequence[Any]) -> tuple[list[list[str]], list[list[str]]]:
+# What `complete` and `chat_complete` take for each row besides `stop`, and where nobody gives it.
+OPTIONS: Mapping[str, float] = {
+    "max_length": 50,
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "seed": 0,
+    "repetition_penalty": 1.0,
+}
+
+
+def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:
+    """Returns several conversations, and whether one was given and not a sequence of them."""
+    one = isinstance(messages, Mapping | str) or (
+        len(messages) > 0 and isinstance(messages[0], Mapping)
+    )
+    return ([messages] if one else list(messages)), one
+
+
+def conversation_columns(
+    conversations: Sequence[Sequence[Any]],
+) -> tuple[list[list[str]], list[list[str]]]:
     """Returns the roles and the texts of conversations, as models take them.
 
     Args:
         conversations: sequences of messages, each {"role": ..., "content": ...}.
 
     Raises:
-        ValueError: a message has another form; the error has its place.
+        ValueError: a conversation has no message, or one of another form; the error has its place.
     """
     roles, texts = [], []
     for row, messages in enumerate(conversations):
+        if isinstance(messages, Mapping | str) or not messages:
+            raise ValueError(
+                f"conversation {row}: {messages!r:.100}; expected a sequence of messages, each "
+                '{"role": "user", "content": "..."}'
+            )
         for place, message in enumerate(messages):
             fields = dict(message) if isinstance(message, Mapping) else {}
             if set(fields) != {"role", "content"} or not all(
-                isinstance(value, str) for value in fields.values()
+                isinstance(value, str) and (value or field == "content")
+                for field, value in fields.items()
             ):
                 raise ValueError(
                     f"conversation {row}, message {place}: {message!r:.100}; expected "
@@ -28,7 +55,13 @@ def conversation_columns(conversations: Sequence[Any]) -> tuple[list[list[str]],
                 )
         roles.append([message["role"] for message in messages])
         texts.append([message["content"] for message in messages])
-    longest = max(map(len, roles), default=0) or 1
+    longest = max(map(len, roles), default=1)
     for column in (*roles, *texts):
         column.extend([""] * (longest - len(column)))
     return roles, texts
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises ValueError for options that neither `complete` nor `chat_complete` takes."""
+    if unknown := set(options) - {*OPTIONS, "stop"}:
+        raise ValueError(f"options {', '.join(sorted(unknown))}: take {', '.join(OPTIONS)} or stop")

@@ -9,7 +9,12 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from keras_transformers.pipelines.results import Result, reading
-from keras_transformers.pipelines.results.conversations import conversation_columns
+from keras_transformers.pipelines.results.conversations import (
+    OPTIONS,
+    as_conversations,
+    check_options,
+    conversation_columns,
+)
 from keras_transformers.pipelines.results.texts import string_column, text_inputs
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
@@ -28,15 +33,6 @@ __all__ = ["Client"]
 _RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
-
-_CHAT_OPTIONS = {
-    "max_length": 50,
-    "temperature": 1.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "seed": 0,
-    "repetition_penalty": 1.0,
-}
 
 _T = TypeVar("_T")
 
@@ -193,19 +189,18 @@ class Client:
             ValueError: a message or an option is of another form, or the model answers no
                 conversations.
         """
-        one = bool(messages) and isinstance(messages[0], Mapping)
-        roles, texts = conversation_columns([messages] if one else messages)
-        if unknown := set(options) - set(_CHAT_OPTIONS):
-            raise ValueError(
-                f"options {', '.join(sorted(unknown))}: take {', '.join(_CHAT_OPTIONS)} or stop"
-            )
+        check_options(options)
+        conversations, one = as_conversations(messages)
+        if not conversations:
+            return []
+        roles, texts = conversation_columns(conversations)
         inputs: dict[str, Any] = {"roles": roles, "texts": texts}
         name = "chat"
         if options or stop:
             name = "chat_complete"
             stops = [stop] if isinstance(stop, str) else list(stop)
             inputs["stop"] = [stops or [""]] * len(roles)
-            for option, default in _CHAT_OPTIONS.items():
+            for option, default in OPTIONS.items():
                 inputs[option] = [options.get(option, default)] * len(roles)
         spec = ModelSpec(model, version, label)
         found = self.predict(inputs, model=model, version=version, label=label, signature_name=name)

@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +22,6 @@ from keras_transformers.tokenizers.tensors import texts_of
 __all__ = ["DescribedTokenizer"]
 
 FILE = "tokenizer.json"
-MARK = "\U0010fffe"  # around special tokens; no character, and not for texts that people exchange
 _SPACES = r"[\s\pZ]*"
 
 
@@ -106,15 +105,14 @@ class DescribedTokenizer(tf.Module):
         byte_level = is_byte_level(parts["pre_tokenizer"])
         with tf.device("CPU:0"):
             self._model = BytePairs(description["model"], byte_level=byte_level)
-            make = functools.partial(
+            self._make_parts = functools.partial(
                 Parts,
                 num_tokens=len(self._model.tokens),
                 byte_level=byte_level,
                 more_steps=self._model.steps,
             )
-            self._parts = make(parts)
-            self._plain_parts = make(parts, match_special_tokens=False)
-            self._marked_parts = make({**parts, "added_tokens": _marked(parts["added_tokens"])})
+            self._parts = self._make_parts(parts)
+            self._plain_parts = self._make_parts(parts, match_special_tokens=False)
             self._is_space = CharacterClass(unicode_tables.class_of(r"\s"))
         names = (*self._model.tokens, *self._parts.added)
         self._set_sizes(names, vocabulary_size)
@@ -125,7 +123,6 @@ class DescribedTokenizer(tf.Module):
         _check_ids(self._special, self.num_tokens)
         self._drops_space = decoders.drops_space(description.get("decoder"), byte_level=byte_level)
         spelled = [spelling(name, byte_level=byte_level) for name in names]
-        self._special_names = tuple(t["content"] for t in parts["added_tokens"] if t.get("special"))
         is_special = [False] * len(names)
         for token in parts["added_tokens"]:
             is_special[token["id"]] = bool(token.get("special"))
@@ -178,25 +175,23 @@ class DescribedTokenizer(tf.Module):
         parts = self._parts if match_special_tokens else self._plain_parts
         return parts.tokenize(texts_of(text), self._model.encode)[0]
 
-    def tokenize_marked(self, text: Any) -> tf.RaggedTensor:
-        """Converts texts to token ids, where only marked names of special tokens are these tokens.
-
-        So text from strangers cannot bring special tokens into a text that has some.
+    def spelled_otherwise(self, contents: Mapping[str, str]) -> Callable[[Any], tf.RaggedTensor]:
+        """Returns a `tokenize` that finds some added tokens in texts by other contents.
 
         Args:
-            text: strings (batch,), with special tokens as `marked` writes them.
-
-        Returns:
-            int32 (batch, None).
+            contents: an added token -> what stands for it in texts, as it is. The token's own name
+                is ordinary text then.
         """
-        return self._marked_parts.tokenize(texts_of(text), self._model.encode)[0]
-
-    def marked(self, text: str) -> str:
-        """Returns a text with marks around its names of special tokens."""
-        names = sorted(self._special_names, key=len, reverse=True)
-        if not names:
-            return text
-        return re.sub("|".join(map(re.escape, names)), rf"{MARK}\g<0>{MARK}", text)
+        description = self.description
+        tokens = [
+            {**token, "content": contents[token["content"]], "normalized": False}
+            if token["content"] in contents
+            else token
+            for token in description.get("added_tokens") or []
+        ]
+        with tf.device("CPU:0"):
+            parts = self._make_parts({**_parts(description), "added_tokens": tokens})
+        return lambda text: parts.tokenize(texts_of(text), self._model.encode)[0]
 
     def tokenize_with_offsets(
         self, text: Any, *, match_special_tokens: bool = True
@@ -346,17 +341,6 @@ class DescribedTokenizer(tf.Module):
     def vocabulary(self) -> list[str]:
         """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._token_names.numpy()]
-
-
-def _marked(tokens: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns added tokens, those that are special with marks around them."""
-
-    def marked(token: Mapping[str, Any]) -> dict[str, Any]:
-        if not token.get("special"):
-            return {**token}
-        return {**token, "content": f"{MARK}{token['content']}{MARK}", "normalized": False}
-
-    return [marked(token) for token in tokens]
 
 
 def _parts(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,7 +212,7 @@ def test_a_cache_and_left_padding_change_nothing(kind, tmp_path):
         np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
 
 
-def write_gguf(file, kind, tensors, fields, **changes):
+def write_gguf(file, kind, tensors, fields, *, scaling="", **changes):
     """Writes a model as llama.cpp's converter does."""
     modules = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
     parts = {
@@ -241,6 +241,8 @@ def write_gguf(file, kind, tensors, fields, **changes):
     for name, number in numbers.items():
         writer.add_uint32(f"{kind}.{name}", number)
     writer.add_float32(f"{kind}.attention.layer_norm_rms_epsilon", 1e-6)
+    if scaling:
+        writer.add_rope_scaling_type(gguf.RopeScalingType(scaling))
     letters = TOKENS
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
@@ -305,6 +307,9 @@ def test_gguf_says_the_scaling_of_llama_3_1_by_its_factors(tmp_path):
     write_gguf(tmp_path / "other.gguf", "llama", tensors | factors, fields, **base)
     with pytest.raises(ValueError, match="not those of Llama 3.1 at 8,192 tokens"):
         find_weights(tmp_path / "other.gguf")
+    write_gguf(tmp_path / "both.gguf", "llama", tensors | factors, fields, scaling="linear", **base)
+    with pytest.raises(ValueError, match="scale rotary positions twice"):
+        find_weights(tmp_path / "both.gguf")
 
 
 @pytest.mark.parametrize(
