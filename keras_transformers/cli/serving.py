@@ -166,7 +166,7 @@ class Ask(Command):
     label: Annotated[OptionalText, _which_version, arg(help="the version's label")] = None
     signature: str = "serving_default"  # the signature to run
     chat: bool = False  # each text is what a user says to a chat model
-    system: OptionalText = None  # with --chat: the system's message before it
+    system: OptionalText = None  # the system's message before each text; implies --chat
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
 
@@ -175,12 +175,15 @@ class Ask(Command):
         from keras_transformers.pipelines.results.texts import text_inputs
         from keras_transformers.serving import Client
 
+        talks = self.chat or self.system is not None
+        if talks and (self.text_b or self.choice or self.signature != "serving_default"):
+            raise ValueError("--chat takes texts alone: leave out --text-b, --choice, --signature")
         with Client(
             self.target, timeout_s=self.timeout, root_certificates=self.root_certificates
         ) as client:
             which: Any = {"model": self.model, "version": self.version, "label": self.label}
             names: tuple[str, ...] = ()
-            if self.chat or self.system is not None:
+            if talks:
                 return self._talk(client, which)
             if not self.texts:  # how to read a line depends on the model
                 found = client.signatures(**which).get(self.signature)

@@ -111,6 +111,31 @@ def test_vectors_are_those_of_transformers(name, length, tmp_path):
     np.testing.assert_allclose(found[mask] / scale, expected[mask] / scale, atol=1e-5)
 
 
+@pytest.mark.reference
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_classifiers_logits_are_those_of_transformers(pooling, tmp_path):
+    torch = pytest.importorskip("torch", reason="needs the extra reference")
+    transformers = pytest.importorskip("transformers", reason="needs the extra reference")
+    torch.manual_seed(0)
+    fields = {**CONFIG, "classifier_pooling": pooling, "classifier_bias": True, "pad_token_id": 0}
+    fields.pop("model_type")
+    config = transformers.ModernBertConfig(**fields, num_labels=3, attn_implementation="eager")
+    reference = transformers.ModernBertForSequenceClassification(config).eval()
+    for parameter in reference.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    reference.save_pretrained(tmp_path)
+    model = kt.heads.classifier(MODERN_BERT.build(**MODERN_BERT.read(tmp_path)), 3)
+    MODERN_BERT.fill(model, tmp_path)
+    ids = np.random.default_rng(0).integers(1, 50, (3, 12)).astype("int32")
+    mask = np.arange(12) < np.array([[12], [7], [1]])
+    with torch.no_grad():
+        expected = reference(
+            torch.tensor(ids, dtype=torch.long), attention_mask=torch.tensor(mask)
+        ).logits.numpy()
+    found = model({"token_ids": ids, "padding_mask": mask})["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
 def test_a_config_comes_back_in_both_spellings(tmp_path):
     old = read(tmp_path, global_rope_theta=5e4, local_rope_theta=500.0, norm_bias=True)
     assert (old["local_window"], old["global_every"]) == (2, 3)
