@@ -108,7 +108,8 @@ class ConfigMap:
             value = config.get(theirs, default)
             is_default = value is None and default is None
             arguments[ours] = None if is_default else self._value(file, ours, theirs, value)
-        if "head_dim" not in arguments and arguments["hidden_dim"] % arguments["num_heads"]:
+        shares = arguments.get("head_dim") is None  # heads share the width
+        if shares and arguments["hidden_dim"] % arguments["num_heads"]:
             width, count = self.required["hidden_dim"], self.required["num_heads"]
             raise ValueError(
                 f"{file}: {width}={config[width]} is not a multiple of {count}={config[count]}"

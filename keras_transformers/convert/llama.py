@@ -138,11 +138,6 @@ def check_heads(file: Path, arguments: Arguments) -> None:
     heads, width = arguments["num_heads"], arguments["hidden_dim"]
     head_dim = arguments.get("head_dim")  # other families have no field for it
     key_heads = arguments.get("num_key_value_heads") or heads
-    if head_dim is None and width % heads:
-        raise ValueError(
-            f"{file}: hidden_size={width} is no multiple of num_attention_heads={heads}, and no "
-            "head_dim says how wide heads are"
-        )
     if heads % key_heads:
         raise ValueError(
             f"{file}: num_attention_heads={heads} is no multiple of "

@@ -331,7 +331,7 @@ def test_tokenizers_that_name_no_end_are_refused(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"attention.head_count": 3}, "hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"attention.head_count": 3}, "hidden_size=16 is not a multiple of num_attention_heads=3"),
         ({"attention.head_count_kv": 8}, "no multiple of num_key_value_heads=8"),
         ({"attention.head_count": 0}, "num_attention_heads=0"),
         ({"block_count": 2**31}, "num_hidden_layers=2147483648"),

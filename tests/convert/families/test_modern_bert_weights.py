@@ -161,7 +161,7 @@ def test_a_config_comes_back_in_both_spellings(tmp_path):
         ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers=0"),
         ({"attention_bias": 1}, "attention_bias=1; expected true or false"),
         ({"num_attention_heads": 16}, "heads are 1 wide; .*must be even"),
-        ({"num_attention_heads": 3}, "hidden_size=16 is no multiple of num_attention_heads=3"),
+        ({"num_attention_heads": 3}, "hidden_size=16 is not a multiple of num_attention_heads=3"),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}}},
             "rope_parameters.full_attention has the type 'linear'",
