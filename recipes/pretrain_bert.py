@@ -1,4 +1,4 @@
-"""BERT's pretraining from raw text, with masked tokens and next sentences.
+"""BERT's and ModernBERT's pretraining from raw text: masked tokens and, for BERT, next sentences.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and A.2; LAMB: You et
          al. 2020, https://arxiv.org/abs/1904.00962
@@ -14,6 +14,7 @@ Score:   held-out documents, 128 tokens per example      masked tokens  perplexi
 """
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,19 +37,25 @@ from keras_transformers.runs import Pretraining, Run, chief_first, command_line,
 from keras_transformers.training import Shard, TokenCrossentropy, adamw, lamb
 
 OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
+METRICS: dict[str, Callable[[], list[keras.metrics.Metric]]] = {
+    "mask_logits": lambda: [TokenAccuracy("accuracy"), Perplexity()],
+    "next_sentence_logits": lambda: [TokenAccuracy("accuracy")],
+}
 MASKING = ("dynamic_masking", "always_mask", "pack")
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(PretrainingFiles, Pretraining):
-    """Pretrains a BERT encoder with its two heads."""
+    """Pretrains a BERT with its two heads, or a ModernBERT, which learns masked tokens only."""
 
     dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
     always_mask: bool = False  # [MASK] for all chosen tokens, not for 80 % of them
     next_sentence: bool = True  # False: its head stays untrained, as in RoBERTa
-    weights: Path | None = None  # continue from a BERT with both heads, such as an earlier run's
-    model: str = "bert_tiny"  # else one of `keras-transformers list 'bert_*'`, random weights
+    weights: Path | None = None  # continue from a model with these heads, such as an earlier run's
+    # else one of `keras-transformers list '*bert_*'`, random weights; ModernBERT's paper has
+    # --mask-probability 0.3 and --dropout 0
+    model: str = "bert_tiny"
     num_layers: PositiveInt | None = None  # this and the next two override the model's shape
     num_heads: PositiveInt | None = None
     hidden_dim: PositiveInt | None = None
@@ -82,22 +89,28 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         bert = build(config, examples.tokenizer.vocabulary_size, max(lengths))
         model = kt.heads.packed(bert) if config.pack else bert  # the same layers
         regularisation = config.pick("weight_decay", "clip_norm")
+        weights = {"mask_logits": 1.0, "next_sentence_logits": float(config.next_sentence)}
         model.compile(
             optimizer=OPTIMIZERS[config.optimizer](schedule, **regularisation),
             loss={name: TokenCrossentropy() for name in model.output},
-            loss_weights={"mask_logits": 1.0, "next_sentence_logits": float(config.next_sentence)},
-            weighted_metrics=metrics(),
+            loss_weights={name: weights[name] for name in model.output},
+            weighted_metrics={name: METRICS[name]() for name in model.output},
             jit_compile=config.jit_compile,
         )
-    fill = kt.pipelines.MaskFiller(bert, examples.tokenizer)
+    fill = kt.pipelines.MaskFiller(bert, examples.tokenizer, max_sequence_length=max(lengths))
+    has_segments = "next_sentence_logits" in bert.output
+    prefix = (
+        "val_mask_logits_" if has_segments else "val_"
+    )  # Keras omits the name of an only output
+    batching = config.batching() | config.pick(*MASKING) | {"next_sentence": has_segments}
     for length, epochs in phases:
-        batches, dev = examples.batches(length, **config.batching(), **config.pick(*MASKING))
+        batches, dev = examples.batches(length, **batching)
         fit = run.prepare(
             model,
             batches,
             validation=dev,
             samples=fill,
-            monitor="val_mask_logits_accuracy",
+            monitor=f"{prefix}accuracy",
             epochs=epochs,
             shard_by=config.shard,
         )
@@ -105,16 +118,17 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             model.fit(**fit)
     last, baseline = run.epochs[-1], unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():
-        kt.convert.save_weights(bert, run.folder / "weights", examples.tokenizer, family="bert")
+        kt.convert.save_weights(bert, run.folder / "weights", examples.tokenizer)
     figures = {
         "parameters": bert.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
-        "dev_mask_accuracy": last["val_mask_logits_accuracy"],
+        "dev_mask_accuracy": last[f"{prefix}accuracy"],
         "dev_mask_accuracy, unigram": baseline.accuracy,
-        "dev_mask_perplexity": last["val_mask_logits_perplexity"],
+        "dev_mask_perplexity": last[f"{prefix}perplexity"],
         "dev_mask_perplexity, unigram": baseline.perplexity,
-        "dev_next_sentence_accuracy": last["val_next_sentence_logits_accuracy"],
     }
+    if has_segments:
+        figures["dev_next_sentence_accuracy"] = last["val_next_sentence_logits_accuracy"]
     return run.finish(fill, figures)
 
 
@@ -122,7 +136,7 @@ def plan(config: Config) -> list[tuple[int, range]]:
     """Returns the length of the examples and the epochs of each phase, once they are checked."""
     if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
         raise ValueError("--weights has its own vocabulary and shape: leave out those options")
-    kt.convert.bert_size(config.model)  # fails if the name is unknown
+    kt.convert.pretraining_size(config.model)  # fails if the name is unknown
     if config.always_mask and not config.dynamic_masking:
         raise ValueError("--always-mask draws new masks: leave out --no-dynamic-masking")
     if not 0 <= config.phase_2_epochs <= config.epochs:
@@ -132,16 +146,8 @@ def plan(config: Config) -> list[tuple[int, range]]:
     return [phase for phase in phases if phase[1]]
 
 
-def metrics() -> dict[str, list[keras.metrics.Metric]]:
-    """Returns the metrics of each output."""
-    return {
-        "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
-        "next_sentence_logits": [TokenAccuracy("accuracy")],
-    }
-
-
 def build(config: Config, vocabulary_size: int, max_sequence_length: int) -> keras.Model:
-    """Returns the encoder, loaded or new, with both heads."""
+    """Returns the encoder, loaded or new, with its heads."""
     return kt.convert.load_pretrainer(
         **config.pick("weights", "model", "dropout", "initializer_range"),
         shape=config.pick(*SHAPE),

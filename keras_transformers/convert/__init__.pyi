@@ -52,8 +52,8 @@ from .formats.weights import find_weights as find_weights
 from .formats.weights import look as look
 from .formats.google_bert import read_google_bert_config as read_google_bert_config
 from .formats.onnx import save_onnx as save_onnx
-from .pretraining import bert_size as bert_size
 from .pretraining import load_electra_pair as load_electra_pair
 from .pretraining import load_pretrainer as load_pretrainer
 from .pretraining import pretrained_tokenizer as pretrained_tokenizer
+from .pretraining import pretraining_size as pretraining_size
 from .saving import save_weights as save_weights

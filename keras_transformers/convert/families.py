@@ -14,7 +14,7 @@ import keras
 from keras_transformers import convert
 from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.containers.arrays import Arrays, open_arrays
-from keras_transformers.convert.family import Family
+from keras_transformers.convert.family import Family, Writer
 from keras_transformers.files import read_json
 
 __all__ = ["load_weights"]
@@ -135,6 +135,22 @@ def tokenizer_family(folder: Path, family: Family) -> Family:
         if file_name and ((folder / file_name).is_file() or has_pieces):
             return other
     return family
+
+
+def tokenizer_writer(family: Family, *tokenizers: str) -> Writer | None:
+    """Returns how transformers reads the tokenizer of a family's model; None if it has no class.
+
+    An encoder may have the tokenizer of another family, as `tokenizer_family` finds it.
+
+    Args:
+        family: the model's.
+        *tokenizers: the classes here of the model's tokenizers; a writer has one.
+    """
+    others = encoders() if family.task == "embedding" else ()
+    for other in (family, *others):
+        if other.writer is not None and {other.writer.tokenizer} == {*tokenizers}:
+            return other.writer
+    return None
 
 
 def _unigrams(folder: Path) -> list[Any]:

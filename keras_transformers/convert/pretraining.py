@@ -8,6 +8,8 @@ from typing import Any
 import keras
 
 from keras_transformers.convert.config_map import arguments_of
+from keras_transformers.convert.families import encoders, family_named
+from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights
 from keras_transformers.dependencies.private_api import give_values, without_values
 from keras_transformers.models import heads
@@ -16,21 +18,49 @@ from keras_transformers.models.encoders import bert
 from keras_transformers.models.encoders.electra import MODELS as ELECTRAS
 from keras_transformers.models.encoders.electra import electra, electra_generator
 
-__all__ = ["bert_size", "load_electra_pair", "load_pretrainer", "pretrained_tokenizer"]
+__all__ = ["load_electra_pair", "load_pretrainer", "pretrained_tokenizer", "pretraining_size"]
 
-_INPUTS = {"token_ids", "segment_ids", "padding_mask"}
+_INPUTS = {"token_ids", "padding_mask"}
 
 
-def bert_size(model: str) -> dict[str, Any]:
-    """Returns a named BERT's shape as arguments of `bert`; ValueError for other names."""
-    try:
-        return bert.size_of(model)
-    except ValueError as error:
-        raise ValueError(f"model={model!r}: {error}") from None
+def pretraining_size(model: str) -> dict[str, Any]:
+    """Returns a named encoder's shape, as arguments of its family's builder.
+
+    Args:
+        model: a BERT, such as "bert_base" or "bert_l4_h128", or a named model of another family
+            that can learn masked words from WordPiece's tokens, such as "modern_bert_base".
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    _, size = _named(model)
+    return size
+
+
+def _named(model: str) -> tuple[Family, dict[str, Any]]:
+    """Returns a named encoder's family and its size."""
+    known = {name: family for family in encoders() if _can_learn(family) for name in family.entries}
+    if model.startswith("bert_") or model not in known:
+        others = ", ".join(name for name in known if not name.startswith("bert_"))
+        try:
+            return family_named("bert"), bert.size_of(model)
+        except ValueError as error:
+            raise ValueError(f"model={model!r}: {error}; or one of {others}") from None
+    parameters = inspect.signature(known[model].entries[model].factory).parameters
+    return known[model], {name: each.default for name, each in parameters.items()}
+
+
+def _can_learn(family: Family) -> bool:
+    """Returns whether texts of any vocabulary can train a family's models.
+
+    RoBERTa's positions begin behind the id of its padding, and ELECTRA has its own recipe.
+    """
+    offset = family.names.traits.get("position_embedding.first_position", 0)
+    return not offset and family.model_type != "electra"
 
 
 def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: int) -> Any:
-    """Returns the tokenizer of a pretrained BERT.
+    """Returns the tokenizer of a pretrained encoder.
 
     Args:
         weights: see `load_pretrainer`.
@@ -38,21 +68,28 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the weights are not a BERT's, or the BERT has too few positions.
+        ValueError: the weights are not an encoder's, its tokenizer is not WordPiece's, or it has
+            too few positions.
     """
     found, _ = _pretrained(weights, max_sequence_length)
-    return found.tokenizers()[0]
+    tokenizer = found.tokenizers()[0]
+    if type(tokenizer).__name__ != "WordPieceTokenizer":
+        raise ValueError(
+            f"{weights}: its tokenizer is a {type(tokenizer).__name__}, and pretraining data is "
+            "made with a WordPieceTokenizer: give weights that have one"
+        )
+    return tokenizer
 
 
 def _pretrained(
     weights: str | os.PathLike[str], max_sequence_length: int, **rates: float
 ) -> tuple[FoundWeights, keras.Model]:
-    """Finds a BERT with enough positions, and makes its encoder, whose variables have no values."""
+    """Finds an encoder with enough positions, and makes it without values for its variables."""
     found = find_weights(weights)
     if found.base == "embedding":
         with without_values():
             encoder = found.build(**rates)
-        if set(encoder.input) == _INPUTS and "pooled_output" in encoder.output:
+        if set(encoder.input) >= _INPUTS and "pooled_output" in encoder.output:
             positions = anatomy(encoder).max_sequence_length
             if positions is not None and positions < max_sequence_length:
                 raise ValueError(
@@ -61,9 +98,15 @@ def _pretrained(
                 )
             return found, encoder
     raise ValueError(
-        f"{weights}: its model is no BERT with segments and a pooler: give such weights, or leave "
-        "them out and give the name of a model"
+        f"{weights}: its model is no encoder of texts: give the weights of a BERT or ModernBERT, "
+        "or leave them out and give the name of a model"
     )
+
+
+def _with_heads(encoder: keras.Model, **options: Any) -> keras.Model:
+    """Adds the head for masked words and, to BERT with its segments, the one for next sentences."""
+    make = heads.pretrainer if "segment_ids" in encoder.input else heads.masked_lm
+    return make(encoder, **options)
 
 
 def load_pretrainer(
@@ -76,17 +119,20 @@ def load_pretrainer(
     dropout: float = 0.1,
     initializer_range: float = 0.02,
 ) -> keras.Model:
-    """Loads or builds a BERT encoder with both pretraining heads.
+    """Loads or builds an encoder with its pretraining heads.
 
     Args:
-        weights: what `keras_transformers.load` takes: a BERT with both heads, to continue from.
-        model: without `weights`, a name from `keras-transformers list 'bert_*'`; its weights are
-            random.
+        weights: what `keras_transformers.load` takes: an encoder with these heads, to continue
+            from.
+        model: without `weights`, see `pretraining_size`; the model's weights are random.
         shape: overrides that model's num_layers, num_heads and hidden_dim; None keeps a value.
         vocabulary_size: number of tokens.
         max_sequence_length: positions of a new model; a loaded one needs at least as many.
         dropout: rate in the encoder and its attention.
         initializer_range: standard deviation of a new encoder's matrices.
+
+    Returns:
+        A model of `heads.pretrainer` if the encoder has segments, of `heads.masked_lm` if not.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -103,21 +149,18 @@ def load_pretrainer(
                 "vocabulary that belongs to the weights"
             )
         with without_values():
-            loaded = heads.pretrainer(encoder, **found.masked_lm)
+            loaded = _with_heads(encoder, **found.masked_lm)
         found.fill(loaded, ())
         give_values(loaded)
         return loaded
-    given: dict[str, Any] = {
-        name: value for name, value in (shape or {}).items() if value is not None
+    family, size = _named(model)
+    given = {name: value for name, value in (shape or {}).items() if value is not None}
+    made: dict[str, Any] = {
+        "vocabulary_size": vocabulary_size,
+        "max_sequence_length": max_sequence_length,
+        "initializer_range": initializer_range,
     }
-    encoder = bert.bert(
-        **(bert_size(model) | given),
-        vocabulary_size=vocabulary_size,
-        max_sequence_length=max_sequence_length,
-        initializer_range=initializer_range,
-        **rates,
-    )
-    return heads.pretrainer(encoder)
+    return _with_heads(family.build(**(size | given | rates | made)))
 
 
 def load_electra_pair(
@@ -170,6 +213,11 @@ def load_electra_pair(
         generator = heads.masked_lm(electra_generator(encoder, size=generator_size))
         return generator, heads.replaced_token_detector(encoder)
     found = load_pretrainer(weights=weights, **sizes)
+    if "next_sentence_logits" not in found.output:
+        raise ValueError(
+            f"{weights}: its model is no BERT with segments and a pooler: give such weights, or "
+            "leave them out and give the name of a model"
+        )
     taken = inspect.signature(electra).parameters
     shape = {name: value for name, value in arguments_of(found).items() if name in taken}
     encoder = electra(**(shape | rates))

@@ -6,7 +6,8 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.families import family_named
+from keras_transformers.convert.families import families, family_named, tokenizer_writer
+from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.tokenizer_files import write_tokenizers
 from keras_transformers.models.anatomy import anatomy
 
@@ -14,7 +15,7 @@ __all__ = ["save_weights"]
 
 
 def save_weights(
-    model: keras.Model, folder: str | os.PathLike[str], *tokenizers: Any, family: str
+    model: keras.Model, folder: str | os.PathLike[str], *tokenizers: Any, family: str | None = None
 ) -> None:
     """Writes a model in Hugging Face's layout, for `load`, recipes and `from_pretrained`.
 
@@ -24,16 +25,18 @@ def save_weights(
         model: a model of the family, with any of its heads.
         folder: gets model.safetensors, config.json, the vocabulary and tokenizer_config.json.
         tokenizers: the model's tokenizer; of a translator, the sources' and the targets'.
-        family: the family's `model_type` in config.json, such as "bert".
+        family: the family's `model_type` in config.json, such as "bert". By default the one that
+            has a place for all the model's layers.
 
     Raises:
-        ValueError: the model is of another family, or its embeddings are fewer than the tokenizer's
-            tokens.
+        ValueError: the model is of another family, or `family` is missing and several fit; its
+            embeddings are fewer than the tokenizer's tokens; or transformers has no class for the
+            tokenizer.
 
     Example:
         kt.convert.save_weights(model, "weights/", tokenizer, family="bert")
     """
-    known, folder = family_named(family), Path(folder)
+    known, folder = family_named(family) if family else _family_of(model), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     ids: dict[str, Any] = {}
     if tokenizers:
@@ -45,9 +48,21 @@ def save_weights(
                 "the tokenizer that belongs to the model"
             )
         names = ("tokenizer", "target_tokenizer")
-        assert known.writer is not None
-        ids = write_tokenizers(
-            dict(zip(names, tokenizers, strict=False)), folder, known.writer, None
-        )
+        kinds = [type(tokenizer).__name__ for tokenizer in tokenizers]
+        writer = tokenizer_writer(known, *kinds)
+        if writer is None:
+            raise ValueError(
+                f"family {known.model_type!r}: transformers has no class for it with "
+                f"{' and '.join(kinds)}: give its own tokenizer"
+            )
+        ids = write_tokenizers(dict(zip(names, tokenizers, strict=False)), folder, writer, None)
     known.save(model, folder / "model.safetensors")
     known.save_config(model, folder / "config.json", **ids)
+
+
+def _family_of(model: keras.Model) -> Family:
+    found = [family for family in families() if family.fits(model)]
+    if len(found) != 1:
+        fit = ", ".join(family.model_type for family in found) or "none"
+        raise ValueError(f"model {model.name!r} is of one of these families: {fit}: give family=")
+    return found[0]

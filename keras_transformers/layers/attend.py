@@ -64,22 +64,19 @@ def attend(
     drops = bool(training and dropout is not None and dropout.rate)
     shows = return_probabilities or on_probabilities is not None
     if not shows and fits_bands(reach, mask, bias):
-        options = {"mask": mask, "reach": reach, "bias": bias, "scores_dtype": scores_dtype}
-        options |= {"dropout": dropout, "training": training}
-
-        def in_bands() -> Any:
-            repeated = (_repeated(x, query.shape[1]) for x in (key, value))
-            context = attention_in_bands(query, *repeated, **options)
-            return _zero_unseen(context, any_visible)
-
-        def as_a_whole() -> Any:
-            return _whole(query, key, value, any_visible=any_visible, **options)[0]
-
-        length, shortest = ops.shape(query)[2], shortest_in_bands(reach)
-        if isinstance(length, int):
-            chosen = in_bands if length >= shortest else as_a_whole
-            return chosen(), None
-        return ops.cond(length >= shortest, in_bands, as_a_whole), None
+        length = ops.shape(query)[2]
+        if not isinstance(length, int) or length >= shortest_in_bands(reach):
+            context = attention_in_bands(
+                query,
+                *(_repeated(x, query.shape[1]) for x in (key, value)),
+                mask=mask,
+                reach=reach,
+                bias=bias,
+                scores_dtype=scores_dtype,
+                dropout=dropout,
+                training=training,
+            )
+            return _zero_unseen(context, any_visible), None
     if not shows and goes_in_blocks(query, key):
         key, value = (_repeated(x, query.shape[1]) for x in (key, value))
         context = attention_in_blocks(

@@ -85,7 +85,7 @@ def test_a_graph_with_an_unknown_length_decides_when_it_runs(policy, tmp_path):
     module.weights = [weight.value for weight in layer.weights]
     tf.saved_model.save(module, str(tmp_path))
     served = tf.saved_model.load(str(tmp_path))
-    for length in (1, 7, 128, 129, 500):
+    for length in (0, 1, 7, 128, 129, 500):
         hidden = RANDOM.normal(size=(2, length, 16)).astype("float32")
         mask = np.arange(length) < np.array([[length], [(length + 1) // 2]])
         expected, _ = layer(hidden, attention_mask=mask, return_attention_scores=True)
@@ -94,6 +94,29 @@ def test_a_graph_with_an_unknown_length_decides_when_it_runs(policy, tmp_path):
         assert found.dtype == layer.compute_dtype
         expected, found = (np.asarray(x, "float32") for x in (expected, found))
         np.testing.assert_allclose(found, expected, atol=atol)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_step_of_unknown_length_has_no_branches_and_the_same_gradients(causal):
+    """XLA compiles a step anew for other values if a gradient goes through a branch."""
+    reach = Reach(causal, window=5)
+
+    def gradient(*given):
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            context, _ = attend(*given, reach=reach)
+            loss = tf.reduce_sum(context**2)
+        return [loss, *tape.gradient(loss, given)]
+
+    spec = tf.TensorSpec((BATCH, HEADS, None, DIM))
+    unknown = tf.function(gradient, input_signature=[spec] * 3).get_concrete_function()
+    assert not {op.type for op in unknown.graph.get_operations()} & {"If", "StatelessIf", "Case"}
+    compiled = tf.function(gradient, input_signature=[spec] * 3, jit_compile=True)
+    for length in (7, 200):
+        given = tensors(length)
+        for function in (unknown, compiled):
+            for one, other in zip(function(*given), gradient(*given), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_real_tokens_alone_as_in_exports():

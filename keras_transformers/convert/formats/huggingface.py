@@ -9,7 +9,12 @@ from typing import Any
 
 from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.containers.arrays import open_arrays
-from keras_transformers.convert.families import families, family_of, has_pooler
+from keras_transformers.convert.families import (
+    families,
+    family_of,
+    has_pooler,
+    tokenizer_writer,
+)
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.formats.chat_templates import write_chat_template
 from keras_transformers.convert.formats.generation_config import check_end_token
@@ -110,7 +115,7 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
         ValueError: transformers has no class for it, and the message lists what can be written; or
             its class reads the first token's vector through a pooler, and this model another.
     """
-    family, writer = family_for(trained)
+    family, writer, of_tokenizer = family_for(trained)
     class_name = writer.class_for(trained.task, trained.class_end)
     options = dict(trained.options)
     pooled = [_POOLINGS[each.name] for each in trained.model.layers if each.name in _POOLINGS]
@@ -126,7 +131,9 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     family.save_config(trained.model, folder / "config.json", **labels)
     ids = {}
     if trained.tokenizers:
-        ids = write_tokenizers(trained.tokenizers, folder, writer, trained.max_sequence_length)
+        ids = write_tokenizers(
+            trained.tokenizers, folder, of_tokenizer, trained.max_sequence_length
+        )
     config = {
         "architectures": [class_name],
         **trained.fields,
@@ -147,8 +154,12 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
         write_json(folder / _OPTIONS, {"task": trained.task, "options": rest})
 
 
-def family_for(trained: TrainedModel) -> tuple[Family, Writer]:
-    """Returns what writes a model; ValueError unless it is the one family that has these layers."""
+def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
+    """Returns what writes a model, and how transformers reads the model and its tokenizers.
+
+    Raises:
+        ValueError: not just one family has the model's layers, or transformers has no class.
+    """
     kinds = {type(tokenizer).__name__ for tokenizer in trained.tokenizers.values()}
     possible = {
         name: (family, writer)
@@ -158,11 +169,14 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer]:
         and (name := writer.class_for(trained.task, trained.class_end))
     }
     found = {
-        name: (family, writer)
+        name: (family, writer, of_tokenizer)
         for name, (family, writer) in possible.items()
-        if kinds == ({writer.tokenizer} if writer.tokenizer else set())
-        and family.fits(trained.model)
+        if family.fits(trained.model)
+        and (of_tokenizer := tokenizer_writer(family, *kinds) if kinds else writer)
     }
+    # A family may have the tokenizer of another, if that does not leave the choice open.
+    own = {name: each for name, each in found.items() if each[1] is each[2]}
+    found = own or found
     if len(found) == 1:
         return next(iter(found.values()))
     what = (

@@ -165,6 +165,8 @@ class PretrainingBatches(Batches):
         pack: whether short examples share a row; see `pretraining_dataset`.
         static_shapes: see `LengthBatches`; all rows have one length, and only the last of one pass
             in order needs completing.
+        next_sentence: False leaves out `segment_ids` and `next_sentence_logits`, for models of
+            `heads.masked_lm` without segments.
 
     Raises:
         ValueError: the batch size is below 1. `dataset` raises the errors of `pretraining_dataset`.
@@ -180,6 +182,7 @@ class PretrainingBatches(Batches):
         seed: int = 0,
         pack: bool = False,
         static_shapes: int | None = None,
+        next_sentence: bool = True,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: must be 1 or more")
@@ -190,6 +193,7 @@ class PretrainingBatches(Batches):
         self._seed = seed
         self._pack = pack
         self._static_shapes = static_shapes
+        self._next_sentence = next_sentence
         self.mean_lengths = float(files.sequence_length)
         self.other_lengths = {"mask_positions": float(files.num_predictions)}
         if pack:
@@ -215,6 +219,8 @@ class PretrainingBatches(Batches):
             skip_batches=skip,
             pack=self._pack,
         )
+        if not self._next_sentence:
+            dataset = dataset.map(_masked_words)
         if is_endless or not self._static_shapes:
             return dataset
         return dataset.map(lambda *batch: filled(batch, self._batch_size))
@@ -226,6 +232,7 @@ class PretrainingBatches(Batches):
             batch_size=self._batch_size,
             pack=self._pack,
             static_shapes=self._static_shapes,
+            next_sentence=self._next_sentence,
         )
 
     def damage(self) -> str | None:
@@ -236,6 +243,14 @@ class PretrainingBatches(Batches):
         """Counts the rows of one pass in order."""
         batches = pretraining_dataset(self._files.paths, batch_size=1024, pack=True)
         return sum(len(inputs["token_ids"]) for inputs, _, _ in batches)
+
+
+def _masked_words(*batch: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Leaves out what only a model with segments and next sentences reads."""
+    left_out = ("segment_ids", "next_sentence_logits")
+    return tuple(
+        {name: value for name, value in part.items() if name not in left_out} for part in batch
+    )
 
 
 def _example(

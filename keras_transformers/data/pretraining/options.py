@@ -25,6 +25,8 @@ class PretrainingFiles:
     vocabulary_size: PositiveInt = 8000  # size of a learned vocabulary
     lowercase: bool = True  # False for cased vocabularies
     whole_words: bool = False  # mask all pieces of a word or none
+    # share of the tokens to predict in training; dev keeps BERT's 0.15, so that figures compare
+    mask_probability: Fraction = sets.MASK_PROBABILITY
     dupe_factor: PositiveInt = 5  # passes over the text, each with different pairs and masks
 
     def read(self) -> list[Document] | None:
@@ -67,5 +69,6 @@ class PretrainingFiles:
             vocabulary_size=self.vocabulary_size,
             lowercase=self.lowercase,
             whole_words=self.whole_words,
+            mask_probability=self.mask_probability,
             dupe_factor=self.dupe_factor,
         )

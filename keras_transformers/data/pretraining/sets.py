@@ -35,7 +35,7 @@ Corpus = Literal["brown", "imdb", "movie_reviews", "state_union", "wikitext2"]
 
 _VOCABULARY = "vocab.txt"
 _PARTS = ("train", "dev")
-_MASK_PROBABILITY = 0.15  # as in the paper
+MASK_PROBABILITY = 0.15  # as in BERT's paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +46,13 @@ class PretrainingSets:
         folder: the folder.
         tokenizer: tokenizer with that vocabulary.
         whole_words: whether dynamic masking chooses all pieces of a word or none.
+        mask_probability: share of the tokens that dynamic masking chooses.
     """
 
     folder: Path
     tokenizer: WordPieceTokenizer
     whole_words: bool = False
+    mask_probability: float = MASK_PROBABILITY
 
     def open(self, length: int) -> tuple[RecordFiles, RecordFiles]:
         """Opens the training files and the evaluation files.
@@ -91,8 +93,9 @@ class PretrainingSets:
         seed: int = 0,
         pack: bool = False,
         static_shapes: int | None = None,
+        next_sentence: bool = True,
     ) -> tuple[PretrainingBatches, PretrainingBatches]:
-        """Returns shuffled, endless training batches and evaluation batches for `heads.pretrainer`.
+        """Returns shuffled, endless training batches and evaluation batches.
 
         Args:
             length: tokens per example.
@@ -106,10 +109,13 @@ class PretrainingSets:
             pack: whether short examples share a row, for models from `heads.packed`; then
                 `batch_size` counts the packed rows.
             static_shapes: see `PretrainingBatches`.
+            next_sentence: whether the batches are for `heads.pretrainer`, or for a model of
+                `heads.masked_lm` without segments.
 
         Raises:
             FileNotFoundError: see `open`.
-            ValueError: `always_mask` without `dynamic_masking`. See also `open` and
+            ValueError: `always_mask` without `dynamic_masking`, or the training files have no room
+                for `mask_probability`. See also `open` and
                 `pretraining_dataset`.
         """
         if always_mask and not dynamic_masking:
@@ -118,6 +124,13 @@ class PretrainingSets:
                 "dynamic_masking none are: give both, or neither"
             )
         train, dev = self.open(length)
+        wanted = round(self.mask_probability * length)
+        if self.mask_probability > MASK_PROBABILITY and train.num_predictions < wanted:
+            raise ValueError(
+                f"{self.folder}: room for {train.num_predictions} predictions per example, and "
+                f"mask_probability={self.mask_probability} of {length} tokens are {wanted}: make "
+                "the records with that mask_probability"
+            )
         return PretrainingBatches(
             train,
             batch_size=batch_size * accumulate,
@@ -125,7 +138,14 @@ class PretrainingSets:
             masker=self._masker(train, always_mask) if dynamic_masking else None,
             seed=seed,
             pack=pack,
-        ), PretrainingBatches(dev, batch_size=batch_size, pack=pack, static_shapes=static_shapes)
+            next_sentence=next_sentence,
+        ), PretrainingBatches(
+            dev,
+            batch_size=batch_size,
+            pack=pack,
+            static_shapes=static_shapes,
+            next_sentence=next_sentence,
+        )
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts how often each token is a masked target in training and in evaluation.
@@ -152,7 +172,7 @@ class PretrainingSets:
     def _masker(self, files: RecordFiles, always_mask: bool = False) -> Masker:
         return Masker(
             self.tokenizer.vocabulary,
-            mask_probability=_MASK_PROBABILITY,
+            mask_probability=self.mask_probability,
             max_predictions=files.num_predictions,
             whole_words=self.whole_words,
             always_mask=always_mask,
@@ -204,13 +224,14 @@ def make_sets(
     vocabulary_size: int = 30522,
     lowercase: bool = True,
     whole_words: bool = False,
+    mask_probability: float = MASK_PROBABILITY,
     dupe_factor: int = 10,
 ) -> PretrainingSets:
     """Makes `train.txt.gz`, `dev.txt.gz`, `vocab.txt`, and from them `train-128/`, `dev-128/`, ...
 
     Existing files are kept: after a stop, call this again with the same arguments to continue.
-    Examples predict the paper's 15 % of their tokens, at most 20 of 128 and 77 of 512. Held-out
-    documents are used once.
+    Held-out documents are used once; their examples predict BERT's 15 % of their tokens, at most 20
+    of 128 and 77 of 512, whatever those of training predict.
 
     Args:
         documents: documents to split with `split_documents`; None if the folder has `vocab.txt` and
@@ -224,6 +245,7 @@ def make_sets(
         vocabulary_size: size of a learned vocabulary.
         lowercase: whether the tokenizer lowercases.
         whole_words: see `PretrainingOptions`.
+        mask_probability: share of the tokens that training examples predict.
         dupe_factor: for the training documents; see `PretrainingOptions`.
 
     Raises:
@@ -235,7 +257,7 @@ def make_sets(
     if documents is None:
         if tokenizer is None:
             tokenizer = WordPieceTokenizer(vocabulary or folder / _VOCABULARY, lowercase=lowercase)
-        sets = PretrainingSets(folder, tokenizer, whole_words)
+        sets = PretrainingSets(folder, tokenizer, whole_words, mask_probability)
         for length in lengths:
             sets.open(length)
         return sets
@@ -247,12 +269,18 @@ def make_sets(
     for length in lengths:
         train = PretrainingOptions(
             max_sequence_length=length,
-            max_predictions=math.ceil(_MASK_PROBABILITY * length),
-            mask_probability=_MASK_PROBABILITY,
+            max_predictions=math.ceil(mask_probability * length),
+            mask_probability=mask_probability,
             whole_words=whole_words,
             dupe_factor=dupe_factor,
         )
-        dev = dataclasses.replace(train, dupe_factor=1, num_shards=1)
+        dev = dataclasses.replace(
+            train,
+            max_predictions=math.ceil(MASK_PROBABILITY * length),
+            mask_probability=MASK_PROBABILITY,
+            dupe_factor=1,
+            num_shards=1,
+        )
         for part, options in zip(_PARTS, (train, dev), strict=True):
             make_pretraining_data(
                 folder / f"{part}.txt.gz",
@@ -260,7 +288,7 @@ def make_sets(
                 tokenizer,
                 options,
             )
-    return PretrainingSets(folder, tokenizer, whole_words)
+    return PretrainingSets(folder, tokenizer, whole_words, mask_probability)
 
 
 def _corpus(folder: Path, corpus: Corpus) -> Iterator[Document]:

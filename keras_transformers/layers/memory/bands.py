@@ -66,6 +66,11 @@ def attention_in_bands(
 ) -> Any:
     """Computes `softmax(Q K^T + bias) V` within a window, in self-attention.
 
+    If the length is unknown, it decides when it runs whether to cut the text: one that is too short
+    for it is a single block without others beside it. `ops.cond` would do the same, but under XLA
+    each step that it trains would be compiled again, since shapes of one branch's tensors, which
+    its gradient reads, would depend on the values of all inputs.
+
     Args:
         query: scaled, (batch, heads, length, head_dim).
         key: (batch, heads, length, head_dim).
@@ -80,33 +85,36 @@ def attention_in_bands(
     Returns:
         (batch, heads, length, head_dim); zeros where a query sees no key.
     """
-    size, length = block_length(reach), ops.shape(query)[2]
+    length, size, (before, behind) = ops.shape(query)[2], block_length(reach), _sides(reach)
+    if not isinstance(length, int):
+        cuts = ops.cast(length >= shortest_in_bands(reach), "int32")
+        size = ops.maximum(cuts * size + (1 - cuts) * length, 1)
+        before, behind = cuts * before, cuts * behind
     count = (length + size - 1) // size
-    sides = _sides(reach)
-    width = (1 + sum(sides)) * size
+    width = (before + 1 + behind) * size
 
-    def blocks(x: Any, before: int, behind: int) -> Any:
+    def blocks(x: Any, before: Any, behind: Any) -> Any:
         """Cuts (b, h, length, n) into (b, h, before + count + behind, size, n), with zeros."""
         b, h, _, n = ops.shape(x)
-        missing = count * size - length + behind * size
-        parts = [x, ops.zeros((b, h, missing, n), x.dtype)]
-        if before:
-            parts.insert(0, ops.zeros((b, h, before * size, n), x.dtype))
-        joined = ops.concatenate(parts, axis=2)
+        first = ops.zeros((b, h, before * size, n), x.dtype)
+        last = ops.zeros((b, h, (count + behind) * size - length, n), x.dtype)
+        joined = ops.concatenate([first, x, last], axis=2)
         return ops.reshape(joined, (b, h, before + count + behind, size, n))
 
     def bands(x: Any) -> Any:
         """Returns the keys that each block may see, (b, h, count, width, n)."""
-        cut = blocks(x, *sides)
-        shifted = [cut[:, :, start : start + count] for start in range(1 + sum(sides))]
-        return ops.concatenate(shifted, axis=3)
+        cut = blocks(x, before, behind)
+        # No blocks beside a single one.
+        parts = [cut[:, :, :count, : before * size], cut[:, :, before : before + count]]
+        parts.append(cut[:, :, before + behind : before + behind + count, : behind * size])
+        return ops.concatenate(parts, axis=3)
 
     def by_key(x: Any) -> Any:
         """Turns (b, h, 1, length) into (b, h, count, 1, width)."""
         return ops.transpose(bands(ops.transpose(x, (0, 1, 3, 2))), (0, 1, 2, 4, 3))
 
     real = ops.ones((1, 1, 1, length), "bool") if mask is None else mask
-    near = reach.mask(ops.arange(size), ops.arange(width) - size)  # (size, width)
+    near = reach.mask(ops.arange(size), ops.arange(width) - before * size)  # (size, width)
     visible = ops.logical_and(by_key(real), near)  # (b, h, count, size, width)
     keys, values = bands(key), bands(value)
     scores = ops.matmul(blocks(query, 0, 0), ops.transpose(keys, (0, 1, 2, 4, 3)))
