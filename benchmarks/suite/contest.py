@@ -110,17 +110,27 @@ def _version(package: str) -> str | None:
         return None
 
 
-def write(name: str, command: str, rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+def write(
+    name: str,
+    command: str,
+    rows: Mapping[str, Mapping[str, Mapping[str, float]]],
+    *,
+    memory: Mapping[str, float | None] | None = None,
+) -> None:
     """Writes a table as results/suite/NAME.json, and as text beside it.
 
     Args:
         name: the table's name.
         command: the command that makes it.
         rows: row -> contestant -> what `take_turns` returned.
+        memory: contestant -> megabytes, if it was measured.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     table = {"command": command, "machine": machine(), "rows": rows}
+    if memory is not None:
+        table["memory"] = {each: found for each, found in memory.items() if found is not None}
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", "utf-8")
     header = [f"$ {command}", json.dumps(table["machine"])]
     text = [*header, *(line(title, found) for title, found in rows.items())]
+    text += [f"{each}: {found:.0f} MB" for each, found in table.get("memory", {}).items()]
     (RESULTS / f"{name}.txt").write_text("\n".join(text) + "\n", "utf-8")

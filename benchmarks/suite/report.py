@@ -37,6 +37,13 @@ GPT-2 small: 16 prompt tokens, then 32 by greedy search. One token reads every m
 in float32; at batch 1 that is nearly all it does. "Ours, int8" computes as exports with
 `weights_dtype="int8"` do; the peers compute in float32.
 """,
+    "llama": """\
+## Llama
+
+SmolLM2-135M's shape: 16 prompt tokens, then 32 by greedy search; 8 texts take llama.cpp 8 turns.
+"int8" is ours as exports with `weights_dtype="int8"` compute and llama.cpp's Q8_0; the two peers in
+Python have no such form that runs on a CPU.
+""",
     "translation": """\
 ## Translation
 
@@ -72,7 +79,7 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for name, text in _TABLES.items():
         table = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-        parts += [text, *_rows(table["rows"]), "", _footer(table), ""]
+        parts += [text, *_rows(table["rows"]), "", *_memory(table), _footer(table), ""]
     return "\n".join([*parts, _CLOSING.rstrip("\n"), ""])
 
 
@@ -89,6 +96,14 @@ def _rows(rows: dict[str, dict[str, dict[str, float]]]) -> list[str]:
         ]
         lines.append(f"| {' | '.join([title, *times, *ratios])} |")
     return lines
+
+
+def _memory(table: dict[str, Any]) -> list[str]:
+    """Returns a table of the memory of processes, if it was measured."""
+    if "memory" not in table:
+        return []
+    rows = [f"| {name} | {found:.0f} |" for name, found in table["memory"].items()]
+    return ["| process with one engine | peak memory, MB |", "|---|--:|", *rows, ""]
 
 
 def _footer(table: dict[str, Any]) -> str:
