@@ -16,7 +16,6 @@ import contextlib
 import functools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -181,7 +180,8 @@ def main() -> None:
     if arguments.memory:
         dtype, name, folder = arguments.memory
         ENGINES[dtype][name](Path(folder))(prompts[:1])
-        print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+        status = Path("/proc/self/status").read_text("utf-8")
+        print(json.dumps(int(status.split("VmHWM:")[1].split()[0]) / 1e3))
         return
     rows, memory = {}, {}
     with tempfile.TemporaryDirectory() as place:

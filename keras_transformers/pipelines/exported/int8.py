@@ -131,7 +131,8 @@ class Int8Embedding:
 
     def __call__(self, inputs: Any, *, reverse: bool = False) -> Any:
         """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
-        table, largest = self.variables
+        # Read, not as variables: gathering from a variable makes each later read of it a copy.
+        table, largest = (tf.convert_to_tensor(each) for each in self.variables)
         if not reverse:
             steps = tf.gather(largest, inputs)[..., None] * self._step  # (batch, length, 1)
             return tf.cast(tf.gather(table, inputs), tf.float32) * steps

@@ -99,6 +99,21 @@ def test_a_table_is_read_both_ways():
     np.testing.assert_allclose(logits, rounded(vectors, 2) @ table.T, rtol=1e-4, atol=1e-6)
 
 
+def test_a_table_is_read_without_copying_it():
+    """Gathering from a variable would make each read a copy, and the kernel prepare it again."""
+    layer = TokenEmbedding(11, 8)
+    layer(np.array([[0]]))
+    embedding = Int8Embedding(layer)
+
+    @tf.function(autograph=False)
+    def both(ids):
+        return embedding(embedding(ids), reverse=True)
+
+    graph = both.get_concrete_function(tf.constant([[0, 10, 3]])).graph
+    types = {op.type for op in graph.get_operations()}
+    assert "GatherV2" in types and "ResourceGather" not in types
+
+
 def test_answers_are_near_and_do_not_depend_on_the_batch(embed, folder):
     """Within 3 % of float32 (random weights); cosines of trained ones are in the docs."""
     embedding = tf.saved_model.load(str(folder)).signatures["serving_default"]
@@ -146,9 +161,12 @@ def test_models_without_wide_dense_layers_are_refused(tmp_path):
         Int8Form(plain)
 
 
-def test_a_model_decodes_step_by_step():
+@pytest.mark.parametrize("family", ["gpt", "llama"])
+def test_a_model_decodes_step_by_step(family):
     """Each vector is rounded alone, so a step with a cache computes what a whole pass does."""
-    model = kt.models.gpt.gpt(vocabulary_size=90, max_sequence_length=16, **SIZES)
+    module = getattr(kt.models, family)
+    more = {"num_key_value_heads": 1, "intermediate_dim": 96} if family == "llama" else {}
+    model = getattr(module, family)(vocabulary_size=90, max_sequence_length=16, **SIZES, **more)
     ids = np.random.default_rng(0).integers(0, 90, (2, 7)).astype("int32")
     form = Int8Form(model)
 
