@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
+import keras_transformers as kt
 from keras_transformers.explorer import subjects, views
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection import attention
@@ -110,6 +111,35 @@ def test_next_tokens_are_those_of_the_model():
     full = view("generation", "next", prompt="two dogs", added=[1] * 40)
     assert full["is_full"]
     assert not full["alternatives"]
+
+
+def test_a_llama_shows_its_next_tokens_and_every_query_head():
+    """Its queries and keys are turned, and two heads of queries share one of keys."""
+    tokenizer = tiny.byte_pairs()
+    model = kt.models.llama.llama(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=2,
+        num_heads=4,
+        num_key_value_heads=2,
+        hidden_dim=16,
+        intermediate_dim=24,
+        max_sequence_length=16,
+    )
+    pipeline = kt.pipelines.TextGenerator(tiny.lively(model), tokenizer, max_length=1, top_k=1)
+    shown = subjects.of_pipeline("llama", pipeline).views
+    best = shown["next"]({"prompt": "two dogs"})["alternatives"][0]
+    after = shown["next"]({"prompt": "two dogs", "added": [best["id"]]})
+    assert after["text"] == "two dogs" + pipeline("two dogs").text
+    maps = shown["attention"]({"prompt": "two dogs"})["decoder"]
+    length = len(maps["keys"])
+    assert maps["shape"] == (2, 4, length, length)
+    shares = np.frombuffer(base64.b64decode(maps["probabilities"]), "<u2") / 65535
+    shares = shares.reshape(maps["shape"])
+    np.testing.assert_allclose(shares.sum(axis=-1), 1, atol=1e-3)
+    assert not np.triu(shares, k=1).any()
+    assert not np.allclose(
+        shares[:, 0], shares[:, 1], atol=1e-2
+    )  # one head of keys, two of queries
 
 
 @pytest.mark.parametrize("task", tiny.TASKS)

@@ -171,7 +171,8 @@ def write_tokenizers(
             ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
     described = getattr(tokenizer, "parts", None) is not None
-    if described:  # more than the class computes by itself
+    # What the class does not compute by itself; and some models there take no other file.
+    if described or writer.tokenizer == "WordPieceTokenizer":
         write_json(folder / "tokenizer.json", tokenizer_json(tokenizer))
     write_json(
         folder / _CONFIG,

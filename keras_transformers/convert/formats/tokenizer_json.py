@@ -127,11 +127,18 @@ def _base(tokenizer: Any) -> list[str]:
 
 
 def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
-    """Returns the tokenizer.json of a tokenizer with parts, for `PreTrainedTokenizerFast`."""
+    """Returns the tokenizer.json of WordPiece's tokenizer, or of another one with parts."""
     model: dict[str, Any]
-    parts, special = tokenizer.parts.description, dict.fromkeys(tokenizer.special_names.values())
+    if tokenizer.parts is None:
+        normalizer = {**_BERT, "lowercase": tokenizer.lowercase}
+        splitter = _SPLITTERS["WordPiece"]
+        parts = {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": []}
+        num_added = 0
+    else:
+        parts, num_added = tokenizer.parts.description, len(tokenizer.parts.added)
+    special = dict.fromkeys(tokenizer.special_names.values())
     vocabulary = list(tokenizer.vocabulary)
-    base = vocabulary[: len(vocabulary) - len(tokenizer.parts.added)]
+    base = vocabulary[: len(vocabulary) - num_added]
     ids = {token: token_id for token_id, token in enumerate(base)}
     if hasattr(tokenizer, "merges"):
         model = {"type": "BPE", "vocab": ids, "merges": [list(pair) for pair in tokenizer.merges]}

@@ -111,7 +111,8 @@ def test_a_table_is_read_without_copying_it():
 
     graph = both.get_concrete_function(tf.constant([[0, 10, 3]])).graph
     types = {op.type for op in graph.get_operations()}
-    assert "GatherV2" in types and "ResourceGather" not in types
+    assert "GatherV2" in types
+    assert "ResourceGather" not in types
 
 
 def test_answers_are_near_and_do_not_depend_on_the_batch(embed, folder):

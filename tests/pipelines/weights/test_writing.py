@@ -53,6 +53,8 @@ def pipeline(family, task, folder):
             num_layers=1, num_heads=2, hidden_dim=16, max_sequence_length=24,
         )  # fmt: skip
         return kt.pipelines.TextGenerator(tiny.lively(first), made.tokenizer, max_length=4, top_k=3)
+    if family == "modernbert":
+        return modern_bert_with_wordpieces(folder)
     if family not in ENCODERS:
         return tiny.pipeline(task)
     made = weights_folders.pipeline(family, task, folder / "vocabulary")
@@ -65,6 +67,15 @@ def pipeline(family, task, folder):
         "tagging": {"max_sequence_length": 8},
     }.get(task, {})
     return type(made).restore(made.model, made.tokenizers, **made.config() | changes)
+
+
+def modern_bert_with_wordpieces(folder):
+    encoder = kt.models.encoders.modern_bert.modern_bert(
+        vocabulary_size=tiny.wordpiece().vocabulary_size, num_layers=2, num_heads=2, hidden_dim=16,
+        intermediate_dim=24, max_sequence_length=12,
+    )  # fmt: skip
+    model = kt.heads.masked_lm(kt.models.encoders.modern_bert.with_head(encoder))
+    return kt.pipelines.MaskFiller(tiny.lively(model), tiny.wordpiece(), max_sequence_length=12)
 
 
 def translator(family, folder, **options):
@@ -133,6 +144,32 @@ def test_the_same_pipeline_comes_back(family, task, tmp_path, caplog):
     same_pipelines(kt.load(tmp_path / "hf"), made)
     assert not warnings_in(caplog)  # nothing is left out, and nothing is new
     assert (tmp_path / "hf/modules.json").exists() == (task == "embedding")
+
+
+def bert_with_pieces_of_xlm_roberta(folder):
+    """As the multilingual MiniLM."""
+    pieces = weights_folders.pipeline("xlm-roberta", "embedding", folder / "vocabulary").tokenizer
+    encoder = ENCODERS["bert"][0](vocabulary_size=pieces.vocabulary_size, **SHAPE)
+    return kt.pipelines.Embedder(tiny.lively(encoder), pieces)
+
+
+@pytest.mark.parametrize(
+    ("make", "classes"),
+    [
+        (modern_bert_with_wordpieces, ("ModernBertForMaskedLM", "BertTokenizer")),
+        (bert_with_pieces_of_xlm_roberta, ("BertModel", "XLMRobertaTokenizer")),
+    ],
+)
+def test_an_encoder_with_the_tokenizer_of_another_family(make, classes, tmp_path, caplog):
+    made = make(tmp_path)
+    kt.save(made, tmp_path / "hf", format="huggingface")
+    same_pipelines(kt.load(tmp_path / "hf"), made)
+    assert not warnings_in(caplog)
+    config, tokenizer = (
+        json.loads((tmp_path / "hf" / name).read_text())
+        for name in ("config.json", "tokenizer_config.json")
+    )
+    assert (config["architectures"], tokenizer["tokenizer_class"]) == ([classes[0]], classes[1])
 
 
 def test_a_regressors_scale_and_offset_go_into_its_last_layer(tmp_path):
@@ -280,7 +317,7 @@ def their_outputs(found, key):
 @pytest.mark.parametrize(
     ("family", "task"),
     [(family, task) for family in ENCODERS for task in TASKS if task != "embedding"]
-    + [("", "next_sentence")],
+    + [("", "next_sentence"), ("modernbert", "fill_mask")],
 )
 def test_transformers_answers_alike(family, task, tmp_path):
     import torch

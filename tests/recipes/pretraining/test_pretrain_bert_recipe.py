@@ -1,6 +1,7 @@
 """The pretraining recipe, from text to weights, and its errors on wrong input."""
 
 import functools
+import re
 import runpy
 
 import keras
@@ -172,6 +173,44 @@ def test_a_run_goes_on_from_the_weights_of_another(folder, tmp_path, capsys):
     error = error_of(capsys, **given(name="longer", phase_1_length=32, **more))
     assert "has 16 positions, but the examples have 32 tokens" in error
     assert not (tmp_path / "longer").exists(), "the name is still free"
+
+
+@pytest.mark.slow
+def test_a_modern_bert_learns_masked_tokens_goes_on_and_is_fine_tuned(folder, tmp_path, capsys):
+    given = functools.partial(
+        options, folder, runs_dir=tmp_path, model="modern_bert_tiny", mask_probability=0.3
+    )
+    before = run(**given(name="before", steps_per_epoch=12, static_shapes=1))
+    assert "dev_next_sentence_accuracy" not in before.metrics
+    assert before.metrics["dev_mask_perplexity"] < before.metrics["dev_mask_perplexity, unigram"]
+    files = [PretrainingSets.open(_sets(before.folder), 32)[i].num_predictions for i in (0, 1)]
+    assert files == [10, 5]  # 30 % of 32 tokens, and BERT's 15 %
+    more = {
+        "weights": before.folder / "weights",
+        "records": before.folder / "records",
+        "num_layers": None,
+        "hidden_dim": None,
+        "phase_2_epochs": 0,
+        "phase_1_length": 32,
+    }
+    after = run(**given(name="after", epochs=1, learning_rate=1e-9, **more))
+    name = "dev_mask_perplexity"
+    assert after.metrics[name] == pytest.approx(before.metrics[name], rel=1e-4)
+    fill = kt.load(after.folder / "weights", pipeline="fill_mask")
+    assert fill.model.count_params() == after.metrics["parameters"]
+    assert type(fill.tokenizer).__name__ == "WordPieceTokenizer"
+    kt.load(after.folder / "weights", pipeline="classification", labels=["bad", "good"])
+    for changes, message in (
+        ({"pack": True}, "only a BERT with both pretraining heads reads packed rows"),
+        ({"mask_probability": 0.5}, "room for 10 predictions .* of 32 tokens are 16: make the rec"),
+    ):
+        error = error_of(capsys, **given(name="wrong", epochs=1, **more) | changes)
+        assert re.search(message, error)
+
+
+def _sets(folder):
+    records = folder / "records"
+    return PretrainingSets(records, kt.tokenizers.WordPieceTokenizer(records / "vocab.txt"))
 
 
 @pytest.mark.slow
