@@ -24,7 +24,12 @@ import keras_transformers as kt
 
 ANSWERS = ("negative", "positive")
 QUESTION = "Is this opinion of a film positive or negative? Answer with one word.\n\n"
-TEMPLATE = "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
+# As the model's chat template renders a question and its answer.
+TEMPLATE = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    "<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
+    "<|im_start|>assistant\n{answer}<|im_end|>\n"
+)
 
 
 def sentences(file: Path, count: int) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ def save(pipeline: Any, folder: Path) -> None:
             "fit(..., lora=8), or save the whole pipeline in another format"
         )
     trained = trained_model(pipeline)
-    family, writer = family_for(trained)
+    family, writer, _ = family_for(trained)
     name = writer.class_for(trained.task, trained.class_end)
     write_peft(pipeline.model, family, pipeline.adapter, folder, class_name=name)
 
@@ -35,7 +35,7 @@ def add(pipeline: Any, folder: Path) -> None:
     """
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder}: no {CONFIG}; give the folder of a PEFT adapter")
-    family, _ = family_for(trained_model(pipeline))
+    family, *_ = family_for(trained_model(pipeline))
     read_peft(pipeline.model, family, folder)
 
 
