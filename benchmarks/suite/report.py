@@ -41,8 +41,10 @@ in float32; at batch 1 that is nearly all it does. "Ours, int8" computes as expo
 ## Llama
 
 SmolLM2-135M's shape: 16 prompt tokens, then 32 by greedy search; 8 texts take llama.cpp 8 turns.
-"int8" is ours as exports with `weights_dtype="int8"` compute and llama.cpp's Q8_0; the two peers in
-Python have no such form that runs on a CPU.
+"int8" is ours as exports with `weights_dtype="int8"` compute and llama.cpp's Q8_0; keras_hub and
+transformers were not run in int8. The memory of ours and keras_hub's is that of a process which
+also built the model in Python, in int8 with the float32 matrices beside; an export loads only its
+own.
 """,
     "translation": """\
 ## Translation
