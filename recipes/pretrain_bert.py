@@ -55,8 +55,8 @@ class Config(PretrainingFiles, Pretraining):
     always_mask: bool = False  # [MASK] for all chosen tokens, not for 80 % of them
     next_sentence: bool = True  # False: its head stays untrained, as in RoBERTa
     weights: Path | None = None  # continue from a model with these heads, such as an earlier run's
-    # else one of `keras-transformers list '*bert_*'`, random weights; ModernBERT's paper has
-    # --mask-probability 0.3 and --dropout 0
+    # else one of `keras-transformers list '*bert_*'`, random weights; ModernBERT's paper masks 30 %
+    # of the tokens and drops nothing
     model: str = "bert_tiny"
     num_layers: PositiveInt | None = None  # this and the next two override the model's shape
     num_heads: PositiveInt | None = None
