@@ -99,11 +99,10 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             weighted_metrics={name: METRICS[name]() for name in model.output},
             jit_compile=config.jit_compile,
         )
-    fill = kt.pipelines.MaskFiller(bert, examples.tokenizer, max_sequence_length=max(lengths))
+    fill = kt.pipelines.MaskFiller(bert, examples.tokenizer)
     has_segments = "next_sentence_logits" in bert.output
-    prefix = (
-        "val_mask_logits_" if has_segments else "val_"
-    )  # Keras omits the name of an only output
+    # Keras omits the output's name from the metrics of a model with one output.
+    prefix = "val_mask_logits_" if has_segments else "val_"
     batching = config.batching() | config.pick(*MASKING) | {"next_sentence": has_segments}
     for length, epochs in phases:
         batches, dev = examples.batches(length, **batching)

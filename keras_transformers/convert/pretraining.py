@@ -51,12 +51,14 @@ def _named(model: str) -> tuple[Family, dict[str, Any]]:
 
 
 def _can_learn(family: Family) -> bool:
-    """Returns whether texts of any vocabulary can train a family's models.
+    """Returns whether texts of any vocabulary can train a family's models, with the heads here.
 
-    RoBERTa's positions begin behind the id of its padding, and ELECTRA has its own recipe.
+    RoBERTa's positions begin behind the id of its padding. ALBERT and ELECTRA have segments, but no
+    head for next sentences, and so no place for it in their files.
     """
     offset = family.names.traits.get("position_embedding.first_position", 0)
-    return not offset and family.model_type != "electra"
+    layers = family.names.layers
+    return not offset and ("next_sentence_logits" in layers or "segment_embedding" not in layers)
 
 
 def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: int) -> Any:
@@ -98,8 +100,8 @@ def _pretrained(
                 )
             return found, encoder
     raise ValueError(
-        f"{weights}: its model is no encoder of texts: give the weights of a BERT or ModernBERT, "
-        "or leave them out and give the name of a model"
+        f"{weights}: its model is not an encoder of texts: give the weights of a BERT or "
+        "ModernBERT, or leave them out and give the name of a model"
     )
 
 
@@ -215,8 +217,8 @@ def load_electra_pair(
     found = load_pretrainer(weights=weights, **sizes)
     if "next_sentence_logits" not in found.output:
         raise ValueError(
-            f"{weights}: its model is no BERT with segments and a pooler: give such weights, or "
-            "leave them out and give the name of a model"
+            f"{weights}: its model is not a BERT with segments and a pooler: give such weights, "
+            "or leave them out and give the name of a model"
         )
     taken = inspect.signature(electra).parameters
     shape = {name: value for name, value in arguments_of(found).items() if name in taken}

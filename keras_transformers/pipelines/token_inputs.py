@@ -226,7 +226,9 @@ def checked_length(
     model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
 ) -> int:
     """Returns the length to pack to, by default the model's; ValueError if it does not fit."""
-    positions = anatomy(model).max_sequence_length
+    parts = anatomy(model)
+    positions = parts.max_sequence_length
+    length = parts.trained_length if length is None else length
     if positions is None:
         if length is None or length < 1:
             raise ValueError(
@@ -235,8 +237,7 @@ def checked_length(
             )
         return int(length)
     shortest = tokenizer.num_special_tokens(num_texts) + num_texts
-    length = positions if length is None else length
-    if not shortest <= length <= positions:
+    if length is None or not shortest <= length <= positions:
         raise ValueError(
             f"max_sequence_length={length}: give at least {shortest}, to hold one token of each "
             f"text, and at most {positions}, the positions of model {model.name!r}"

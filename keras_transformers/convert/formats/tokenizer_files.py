@@ -171,7 +171,8 @@ def write_tokenizers(
             ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
     described = getattr(tokenizer, "parts", None) is not None
-    # What the class does not compute by itself; and some models there take no other file.
+    # It says what the class does not compute by itself, and for some families transformers reads no
+    # other file.
     if described or writer.tokenizer == "WordPieceTokenizer":
         write_json(folder / "tokenizer.json", tokenizer_json(tokenizer))
     write_json(

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import kernels
 
 import keras_transformers as kt
 from keras_transformers.cli import main as cli
@@ -187,6 +189,18 @@ def test_a_model_decodes_step_by_step(family):
     expected = steps(tf.constant(ids)).numpy()
     difference = np.abs(found - expected).max()
     assert 1e-5 < difference < 0.05 * np.abs(expected).max()
+
+
+def test_no_kernel_multiplies_numbers_of_four_bits():
+    """If this fails, TensorFlow has learned it, and an int4 form is possible."""
+    four = {types_pb2.DT_INT4, types_pb2.DT_UINT4}
+    taking = {
+        kernel.op
+        for kernel in kernels.get_all_registered_kernels().kernel
+        if kernel.device_type == "CPU"
+        and any(four & {*each.allowed_values.list.type} for each in kernel.constraint)
+    }
+    assert taking == {"AssignVariableOp", "Fill", "Split", "SplitV"}
 
 
 def test_other_dtypes_are_refused(embed, tmp_path):

@@ -10,6 +10,7 @@ import roberta_toy
 import tiny
 import weights_folders
 from logged import warnings_in
+from tokenizers import Tokenizer
 from weights_folders import ENCODERS, LABELS, SHAPE, change_json
 
 import keras_transformers as kt
@@ -170,6 +171,18 @@ def test_an_encoder_with_the_tokenizer_of_another_family(make, classes, tmp_path
         for name in ("config.json", "tokenizer_config.json")
     )
     assert (config["architectures"], tokenizer["tokenizer_class"]) == ([classes[0]], classes[1])
+
+
+def test_wordpiece_folders_have_a_tokenizer_json_and_the_models_own_length(tmp_path):
+    made = modern_bert_with_wordpieces(tmp_path)
+    kt.save(made, tmp_path / "hf", format="huggingface")
+    (tmp_path / "hf/keras_transformers.json").unlink()  # as in folders of transformers' own
+    theirs = Tokenizer.from_file(str(tmp_path / "hf/tokenizer.json"))
+    ours = made.tokenizer.tokenize(TEXTS).to_list()
+    assert [each.ids[1:-1] for each in theirs.encode_batch(TEXTS)] == ours
+    assert kt.load(tmp_path / "hf", pipeline="fill_mask").max_sequence_length == 12
+    labels = {"pipeline": "classification", "labels": ["bad", "good"]}
+    assert kt.load(tmp_path / "hf", **labels).max_sequence_length == 12
 
 
 def test_a_regressors_scale_and_offset_go_into_its_last_layer(tmp_path):

@@ -197,11 +197,11 @@ def test_a_modern_bert_learns_masked_tokens_goes_on_and_is_fine_tuned(folder, tm
     after = run(**given(name="after", epochs=1, learning_rate=1e-9, **more))
     name = "dev_mask_perplexity"
     assert after.metrics[name] == pytest.approx(before.metrics[name], rel=1e-4)
-    fill = kt.load(after.folder / "weights", pipeline="fill_mask", max_sequence_length=32)
+    fill = kt.load(after.folder / "weights", pipeline="fill_mask")
+    assert fill.max_sequence_length == 32
     assert fill.model.count_params() == after.metrics["parameters"]
     assert type(fill.tokenizer).__name__ == "WordPieceTokenizer"
-    more_options = {"labels": ["bad", "good"], "max_sequence_length": 32}
-    kt.load(after.folder / "weights", pipeline="classification", **more_options)
+    kt.load(after.folder / "weights", pipeline="classification", labels=["bad", "good"])
     for changes, message in (
         ({"pack": True}, "only a BERT with both pretraining heads reads packed rows"),
         (
@@ -240,6 +240,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ({"corpora": ("brown",)}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
         ({"model": "bert_tinny"}, "--model bert_tinny: take one of bert_tiny"),
+        ({"model": "albert_base"}, "as bert_l4_h128; or one of distilbert_base,"),
         ({"weights": "w", "vocabulary": "v"}, "--weights has its own vocabulary and shape"),
         (
             {"weights": "none", "num_layers": None, "hidden_dim": None},
