@@ -10,8 +10,8 @@ Score:   held-out documents, 128 tokens per example      masked tokens  perplexi
          unigrams, the more frequent answer                     0.044         872              -
          bert_l4_h128, 1,875,522 parameters, seed 0             0.395        29.8              -
          the first command with --epochs 7 (82f3b03)            0.330        53.9              -
-         the same with --model modern_bert_tiny and
-         --mask-probability 0.3, without --no-next-sentence     0.387        32.4              -
+         the same with --model modern_bert_tiny,
+         --mask-probability 0.3 (9e1b350)                       0.387        32.4              -
          the entry's two commands at 503ef66, other texts       0.322        59.4          0.778
 """
 

@@ -10,40 +10,22 @@ transformers and torch are installed; PyTorch's float32 products are slow on AMD
 """
 
 import argparse
-import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import contest  # first: it sets the number of threads
+import greedy
 import keras
 import keras_hub
 import numpy as np
-import tensorflow as tf
+from greedy import NEW, PROMPT, Engine
 
 import keras_transformers as kt
-from keras_transformers.decoding import greedy_search
-from keras_transformers.pipelines.exported.int8 import Int8Form
-
-PROMPT, NEW = 16, 32
-Engine = Callable[[np.ndarray], np.ndarray]  # prompt ids (batch, PROMPT) -> new ids (batch, NEW)
 
 
 def ours(*, in_int8: bool = False) -> tuple[Engine, int]:
     """Returns our engine, and how many parameters it has."""
     model = kt.gpt2_small()
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
-    def generate(prompt: Any) -> Any:
-        step, last_token_ids, cache = model.start_decoding(prompt)
-        found = greedy_search(
-            step, last_token_ids, cache, end_token_id=None, max_length=NEW, growing_axis=2
-        )
-        return found.token_ids[:, 0]
-
-    with Int8Form(model).in_place() if in_int8 else contextlib.nullcontext():
-        generate.get_concrete_function()  # traces it
-    return lambda prompt: generate(tf.constant(prompt)).numpy(), model.count_params()
+    return greedy.ours(model, in_int8=in_int8), model.count_params()
 
 
 def keras_hubs() -> tuple[Engine, int]:
@@ -57,38 +39,15 @@ def keras_hubs() -> tuple[Engine, int]:
         max_sequence_length=1024,
     )
     model = keras_hub.models.GPT2CausalLM(backbone, preprocessor=None)
-    model.compile(sampler="greedy")
-
-    def generate(prompt: np.ndarray) -> np.ndarray:
-        token_ids = np.pad(prompt, [[0, 0], [0, NEW]])
-        padding_mask = np.pad(np.ones_like(prompt, bool), [[0, 0], [0, NEW]])
-        inputs = {"token_ids": token_ids, "padding_mask": padding_mask}
-        return np.asarray(model.generate(inputs, stop_token_ids=None)["token_ids"])[:, PROMPT:]
-
-    return generate, backbone.count_params()
+    return greedy.keras_hubs(model), backbone.count_params()
 
 
 def hugging_faces() -> tuple[Engine, int]:
     """Returns transformers' engine, and how many parameters it has."""
-    import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    torch.set_num_threads(1)
     model = GPT2LMHeadModel(GPT2Config()).eval()
-
-    def generate(prompt: np.ndarray) -> np.ndarray:
-        with torch.inference_mode():
-            found = model.generate(
-                torch.tensor(prompt.astype(np.int64)),
-                attention_mask=torch.ones(prompt.shape, dtype=torch.int64),
-                min_new_tokens=NEW,
-                max_new_tokens=NEW,
-                do_sample=False,
-                pad_token_id=0,
-            )
-        return found[:, PROMPT:].numpy()
-
-    return generate, model.num_parameters()
+    return greedy.hugging_faces(model), model.num_parameters()
 
 
 def main() -> None:

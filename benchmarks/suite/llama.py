@@ -12,7 +12,6 @@ interface does. Memory: of a process that has the engine alone, at its largest, 
 """
 
 import argparse
-import contextlib
 import functools
 import json
 import os
@@ -21,38 +20,24 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import contest  # first: it sets the number of threads
+import greedy
 import numpy as np
+from greedy import NEW, PROMPT, Engine
 
-PROMPT, NEW, VOCABULARY, PARAMETERS = 16, 32, 49152, 134_515_008
-Engine = Callable[[np.ndarray], np.ndarray]  # prompt ids (batch, PROMPT) -> new ids (batch, NEW)
+VOCABULARY, PARAMETERS = 49152, 134_515_008
 
 
 def ours(folder: Path, *, in_int8: bool = False) -> Engine:
     import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
-    import tensorflow as tf
-
     import keras_transformers as kt
-    from keras_transformers.decoding import greedy_search
-    from keras_transformers.pipelines.exported.int8 import Int8Form
 
     model = kt.smollm2_135m()
     assert model.count_params() == PARAMETERS
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
-    def generate(prompt: Any) -> Any:
-        step, last_token_ids, cache = model.start_decoding(prompt)
-        found = greedy_search(
-            step, last_token_ids, cache, end_token_id=None, max_length=NEW, growing_axis=2
-        )
-        return found.token_ids[:, 0]
-
-    with Int8Form(model).in_place() if in_int8 else contextlib.nullcontext():
-        generate.get_concrete_function()  # traces it
-    return lambda prompt: generate(tf.constant(prompt)).numpy()
+    return greedy.ours(model, in_int8=in_int8)
 
 
 def keras_hubs(folder: Path) -> Engine:
@@ -70,23 +55,12 @@ def keras_hubs(folder: Path) -> Engine:
         tie_word_embeddings=True,
     )
     assert backbone.count_params() == PARAMETERS
-    model = keras_hub.models.LlamaCausalLM(backbone, preprocessor=None)
-    model.compile(sampler="greedy")
-
-    def generate(prompt: np.ndarray) -> np.ndarray:
-        token_ids = np.pad(prompt, [[0, 0], [0, NEW]])
-        padding_mask = np.pad(np.ones_like(prompt, bool), [[0, 0], [0, NEW]])
-        inputs = {"token_ids": token_ids, "padding_mask": padding_mask}
-        return np.asarray(model.generate(inputs, stop_token_ids=None)["token_ids"])[:, PROMPT:]
-
-    return generate
+    return greedy.keras_hubs(keras_hub.models.LlamaCausalLM(backbone, preprocessor=None))
 
 
 def hugging_faces(folder: Path) -> Engine:
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.set_num_threads(1)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         num_hidden_layers=30,
@@ -99,19 +73,7 @@ def hugging_faces(folder: Path) -> Engine:
     model = LlamaForCausalLM(config).eval()
     assert model.num_parameters() == PARAMETERS
 
-    def generate(prompt: np.ndarray) -> np.ndarray:
-        with torch.inference_mode():
-            found = model.generate(
-                torch.tensor(prompt.astype(np.int64)),
-                attention_mask=torch.ones(prompt.shape, dtype=torch.int64),
-                min_new_tokens=NEW,
-                max_new_tokens=NEW,
-                do_sample=False,
-                pad_token_id=0,
-            )
-        return found[:, PROMPT:].numpy()
-
-    return generate
+    return greedy.hugging_faces(model)
 
 
 def llama_cpps(folder: Path, *, file: str) -> Engine:
@@ -160,7 +122,8 @@ def requantise(source: Path, folder: Path) -> None:
         options = llama_cpp.llama_model_quantize_default_params()
         options.ftype, options.allow_requantize, options.nthread = kind, True, 1
         target = str(folder / f"{name}.gguf").encode()
-        assert not llama_cpp.llama_model_quantize(str(source).encode(), target, options)
+        if llama_cpp.llama_model_quantize(str(source).encode(), target, options):
+            raise ValueError(f"{source}: llama.cpp cannot read it: give a GGUF of SmolLM2-135M")
 
 
 def megabytes(dtype: str, name: str, folder: Path) -> float | None:
@@ -183,6 +146,8 @@ def main() -> None:
         status = Path("/proc/self/status").read_text("utf-8")
         print(json.dumps(int(status.split("VmHWM:")[1].split()[0]) / 1e3))
         return
+    if arguments.gguf and not arguments.gguf.is_file():
+        parser.error(f"--gguf {arguments.gguf}: no such file")
     rows, memory = {}, {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -204,7 +169,9 @@ def main() -> None:
                 jobs = {name: functools.partial(engine, prompt) for name, engine in engines.items()}
                 rows[title] = contest.take_turns(jobs, seconds=arguments.seconds)
                 print(contest.line(title, rows[title]), flush=True)
-    command = "python benchmarks/suite/llama.py --gguf SmolLM2-135M-Instruct.Q4_1.gguf"
+    command = "python benchmarks/suite/llama.py"
+    command += f" --gguf {arguments.gguf.name}" if arguments.gguf else ""
+    command += f" --seconds {arguments.seconds:g}"
     contest.write("llama", command, rows, memory=memory)
 
 
