@@ -36,7 +36,7 @@ test-runtimes: $(VENV)/.installed-dev ## today's exports in TensorFlow 2.12, 2.1
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'
-	for table in encoders int8 training generation translation; do \
+	for table in encoders int8 training generation llama translation; do \
 		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
 	$(BIN)/python benchmarks/suite/report.py
 
