@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_transformers import files
 from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.exported.form import ExportForm
+from keras_transformers.pipelines.exported.panels import PanelForm
 from keras_transformers.pipelines.exported.int8 import Int8Form
 from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
@@ -124,11 +125,12 @@ def export(
             "leave it out"
         )
     is_int8 = weights_dtype == "int8"
-    form = (
-        Int8Form(pipeline.model)
-        if is_int8
-        else ExportForm(pipeline.model, constant_matrices=constant_matrices)
-    )
+    if is_int8:
+        form: ExportForm = Int8Form(pipeline.model)
+    elif hasattr(pipeline.model, "start_decoding"):
+        form = PanelForm(pipeline.model)
+    else:
+        form = ExportForm(pipeline.model, constant_matrices=constant_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
     signatures = {
         name: replace(signature, function=stored.reading(signature.function))

@@ -6,25 +6,24 @@ own step: the answer to a text does not depend on the texts beside it. The produ
 integers; everything between them stays in float32.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.dependencies.private_api import inner_layers, int8_product
-from keras_transformers.layers import MultiHeadAttention, RowDense, TokenEmbedding
+from keras_transformers.dependencies.private_api import int8_product
+from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import activation_function
-from keras_transformers.pipelines.exported.form import ExportForm
+from keras_transformers.pipelines.exported.replaced import ReplacedForm
 
 _STEPS = 127
 _WIDE = 64  # units of the layers that int8 is for: narrower ones, such as heads, gain nothing
 _LEAST = 1e-6  # stands for the largest number of a column of zeros
 
 
-class Int8Form(ExportForm):
+class Int8Form(ReplacedForm):
     """Computes a functional model with int8 in its dense layers and token embeddings.
 
     Its answers are near the model's own, but not the same: measure them on your own data.
@@ -39,48 +38,21 @@ class Int8Form(ExportForm):
     """
 
     def __init__(self, model: keras.Model) -> None:
-        super().__init__(model)
-        inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
-        float32 = {id(each): each for each in inner if each.compute_dtype == "float32"}.values()
-        dense = [each for each in float32 if isinstance(each, RowDense) and each.units >= _WIDE]
-        tables = [each for each in float32 if isinstance(each, TokenEmbedding)]
-        if not dense:
+        super().__init__(model, least_units=_WIDE)
+        if not self.num_dense:
             raise ValueError(
                 f"weights_dtype='int8' is for models with dense layers of {_WIDE} units or more in "
                 f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
             )
         _check_kernel()
-        self._projections = {key: Int8Dense(*joined) for key, joined in self._joined.items()}
-        self._replaced: list[tuple[Any, Any]] = [
-            *((each, Int8Dense(each.kernel, each.bias, each.activation)) for each in dense),
-            *((each, Int8Embedding(each)) for each in tables),
-        ]
-        made = [*self._projections.values(), *(in_int8 for _, in_int8 in self._replaced)]
-        copies = [variable for each in made for variable in each.variables]
-        replaced: list[Any] = [*tables, *dense]
-        originals = [weight for layer in replaced for weight in layer.weights]
-        self._either |= {id(weight) for weight in (*copies, *originals)}
-        self.weights += copies
 
-    def __call__(self, **inputs: Any) -> dict[str, Any]:
-        """Computes the model's outputs from its inputs by name, in inference, in the graph."""
-        with self.in_place():
-            return super().__call__(**inputs)
+    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "Int8Dense":
+        """Returns what computes `activation(x W + b)` for rows."""
+        return Int8Dense(kernel, bias, activation)
 
-    def _project(self, attention: MultiHeadAttention, tokens: Any) -> Any:
-        return self._projections[id(attention)](tokens)
-
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Lets the model's own layers compute as the export does, also step by step, in graphs."""
-        before = [layer.in_place for layer, _ in self._replaced]
-        for layer, in_int8 in self._replaced:
-            layer.in_place = in_int8
-        try:
-            yield
-        finally:
-            for (layer, _), was in zip(self._replaced, before, strict=True):
-                layer.in_place = was
+    def table(self, layer: TokenEmbedding) -> "Int8Embedding":
+        """Returns what computes a `TokenEmbedding`."""
+        return Int8Embedding(layer)
 
 
 class Int8Dense:
@@ -155,12 +127,12 @@ def _rounded(array: np.ndarray, *, axis: int) -> tuple[Any, Any]:
     return tuple(tf.Variable(each, trainable=False) for each in (rounded, largest.reshape(-1)))
 
 
-def _gelu(x: Any) -> Any:
+def quick_gelu(x: Any) -> Any:
     """`gelu` by erf: TensorFlow's takes erfc, which needs twice the time."""
     return 0.5 * x * (1.0 + tf.math.erf(x * np.float32(np.sqrt(0.5))))
 
 
-_QUICK: dict[Any, Callable[[Any], Any]] = {activation_function("gelu"): _gelu}
+_QUICK: dict[Any, Callable[[Any], Any]] = {activation_function("gelu"): quick_gelu}
 
 
 def _check_kernel() -> None:

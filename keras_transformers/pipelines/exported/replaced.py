@@ -1,0 +1,77 @@
+"""A form of exports whose dense layers and token embeddings keep their matrices in another way."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+
+from keras_transformers.dependencies.private_api import inner_layers
+from keras_transformers.layers import MultiHeadAttention, RowDense, TokenEmbedding
+from keras_transformers.pipelines.exported.form import ExportForm
+
+
+class ReplacedForm(ExportForm):
+    """Computes a functional model with something else in the place of its matrices.
+
+    Subclasses say what, by `dense` and `table`.
+
+    Args:
+        model: functional.
+        least_units: units of the narrowest dense layer to replace; narrower ones, such as heads,
+            gain nothing.
+
+    Attributes:
+        num_dense: how many dense layers are replaced.
+    """
+
+    def __init__(self, model: keras.Model, *, least_units: int) -> None:
+        super().__init__(model)
+        inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
+        float32 = {id(each): each for each in inner if each.compute_dtype == "float32"}.values()
+        dense = [e for e in float32 if isinstance(e, RowDense) and e.units >= least_units]
+        tables = [e for e in float32 if isinstance(e, TokenEmbedding) and self.takes_table(e)]
+        self.num_dense = len(dense)
+        self._projections = {key: self.dense(*joined) for key, joined in self._joined.items()}
+        self._replaced: list[tuple[Any, Any]] = [
+            *((each, self.dense(each.kernel, each.bias, each.activation)) for each in dense),
+            *((each, self.table(each)) for each in tables),
+        ]
+        made = [*self._projections.values(), *(new for _, new in self._replaced)]
+        copies = [variable for each in made for variable in each.variables]
+        replaced: Iterable[Any] = (*tables, *dense)
+        originals = [weight for layer in replaced for weight in layer.weights]
+        self._either |= {id(weight) for weight in (*copies, *originals)}
+        self.weights += copies
+
+    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> Any:
+        """Returns what computes `activation(x W + b)` for rows; its `variables` are saved."""
+        raise NotImplementedError
+
+    def table(self, layer: TokenEmbedding) -> Any:
+        """Returns what computes a `TokenEmbedding`; its `variables` are saved."""
+        raise NotImplementedError
+
+    def takes_table(self, layer: TokenEmbedding) -> bool:
+        """Returns whether an embedding is replaced, too."""
+        return True
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """Computes the model's outputs from its inputs by name, in inference, in the graph."""
+        with self.in_place():
+            return super().__call__(**inputs)
+
+    def _project(self, attention: MultiHeadAttention, tokens: Any) -> Any:
+        return self._projections[id(attention)](tokens)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Lets the model's own layers compute as the export does, also step by step, in graphs."""
+        before = [layer.in_place for layer, _ in self._replaced]
+        for layer, new in self._replaced:
+            layer.in_place = new
+        try:
+            yield
+        finally:
+            for (layer, _), was in zip(self._replaced, before, strict=True):
+                layer.in_place = was
