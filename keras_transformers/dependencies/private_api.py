@@ -251,6 +251,19 @@ def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = Fals
     return product
 
 
+def leave_out_of_checkpoints(variable: Any) -> None:
+    """Lets a SavedModel have a `tf.Variable` without its value; something else must set it."""
+    export = variable._export_to_saved_model_graph
+
+    def exported(object_map: Any, **options: Any) -> list[Any]:
+        found = export(object_map=object_map, **options)
+        leave_out_of_checkpoints(object_map[variable])
+        return found
+
+    variable._export_to_saved_model_graph = exported
+    variable._serialize_to_tensors = dict
+
+
 # --- tensorflow-text -------------------------------------------------------------------------
 
 

@@ -89,7 +89,6 @@ class Rows(Padded):
         padding_mask: bool (batch, length), True at real tokens.
         like: a tensor (batch, length, ...) from which to take the shape if there is no mask; then
             all positions are real.
-        min_tokens: the fewest rows that `tokens` returns; the first token fills them up.
         take: maps rows (rows, features) and places to the rows there. `tf.gather` takes fewer steps
             than `ops.take`, which allows negative places.
         joined: maps an attention and the tokens (tokens, features) to its queries, keys and values
@@ -106,11 +105,10 @@ class Rows(Padded):
         padding_mask: Any = None,
         *,
         like: Any = None,
-        min_tokens: int = 0,
         take: Callable[[Any, Any], Any] = _take,
         joined: Callable[[Any, Any], Any] = _joined,
     ) -> None:
-        self.min_tokens, self._take, self._product = min_tokens, take, joined
+        self._take, self._product = take, joined
         self.batch, self.length = ops.shape(like if padding_mask is None else padding_mask)[:2]
         self.padding_mask = padding_mask
         self._biases: dict[int, tuple[Any, Any]] = {}
@@ -123,11 +121,7 @@ class Rows(Padded):
 
     @functools.cached_property
     def _kept(self) -> Any:
-        kept = ops.cast(ops.nonzero(self._is_kept)[0], "int32")  # (tokens,)
-        if not self.min_tokens:
-            return kept
-        missing = ops.maximum(self.min_tokens - ops.shape(kept)[0], 0)
-        return ops.concatenate([kept, ops.zeros((missing,), "int32")])
+        return ops.cast(ops.nonzero(self._is_kept)[0], "int32")  # (tokens,)
 
     @functools.cached_property
     def _places(self) -> Any:

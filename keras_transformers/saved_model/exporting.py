@@ -14,8 +14,8 @@ import tensorflow as tf
 from keras_transformers import files
 from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.exported.form import ExportForm
-from keras_transformers.pipelines.exported.panels import PanelForm
 from keras_transformers.pipelines.exported.int8 import Int8Form
+from keras_transformers.pipelines.exported.panels import DecodingForm, ShortTextsForm
 from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
@@ -45,7 +45,7 @@ def export(
     scores: Mapping[str, float] | None = None,
     check: bool = True,
     weights_dtype: WeightsDtype = "float32",
-    constant_matrices: bool = False,
+    arrange_matrices: bool = True,
     format: Literal["saved_model", "litert"] = "saved_model",
     max_sequence_length: int | None = None,
 ) -> Path:
@@ -70,11 +70,10 @@ def export(
             half the time or less, on x86 processors; see docs/exports.md. The answers are near the
             model's: the check allows an error of a quarter of their size; your data show what it
             costs.
-        constant_matrices: whether to store the encoder layers' matrices once more, as constants:
-            batches of at most 96 tokens, such as one short text, then take less time, and the
-            export twice the space and memory; see docs/performance.md. For float32 and models with
-            a padding mask only.
-
+        arrange_matrices: whether matrices lie as TensorFlow's product on CPUs reads them: decoding
+            and short texts take less time. Models that decode store them so. Encoders in float32
+            get a second copy in memory when they are loaded; False saves it. The answers are the
+            same; see docs/performance.md.
         format: "litert" writes one file for phones instead, such as "sentiment.tflite", from tokens
             to the model's outputs, with the tokenizer's files in a folder beside (the extra
             `litert`); only for encoders, in float32 or int8. LiteRT's answers are compared with the
@@ -100,7 +99,7 @@ def export(
             "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
         )
     if format == "litert":
-        if weights_dtype == "bfloat16" or constant_matrices or scores or examples:
+        if weights_dtype == "bfloat16" or not arrange_matrices or scores or examples:
             raise ValueError(
                 "format='litert' takes weights_dtype='float32' or 'int8' and max_sequence_length: "
                 "leave out the rest"
@@ -117,20 +116,8 @@ def export(
             "which has no fixed length, or 'litert'"
         )
     base, version = split_target(path)
-    if constant_matrices and (
-        weights_dtype != "float32" or "padding_mask" not in pipeline.model.input
-    ):
-        raise ValueError(
-            "constant_matrices=True needs weights_dtype='float32' and a model with a padding mask: "
-            "leave it out"
-        )
     is_int8 = weights_dtype == "int8"
-    if is_int8:
-        form: ExportForm = Int8Form(pipeline.model)
-    elif hasattr(pipeline.model, "start_decoding"):
-        form = PanelForm(pipeline.model)
-    else:
-        form = ExportForm(pipeline.model, constant_matrices=constant_matrices)
+    form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
     signatures = {
         name: replace(signature, function=stored.reading(signature.function))
@@ -179,6 +166,18 @@ def export(
         if check:
             self_check(folder)
         return publish(folder, base, version)
+
+
+def _form(model: keras.Model, weights_dtype: WeightsDtype, *, arrange_matrices: bool) -> ExportForm:
+    """Returns the form in which an export computes the model."""
+    if weights_dtype == "int8":
+        return Int8Form(model)
+    if arrange_matrices and hasattr(model, "start_decoding"):
+        return DecodingForm(model)
+    if arrange_matrices and weights_dtype == "float32" and "padding_mask" in model.input:
+        form = ShortTextsForm(model)
+        return form if form.num_dense else ExportForm(model)
+    return ExportForm(model)
 
 
 def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:

@@ -267,6 +267,20 @@ def test_int8_product(transpose):
     assert product().shape == (2, 3)
 
 
+def test_leave_out_of_checkpoints(tmp_path):
+    module = tf.Module()
+    module.saved, module.left_out = tf.Variable([1.0]), tf.Variable([2.0])
+    private_api.leave_out_of_checkpoints(module.left_out)
+    tf.saved_model.save(module, str(tmp_path))
+    stored = dict(tf.train.list_variables(str(tmp_path / "variables" / "variables")))
+    assert [name for name in stored if "VARIABLE_VALUE" in name] == [
+        "saved/.ATTRIBUTES/VARIABLE_VALUE"
+    ]
+    loaded = tf.saved_model.load(str(tmp_path))
+    assert loaded.saved.numpy() == [1.0]
+    assert not loaded.left_out.is_initialized()
+
+
 def test_name_sentencepiece_model(tmp_path):
     (tmp_path / "text").write_text("a b c\n" * 20)
     SentencePieceTokenizer.train([tmp_path / "text"], tmp_path / "a.model", vocabulary_size=265)

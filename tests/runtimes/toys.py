@@ -27,9 +27,9 @@ def all_kinds() -> dict[str, dict[str, Export]]:
         "every task, bfloat16 weights": {
             task: of_task(task, weights_dtype="bfloat16") for task in tiny.TASKS
         },
-        "constant matrices": {
-            task: of_task(task, constant_matrices=True)
-            for task in ("classification", "tagging", "fill_mask", "embedding")
+        "matrices in panels": {
+            make.__name__: lambda base, make=make: kt.export(make(), base, check=False)
+            for make in (classifier, mask_filler, translator, generator)
         },
         "every family of encoders": {
             family: lambda base, family=family: kt.export(classifier(family), base, check=False)

@@ -7,7 +7,7 @@ own.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,6 @@ import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import call_arguments, run_through_graph
 from keras_transformers.layers import MultiHeadAttention, Rows, TransformerBlock
-
-# With at most so many rows, TensorFlow's product (oneDNN) takes longer to arrange a matrix than to
-# multiply by it. It arranges constants once, in a layout for 8 to 99 rows (measured; oneDNN chooses
-# another one for fewer and for more, and would then arrange them anew in each call).
-_FEW_TOKENS = 96
-_LEAST_TOKENS = 8
 
 
 class ExportForm:
@@ -33,15 +27,13 @@ class ExportForm:
     Args:
         model: functional. Its blocks in float32 that see a whole text compute real tokens alone;
             what else it has runs as it is, causal and cross-attention among it.
-        constant_matrices: whether batches of few tokens read the layers' matrices from constants in
-            the graph.
 
     Attributes:
         weights: the model's weights and the copies.
         on_rows: the blocks that compute real tokens alone, by their id.
     """
 
-    def __init__(self, model: keras.Model, *, constant_matrices: bool = False) -> None:
+    def __init__(self, model: keras.Model) -> None:
         self.model = model
         calls = call_arguments(model)
         others = {id(layer) for layer, args, kwargs in calls if not _on_rows(layer, args, kwargs)}
@@ -53,27 +45,10 @@ class ExportForm:
         originals = [w for attention in attentions for w in _parts(attention)]
         self._either = {id(w) for w in (*copies, *originals)}
         self.weights = [*model.weights, *copies]
-        self._constant: list[keras.Variable] = []
-        if constant_matrices:
-            unread = {id(w) for w in originals}
-            read = [*copies, *(w for block in blocks for w in block.weights)]
-            self._constant = [w for w in read if len(w.shape) == 2 and id(w) not in unread]
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
-        if not self._constant:
-            return self._run(inputs)
-        with tf.init_scope():
-            arrays = [weight.numpy() for weight in self._constant]
-
-        def on_constants() -> dict[str, Any]:
-            constants = [tf.constant(array) for array in arrays]
-            with keras.StatelessScope(list(zip(self._constant, constants, strict=True))):
-                return self._run(inputs, min_tokens=_LEAST_TOKENS)
-
-        num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
-        few = tf.logical_and(num_tokens > 0, num_tokens <= _FEW_TOKENS)
-        return tf.cond(few, on_constants, lambda: self._run(inputs))
+        return self._run(inputs)
 
     def _project(self, attention: MultiHeadAttention, tokens: Any) -> Any:
         """Maps real tokens to their queries, keys and values, as `layouts.Rows` takes them."""
@@ -81,7 +56,7 @@ class ExportForm:
         product = keras.ops.matmul(tokens, kernel)
         return product if bias is None else keras.ops.add(product, bias)
 
-    def _run(self, inputs: Mapping[str, Any], *, min_tokens: int = 0) -> dict[str, Any]:
+    def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         def run(layer: Any) -> Callable[..., Any]:
             def plain(*args: Any, **kwargs: Any) -> Any:
                 args, kwargs = keras.tree.map_structure(_padded, (args, kwargs))
@@ -90,7 +65,7 @@ class ExportForm:
             def on_rows(
                 hidden: Any, *, attention_mask: Any = None, attention_bias: Any = None, **_: Any
             ) -> Any:  # the others are None
-                rows = self._rows(hidden, attention_mask, min_tokens)
+                rows = self._rows(hidden, attention_mask)
                 values = layer(rows.values, layout=rows.layout, attention_bias=attention_bias)
                 return _TokenRows(values, rows.layout)
 
@@ -98,22 +73,19 @@ class ExportForm:
 
         return keras.tree.map_structure(_padded, run_through_graph(self.model, inputs, run))
 
-    def _rows(self, hidden: Any, padding_mask: Any, min_tokens: int) -> "_TokenRows":
+    def _rows(self, hidden: Any, padding_mask: Any) -> "_TokenRows":
         if isinstance(hidden, _TokenRows) and hidden.layout.padding_mask is padding_mask:
             return hidden
         padded = _padded(hidden)
-        layout = Rows(
-            padding_mask, like=padded, min_tokens=min_tokens, take=tf.gather, joined=self._project
-        )
+        layout = Rows(padding_mask, like=padded, take=tf.gather, joined=self._project)
         return _TokenRows(layout.tokens(padded), layout)
 
-    @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
+    def in_place(self) -> contextlib.AbstractContextManager[None]:
         """Lets the model's own layers compute as the export does, also step by step, in graphs."""
-        yield
+        return contextlib.nullcontext()
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
-        """Returns the variables to save: no originals or copies that no function reads.
+        """Returns what to save: no originals or copies that no function reads.
 
         Args:
             variables: TensorFlow's, one for each of `weights`.

@@ -30,13 +30,14 @@ class ReplacedForm(ExportForm):
         inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
         float32 = {id(each): each for each in inner if each.compute_dtype == "float32"}.values()
         dense = [e for e in float32 if isinstance(e, RowDense) and e.units >= least_units]
-        tables = [e for e in float32 if isinstance(e, TokenEmbedding) and self.takes_table(e)]
+        tables = [e for e in float32 if isinstance(e, TokenEmbedding) and self.replaces(e)]
         self.num_dense = len(dense)
         self._projections = {key: self.dense(*joined) for key, joined in self._joined.items()}
         self._replaced: list[tuple[Any, Any]] = [
             *((each, self.dense(each.kernel, each.bias, each.activation)) for each in dense),
             *((each, self.table(each)) for each in tables),
         ]
+        self._is_replacing = False
         made = [*self._projections.values(), *(new for _, new in self._replaced)]
         copies = [variable for each in made for variable in each.variables]
         replaced: Iterable[Any] = (*tables, *dense)
@@ -52,26 +53,33 @@ class ReplacedForm(ExportForm):
         """Returns what computes a `TokenEmbedding`; its `variables` are saved."""
         raise NotImplementedError
 
-    def takes_table(self, layer: TokenEmbedding) -> bool:
-        """Returns whether an embedding is replaced, too."""
+    def replaces(self, layer: TokenEmbedding) -> bool:
+        """Returns whether `table` is to replace this embedding."""
         return True
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
-        with self.in_place():
+        with self._replacing():
             return super().__call__(**inputs)
 
+    def in_place(self) -> contextlib.AbstractContextManager[None]:
+        """Lets the model's own layers compute as the export does, also step by step, in graphs."""
+        return self._replacing()
+
     def _project(self, attention: MultiHeadAttention, tokens: Any) -> Any:
-        return self._projections[id(attention)](tokens)
+        if self._is_replacing:
+            return self._projections[id(attention)](tokens)
+        return super()._project(attention, tokens)
 
     @contextlib.contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Lets the model's own layers compute as the export does, also step by step, in graphs."""
+    def _replacing(self) -> Iterator[None]:
         before = [layer.in_place for layer, _ in self._replaced]
+        was_replacing, self._is_replacing = self._is_replacing, True
         for layer, new in self._replaced:
             layer.in_place = new
         try:
             yield
         finally:
+            self._is_replacing = was_replacing
             for (layer, _), was in zip(self._replaced, before, strict=True):
                 layer.in_place = was

@@ -12,7 +12,6 @@ from keras_transformers.layers import (
     TransformerBlock,
 )
 from keras_transformers.pipelines.exported.form import ExportForm
-from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.storage import StoredWeights
 
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8}
@@ -186,36 +185,3 @@ def test_tokens_go_out_and_come_back():
     np.testing.assert_array_equal(padded[:, :, 0], [[0, 0, 4], [6, 6, 6]])
     bias = tf.ones((1, 1, 3, 3))
     assert layout.scores_bias(bias) is layout.scores_bias(bias)
-
-
-def test_few_tokens_read_constants_and_give_the_same(models):
-    """Those of up to 96 tokens; eight rows are the fewest that their products get."""
-    model = models["mpnet"]
-    form = ExportForm(model, constant_matrices=True)
-    specs = {name: tf.TensorSpec((None, None), x.dtype) for name, x in inputs(model).items()}
-    graph = tf.function(form).get_concrete_function(**specs)
-    sizes = [
-        node.attr["value"].tensor.tensor_shape
-        for function in graph.graph.as_graph_def().library.function
-        for node in function.node_def
-        if node.op == "Const"
-    ]
-    shapes = [tuple(axis.size for axis in shape.dim) for shape in sizes]
-    assert [shapes.count(shape) for shape in ((8, 24), (8, 8), (8, 32), (32, 8))] == [2, 2, 2, 2]
-    for lengths in ((3,), (3, 5, 1, 0), (60, 50)):
-        given = inputs(model, lengths)
-        np.testing.assert_allclose(
-            graph(**given)["pooled_output"], model(given)["pooled_output"], atol=5e-6
-        )
-
-
-def test_constants_need_float32_and_a_mask(models, tmp_path):
-    tokenizer = kt.tokenizers.WordPieceTokenizer(
-        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(45))]
-    )
-    embed = kt.pipelines.Embedder(models["bert"], tokenizer)
-    with pytest.raises(ValueError, match="constant_matrices=True needs weights_dtype='float32'"):
-        kt.export(embed, tmp_path, weights_dtype="bfloat16", constant_matrices=True)
-    assert not list(tmp_path.iterdir())
-    folder = kt.export(embed, tmp_path, constant_matrices=True, check=False)
-    assert list(check.failures(str(folder))) == []
