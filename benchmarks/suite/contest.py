@@ -81,6 +81,38 @@ def best_peer(found: Mapping[str, Mapping[str, float]]) -> float:
     return min(times["median"] for name, times in found.items() if not is_ours(name))
 
 
+def loading_of(file: Path, load: Callable[[Path], Callable[[], Any]]) -> dict[str, float]:
+    """Returns what a model costs until its first answer; to be called in a process of its own.
+
+    Args:
+        file: the model's file or folder.
+        load: loads it and returns what makes it answer once.
+
+    Returns:
+        Megabytes of the files, CPU milliseconds to load, and megabytes of memory that the process
+        has more after the answer.
+    """
+    files = [each for each in file.rglob("*") if each.is_file()] if file.is_dir() else [file]
+    before, start = _resident(), time.process_time()
+    answer = load(file)
+    spent = time.process_time() - start
+    answer()
+    return {
+        "file": sum(each.stat().st_size for each in files) / 1e6,
+        "load": spent * 1e3,
+        "memory": _resident() - before,
+    }
+
+
+def _resident() -> float:
+    """Returns the megabytes of memory that this process has."""
+    return (
+        int(Path("/proc/self/statm").read_text("utf-8").split()[1])
+        * os.sysconf("SC_PAGESIZE")
+        / 1e6
+    )
+
+
 def machine() -> dict[str, Any]:
     """Returns processor, versions and commit, without which a figure says little."""
     info = Path("/proc/cpuinfo").read_text("utf-8") if Path("/proc/cpuinfo").exists() else ""
@@ -116,6 +148,7 @@ def write(
     rows: Mapping[str, Mapping[str, Mapping[str, float]]],
     *,
     memory: Mapping[str, float | None] | None = None,
+    loading: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
     """Writes a table as results/suite/NAME.json, and as text beside it.
 
@@ -124,13 +157,17 @@ def write(
         command: the command that makes it.
         rows: row -> contestant -> what `take_turns` returned.
         memory: contestant -> megabytes, if it was measured.
+        loading: contestant -> what `loading_of` returned, if it was measured.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
-    table = {"command": command, "machine": machine(), "rows": rows}
+    table: dict[str, Any] = {"command": command, "machine": machine(), "rows": rows}
+    if loading is not None:
+        table["loading"] = loading
     if memory is not None:
         table["memory"] = {each: found for each, found in memory.items() if found is not None}
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", "utf-8")
     header = [f"$ {command}", json.dumps(table["machine"])]
     text = [*header, *(line(title, found) for title, found in rows.items())]
     text += [f"{each}: {found:.0f} MB" for each, found in table.get("memory", {}).items()]
+    text += [f"{each}: {found}" for each, found in table.get("loading", {}).items()]
     (RESULTS / f"{name}.txt").write_text("\n".join(text) + "\n", "utf-8")

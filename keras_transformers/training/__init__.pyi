@@ -14,6 +14,7 @@ from . import sampled_softmax as sampled_softmax
 from . import schedules as schedules
 from . import strategies as strategies
 from . import teacher_forcing as teacher_forcing
+from . import tensor_parallel as tensor_parallel
 from .averaging import AverageLastWeights as AverageLastWeights
 from .averaging import SwapAverageWeights as SwapAverageWeights
 from .averaging import average_weights as average_weights
@@ -44,3 +45,4 @@ from .strategies import Shard as Shard
 from .strategies import StrategyName as StrategyName
 from .strategies import shard as shard
 from .teacher_forcing import TeacherForcingSchedule as TeacherForcingSchedule
+from .tensor_parallel import tensor_parallel_layout as tensor_parallel_layout

@@ -109,8 +109,8 @@ _PREFIX = {"GPT2Backbone": "decoder_layer_"}
 def open_keras_nlp(folder: Path) -> FoundWeights:
     """Opens a folder that `save_to_preset` of keras-nlp or keras-hub wrote.
 
-    keras-nlp itself reads the weights. Uncased texts lose their accents here, as in BERT, even
-    where keras-nlp's own tokenizer keeps them.
+    keras-hub itself reads the weights. Uncased texts lose their accents here, as in BERT, even
+    where keras-hub's own tokenizer keeps them.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -280,7 +280,7 @@ def _tensors(
     folder: Path, name: str, task: str, arguments: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """Reads the preset's variables under our paths and in our shapes."""
-    import keras_nlp
+    import keras_hub
 
     kind = next((end for end in _TASKS if task.endswith(end)), "")
     # Without this file, keras-nlp would leave the head as it was initialized, and say nothing.
@@ -291,14 +291,14 @@ def _tensors(
     preset = str(folder.absolute())  # a bare name could be that of a preset to download
     try:
         if kind:
-            of_today = getattr(keras_nlp.models, _TASKS[kind][0])
+            of_today = getattr(keras_hub.models, _TASKS[kind][0])
             model = of_today.from_preset(preset, preprocessor=None)
         else:
-            model = keras_nlp.models.Backbone.from_preset(preset)
+            model = keras_hub.models.Backbone.from_preset(preset)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"{folder}: keras-nlp cannot read this preset ({reason}): download it again"
+            f"{folder}: keras-hub cannot read this preset ({reason}): download it again"
         ) from error
     if name == "T5Backbone":
         return t5_tensors(model.backbone if kind else model)

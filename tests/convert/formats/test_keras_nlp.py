@@ -4,7 +4,7 @@ import json
 
 import encoder_decoder_toys as toys
 import keras
-import keras_nlp
+import keras_hub
 import numpy as np
 import pytest
 import roberta_toy
@@ -23,7 +23,7 @@ SIZES = {
     "max_sequence_length": 16,
 }
 IMAGES = {"image_shape": (8, 12, 3), "patch_size": 4, "num_layers": 2, "num_heads": 2}
-models = keras_nlp.models
+models = keras_hub.models
 
 
 def lengths():
@@ -151,7 +151,7 @@ def test_an_image_classifier_gives_keras_nlps_logits(converter, tmp_path):
     scale, offset = 1 / 127.5, -1.0
     if converter:
         scale, offset = 1 / 100, -0.7
-        made = keras_nlp.layers.ImageConverter(
+        made = keras_hub.layers.ImageConverter(
             image_size=(8, 12),
             scale=scale,
             offset=offset,
@@ -252,12 +252,12 @@ def test_damaged_weights_are_refused(preset):
     weights = preset / "model.weights.h5"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(
-        ValueError, match=r"keras-nlp cannot read this preset \(.*download"
+        ValueError, match=r"keras-hub cannot read this preset \(.*download"
     ) as found:
         kt.load(preset)
     assert "\n" not in str(found.value)
     weights.unlink()
-    with pytest.raises(ValueError, match="keras-nlp cannot read this preset"):
+    with pytest.raises(ValueError, match="keras-hub cannot read this preset"):
         kt.load(preset)
 
 

@@ -76,10 +76,10 @@ def test_a_backbone_without_a_tokenizer_has_an_encoder(version, name, left_behin
 
 
 def test_an_albert_is_keras_hubs(tmp_path):
-    import keras_nlp
+    import keras_hub
 
     theirs = tiny.lively(
-        keras_nlp.models.AlbertBackbone(
+        keras_hub.models.AlbertBackbone(
             vocabulary_size=30, num_layers=3, num_heads=2, embedding_dim=4, hidden_dim=8,
             intermediate_dim=12, max_sequence_length=16,
         )
