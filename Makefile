@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTHON311 ?= python3.11
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all test-runtimes benchmark lint types format docs docs-tables stubs clean help
+.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-tables stubs clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -34,9 +34,12 @@ test-all: $(VENV)/.installed-dev ## also the slow tests and those against the re
 test-runtimes: $(VENV)/.installed-dev ## today's exports in TensorFlow 2.12, 2.16 and 2.19; prints a table (PYTHON311: 3.11)
 	$(BIN)/python tests/runtimes/matrix.py --python $(PYTHON311)
 
+test-newest: $(VENV)/.installed-dev ## the default tests with the newest of every dependency (PYTHON: an interpreter)
+	$(BIN)/python tests/runtimes/newest.py --python $(PYTHON)
+
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'
-	for table in encoders int8 training generation llama translation; do \
+	for table in encoders int8 training generation llama translation serving; do \
 		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
 	$(BIN)/python benchmarks/suite/report.py
 

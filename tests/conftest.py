@@ -1,5 +1,6 @@
 """What every test shares: the directory of public data sets, seeds, and a quiet TensorFlow."""
 
+import collections
 import gc
 import logging
 import os
@@ -26,8 +27,25 @@ collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--fuzz-seconds` makes the searches of tests/fuzz longer."""
+    """`--fuzz-seconds` makes the searches of tests/fuzz longer, `--dearest` lists slow files."""
     parser.addoption("--fuzz-seconds", type=float, default=0, help="seconds per search, tests/fuzz")
+    parser.addoption("--dearest", type=int, default=0, help="how many of the slowest files to list")
+
+
+_seconds: collections.Counter[str] = collections.Counter()  # of each file's tests
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Adds up what the tests of a file take, their fixtures included."""
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Lists the files whose tests take longest."""
+    if number := terminalreporter.config.getoption("--dearest"):
+        terminalreporter.section(f"dearest files, of {_seconds.total():.0f} s")
+        for file, seconds in _seconds.most_common(number):
+            terminalreporter.write_line(f"{seconds:7.1f} s  {file}")
 
 
 def pytest_collection_finish() -> None:

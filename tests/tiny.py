@@ -222,6 +222,24 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "translation": _translator,
     "word_embedding": _word_embedder,
 }
+# Wide enough for the forms of exports that replace matrices: int8, and float32 in panels.
+_WIDE = {"num_layers": 2, "num_heads": 2, "hidden_dim": 64, "max_sequence_length": 64}
+
+
+def wide_mask_filler() -> Pipeline:
+    """BERT's masked words, 64 wide and 72 inside."""
+    tokenizer = wordpiece()
+    encoder = bert(vocabulary_size=tokenizer.vocabulary_size, intermediate_dim=72, **_WIDE)
+    return kt.pipelines.MaskFiller(heads.pretrainer(lively(encoder)), tokenizer, top_k=3)
+
+
+def wide_generator() -> Pipeline:
+    """GPT-2, 64 wide."""
+    tokenizer = byte_pairs()
+    model = lively(gpt(vocabulary_size=tokenizer.vocabulary_size, **_WIDE))
+    return kt.pipelines.TextGenerator(model, tokenizer, max_length=5)
+
+
 TASKS = tuple(_MAKERS)
 _exports = tempfile.TemporaryDirectory(prefix="tiny_exports-")
 

@@ -72,6 +72,12 @@ def line(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
     return f"{title}: {', '.join(cells)}; {', '.join(ratios)}"
 
 
+def _line(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns `line` of times, and other figures as they are."""
+    is_timed = all("median" in each for each in found.values())
+    return line(title, found) if is_timed else f"{title}: {json.dumps(found)}"
+
+
 def is_ours(name: str) -> bool:
     return name.startswith("ours")
 
@@ -167,7 +173,7 @@ def write(
         table["memory"] = {each: found for each, found in memory.items() if found is not None}
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", "utf-8")
     header = [f"$ {command}", json.dumps(table["machine"])]
-    text = [*header, *(line(title, found) for title, found in rows.items())]
+    text = [*header, *(_line(title, found) for title, found in rows.items())]
     text += [f"{each}: {found:.0f} MB" for each, found in table.get("memory", {}).items()]
     text += [f"{each}: {found}" for each, found in table.get("loading", {}).items()]
     (RESULTS / f"{name}.txt").write_text("\n".join(text) + "\n", "utf-8")

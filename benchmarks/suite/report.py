@@ -53,6 +53,15 @@ Transformer-base shapes, V = 32,000, the same weights and the same answers: 25 s
 forced target tokens.
 """,
 }
+_SERVING = """\
+## Served
+
+Sentences of film reviews in, probabilities out, by the C++ loader that TF Serving uses
+([batched_serving.cc](../benchmarks/cpp/batched_serving.cc)): each request in its client's thread,
+or batches of TF Serving's own scheduler, of at most 32 requests that wait for 1 ms, two batches at
+once ([kubernetes.yaml](deployment/kubernetes.yaml)). HTTP and gRPC are left out. Clients ask their
+next text when they have their answer.
+"""
 _INTRODUCTION = """\
 # Performance
 
@@ -86,6 +95,7 @@ def page() -> str:
         table = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
         parts += [text, *_rows(table["rows"]), ""]
         parts += [*_memory(table), *_loading(table), _footer(table), ""]
+    parts += [_SERVING, *_served(json.loads((RESULTS / "serving.json").read_text("utf-8"))), ""]
     return "\n".join([*parts, _CLOSING.rstrip("\n"), ""])
 
 
@@ -122,6 +132,20 @@ def _loading(table: dict[str, Any]) -> list[str]:
     ]
     heads = "| loading, and one short text | files, MB | CPU ms to load | more memory, MB |"
     return [heads, "|---|--:|--:|--:|", *rows, ""]
+
+
+def _served(table: dict[str, Any]) -> list[str]:
+    kinds = list(next(iter(table["rows"].values())))
+    heads = [f"{kind}: {key}" for kind in kinds for key in ("requests/s", "p50, ms", "CPU ms each")]
+    lines = [f"| | {' | '.join(heads)} |", f"|---|{'--:|' * len(heads)}"]
+    for title, found in table["rows"].items():
+        cells = [
+            f"{found[kind][key]:.1f}"
+            for kind in kinds
+            for key in ("requests a second", "p50 ms", "CPU ms a request")
+        ]
+        lines.append(f"| {' | '.join([title, *cells])} |")
+    return [*lines, "", _footer(table)]
 
 
 def _footer(table: dict[str, Any]) -> str:

@@ -174,7 +174,8 @@ def _form(model: keras.Model, weights_dtype: WeightsDtype, *, arrange_matrices: 
         return Int8Form(model)
     if arrange_matrices and hasattr(model, "start_decoding"):
         return DecodingForm(model)
-    if arrange_matrices and weights_dtype == "float32" and "padding_mask" in model.input:
+    has_mask = isinstance(model.input, dict) and "padding_mask" in model.input
+    if arrange_matrices and weights_dtype == "float32" and has_mask:
         form = ShortTextsForm(model)
         return form if form.num_dense else ExportForm(model)
     return ExportForm(model)

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tiny
 from tensorflow.core.protobuf import named_tensor_pb2
 
+import keras_transformers as kt
 from keras_transformers.saved_model.checks.check import differences
 from keras_transformers.saved_model.description import read_metadata
 from keras_transformers.saved_model.examples import stored_examples
@@ -107,6 +108,11 @@ def assert_answers_as_stored(program, folder, tmp_path):
 @pytest.mark.parametrize("task", tiny.TASKS)
 def test_every_export_answers_in_cpp(task, program, tmp_path):
     assert_answers_as_stored(program, tiny.exported(task), tmp_path)
+
+
+@pytest.mark.parametrize("make", [tiny.wide_mask_filler, tiny.wide_generator])
+def test_matrices_in_panels_answer_in_cpp(make, program, tmp_path):
+    assert_answers_as_stored(program, kt.export(make(), tmp_path / "export", check=False), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["fill_mask_en", "sentiment_en", "translate_de_en"])

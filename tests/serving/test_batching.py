@@ -99,6 +99,30 @@ def test_a_batch_that_is_not_full_leaves_in_time(make, model):
     assert [len(batch) for batch in model.batches] == [2]
 
 
+def test_a_client_alone_waits_for_nobody(make, model):
+    scheduler = make(batch_timeout_s=1.0)
+    submit(scheduler, model, rows(1)).result(5)  # expects others, in vain
+    start = time.monotonic()
+    for value in range(3):
+        submit(scheduler, model, rows(value)).result(5)
+    assert time.monotonic() - start < 1.0
+
+
+def test_company_is_waited_for_again(make, model):
+    scheduler = make(batch_timeout_s=1.0)
+    submit(scheduler, model, rows(1)).result(5)
+    model.gate.clear()
+    first = submit(scheduler, model, rows(2))  # runs until the gate opens
+    while len(model.batches) < 2:
+        time.sleep(0.001)
+    more = [submit(scheduler, model, rows(value)) for value in (3, 4)]
+    model.gate.set()
+    assert [f.result(5)["y"][0, 0] for f in (first, *more)] == [4, 6, 8]
+    together = [submit(scheduler, model, rows(value)) for value in (5, 6)]
+    assert [f.result(5)["y"][0, 0] for f in together] == [10, 12]
+    assert [len(batch) for batch in model.batches] == [1, 1, 2, 2]
+
+
 def test_what_does_not_fit_one_array_runs_apart(make, model):
     scheduler = make()
     futures = [

@@ -97,13 +97,21 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
     elif factors is not None:
         rotary |= _llama3(opened.file, factors, rotary["rope_theta"])
     embedded = arrays.shapes.get("model.embed_tokens.weight", (None,))
+    sizes = {
+        "num_hidden_layers": "block_count",
+        "num_attention_heads": "attention.head_count",
+        "hidden_size": "embedding_length",
+        "intermediate_size": "feed_forward_length",
+    }
+    if missing := [name for name in sizes.values() if number(name) is None]:
+        raise ValueError(
+            f"{opened.file}: no {opened.architecture}.{missing[0]}, a size of the model: get a "
+            "whole file"
+        )
     named = {
+        **{field: number(name) for field, name in sizes.items()},
         "vocab_size": embedded[0],
-        "num_hidden_layers": number("block_count"),
-        "num_attention_heads": number("attention.head_count"),
         "num_key_value_heads": number("attention.head_count_kv"),
-        "hidden_size": number("embedding_length"),
-        "intermediate_size": number("feed_forward_length"),
         "head_dim": number("attention.key_length"),
         "max_position_embeddings": number("context_length"),
         "rms_norm_eps": number("attention.layer_norm_rms_epsilon", float),

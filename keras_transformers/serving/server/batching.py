@@ -1,8 +1,9 @@
 """Runs requests for the same signature in batches, in which a row costs less than alone.
 
 Only texts of like length share a batch, so that a long one holds no short ones. A few worker
-threads do the work. A batch runs when it is full or when its first request has
-waited `batch_timeout_s`; while all workers are busy, batches grow.
+threads do the work. A batch runs when it is full or when its first request has waited
+`batch_timeout_s`; while all workers are busy, batches grow. A request waits for others only if the
+last one found some: a client that asks one text after another is answered at once.
 """
 
 import threading
@@ -31,7 +32,7 @@ class BatchingOptions:
     Attributes:
         enabled: False runs every request alone.
         max_batch_size: the most rows in a batch made of several requests.
-        batch_timeout_s: the longest time that a request waits for others.
+        batch_timeout_s: the longest time that a request waits for others, once there are any.
         allowed_batch_sizes: row counts to pad batches to, for graphs that are compiled for each
             size; ascending, ending with max_batch_size. The padding is copies of the first row,
             whose answers are dropped. None turns padding off.
@@ -99,7 +100,7 @@ class _Queue:
     tasks: deque[_Task] = field(default_factory=deque)
 
     def ready_at(self, options: BatchingOptions) -> float:
-        """Returns when the first batch should run; 0 means now."""
+        """Returns when the first batch should run, if it waits for others; 0 means now."""
         head = self.tasks[0]
         full = head.rows is None or sum(t.rows or 0 for t in self.tasks) >= options.max_batch_size
         return 0.0 if full else head.since + options.batch_timeout_s
@@ -137,6 +138,7 @@ class Scheduler:
         self._on_batch = on_batch
         self._queues: dict[Hashable, _Queue] = {}
         self._num_waiting = 0  # requests that no worker has taken yet
+        self._has_company = True  # whether several waited when the last batch was taken
         self._closed = False
         self._condition = threading.Condition()
         self._threads = [
@@ -207,9 +209,10 @@ class Scheduler:
         with self._condition:
             while True:
                 now = time.monotonic()
+                waits = self._has_company and not self._closed
                 due = [
                     (
-                        0.0 if self._closed else queue.ready_at(self._options),
+                        queue.ready_at(self._options) if waits else 0.0,
                         queue.tasks[0].since,
                         key,
                     )
@@ -225,6 +228,7 @@ class Scheduler:
 
     def _pop(self, key: Hashable) -> tuple[_Queue, list[_Task]]:
         queue = self._queues[key]
+        self._has_company = self._num_waiting > 1
         batch = queue.pop(self._options.max_batch_size)
         self._num_waiting -= len(batch)
         if not queue.tasks:

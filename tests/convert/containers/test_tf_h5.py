@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 import keras_transformers as kt
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.formats.weights import find_weights
+from keras_transformers.pipelines.tasks import with_trained
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 QUESTIONS = {"max_question_length": 6}
@@ -66,7 +67,7 @@ def test_a_folder_of_a_tensorflow_class_gives_its_outputs(name, pipeline, option
     ],
 )
 def test_weights_without_their_tokenizer_give_its_outputs(name, head, task, left_behind):
-    found = find_weights(left_behind(name))
+    found = with_trained(find_weights(left_behind(name)))
     assert found.trained == (task,)
     model = head(found.build())
     unused = found.fill(model, found.parts)

@@ -20,19 +20,24 @@ from keras_transformers.pipelines.exported.panels import (
     _StoredPanels,
 )
 
-SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 64, "max_sequence_length": 64}
-
 
 @pytest.fixture(scope="module")
 def encoder():
     return tiny.lively(
-        kt.models.encoders.bert.bert(vocabulary_size=100, intermediate_dim=72, **SIZES)
+        kt.models.encoders.bert.bert(
+            vocabulary_size=100,
+            num_layers=2,
+            num_heads=2,
+            hidden_dim=64,
+            intermediate_dim=72,
+            max_sequence_length=64,
+        )
     )
 
 
 @pytest.fixture(scope="module")
-def mask_filler(encoder):
-    return kt.pipelines.MaskFiller(kt.heads.pretrainer(encoder), tiny.wordpiece(), top_k=3)
+def mask_filler():
+    return tiny.wide_mask_filler()
 
 
 def inputs(model, *lengths):
@@ -110,7 +115,7 @@ def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_
     arranged = kt.export(mask_filler, tmp_path / "arranged")
     plain = kt.export(mask_filler, tmp_path / "plain", arrange_matrices=False, check=False)
     assert bytes_of(arranged) == pytest.approx(bytes_of(plain), abs=2000)
-    text = tf.constant(["alpha [MASK] beta"])
+    text = tf.constant(["a [MASK] film ."])
     answers = [
         tf.saved_model.load(str(each)).signatures["serving_default"](text=text)["probabilities"]
         for each in (arranged, plain)
@@ -121,7 +126,7 @@ def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_
 def test_unloading_one_copy_leaves_the_other(mask_filler, tmp_path):
     folder = str(kt.export(mask_filler, tmp_path, check=False))
     first, second = (tf.saved_model.load(folder) for _ in range(2))
-    text = tf.constant(["alpha [MASK] beta"])
+    text = tf.constant(["a [MASK] film ."])
     before = second.signatures["serving_default"](text=text)["probabilities"]
     del first
     np.testing.assert_array_equal(
@@ -150,12 +155,10 @@ def test_narrow_models_gain_nothing_and_stay_plain(tmp_path):
 
 
 def test_what_decodes_stores_panels_alone(tmp_path):
-    tokenizer = tiny.byte_pairs()
-    model = tiny.lively(kt.models.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **SIZES))
-    generate = kt.pipelines.TextGenerator(model, tokenizer, max_length=5)
+    generate = tiny.wide_generator()
     in_panels = kt.export(generate, tmp_path / "panels")
     plain = kt.export(generate, tmp_path / "plain", arrange_matrices=False)
-    filled_up = -tokenizer.vocabulary_size % 32 * 64 * 4
+    filled_up = -generate.tokenizer.vocabulary_size % 32 * 64 * 4
     assert bytes_of(in_panels) == pytest.approx(bytes_of(plain) + filled_up, abs=2000)
     shapes = [v.shape.rank for v in tf.saved_model.load(str(in_panels)).raw_variables]
     assert shapes.count(3) == 2 * 6 + 1
