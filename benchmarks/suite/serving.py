@@ -117,7 +117,9 @@ def main() -> None:
                     title = f"{name}, {dtype}, {clients} clients"
                     rows[title] = {kind: medians(found) for kind, found in turns.items()}
                     print(title, json.dumps(rows[title]), flush=True)
-    contest.write("serving", "python benchmarks/suite/serving.py", rows)
+    command = "python benchmarks/suite/serving.py"
+    command += f" --seconds {arguments.seconds:g} --turns {arguments.turns}"
+    contest.write("serving", command, rows)
 
 
 if __name__ == "__main__":
