@@ -108,7 +108,7 @@ def engines(name: str, folder: Path) -> dict[str, Engine]:
         return hub({key: tf.constant(value, tf.int32) for key, value in batch.items()}).numpy()
 
     found = {engine: load(folder / name / file) for engine, (file, load) in LOADED.items()}
-    return {"keras_hub": in_hub, **found}
+    return {**found, "keras_hub": in_hub}
 
 
 def exports_engine(folder: Path) -> Engine:

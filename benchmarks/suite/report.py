@@ -60,7 +60,8 @@ Sentences of film reviews in, probabilities out, by the C++ loader that TF Servi
 ([batched_serving.cc](../benchmarks/cpp/batched_serving.cc)): each request in its client's thread,
 or batches of TF Serving's own scheduler, of at most 32 requests that wait for 1 ms, two batches at
 once ([kubernetes.yaml](deployment/kubernetes.yaml)). HTTP and gRPC are left out. Clients ask their
-next text when they have their answer.
+next text when they have their answer. Batches cost less CPU time a request, and wait for each
+other: count your clients before you turn batching on.
 """
 _INTRODUCTION = """\
 # Performance
@@ -72,6 +73,9 @@ again and writes this page; the quartiles are in
 """
 _CLOSING = """\
 ## What an export does differently
+
+Which op takes how long in one text: `python benchmarks/op_profile.py`,
+[results](../benchmarks/results/op_profile.txt).
 
 Its answers are the model's, to 1e-5, as the check of every export shows. It computes
 
