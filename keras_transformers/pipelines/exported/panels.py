@@ -113,7 +113,7 @@ class _Panels:
     """
 
     def __init__(self, matrix: keras.Variable, width: int, *, transposed: bool = False) -> None:
-        self.units, self.width = matrix.shape[not transposed], width
+        self.units, self.width = matrix.shape[0 if transposed else 1], width
         self._matrix, self._transposed = matrix, transposed
         self.variables: list[keras.Variable] = []
 

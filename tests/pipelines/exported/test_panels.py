@@ -160,5 +160,7 @@ def test_what_decodes_stores_panels_alone(tmp_path):
     plain = kt.export(generate, tmp_path / "plain", arrange_matrices=False)
     filled_up = -generate.tokenizer.vocabulary_size % 32 * 64 * 4
     assert bytes_of(in_panels) == pytest.approx(bytes_of(plain) + filled_up, abs=2000)
+    halved = kt.export(generate, tmp_path / "halved", weights_dtype="bfloat16")
+    assert bytes_of(halved) < 0.6 * bytes_of(in_panels)
     shapes = [v.shape.rank for v in tf.saved_model.load(str(in_panels)).raw_variables]
     assert shapes.count(3) == 2 * 6 + 1
