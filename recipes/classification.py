@@ -11,7 +11,7 @@ Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev,
          (3ee81d3). After the last epoch: 0.8853, 0.8773, 0.8739, mean 0.8788. With --pooling mean
          --r-drop 1 --seed 0 in twice the time (5245bf7): 0.8888
          A BERT of 1,875,522 parameters, pretrained by the first command of fill_mask_en/1 in
-         saved_models/manifest.json (b4fbcc9), with --pooling mean and seeds 0, 1, 2: --weights
+         saved_models/manifest.json at 6f1a4d6, with --pooling mean and seeds 0, 1, 2: --weights
          runs/bert_64/weights --epochs 4 --learning-rate 1e-3: 0.8394, 0.8073, 0.8165, mean 0.8211.
          Fine-tuned first on labels of IMDB (docs/training.md: the files, and convert; --train-file
          imdb_train.csv --dev-file imdb_dev.csv --max-sequence-length 64 --epochs 2 --learning-rate

@@ -4,14 +4,15 @@ Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and 
          al. 2020, https://arxiv.org/abs/1904.00962
 Data:    text, one sentence per line, blank lines between documents; public corpora; or records
          from `keras-transformers make-pretraining-data` or create_pretraining_data
-Command: the two of saved_models/manifest.json, entry fill_mask_en/1
-Cost:    87 minutes on two threads and 12 on one of a busy machine, 24,000 and 1,000 steps
+Command: that of saved_models/manifest.json, entry fill_mask_en/1
+Cost:    146 minutes on two threads that other programs had most of, 12,000 steps
 Score:   held-out documents, 128 tokens per example      masked tokens  perplexity  next sentence
          unigrams, the more frequent answer                     0.044         872              -
-         bert_l4_h128, 1,875,522 parameters, seed 0             0.395        29.8              -
-         the first command with --epochs 7 (82f3b03)            0.330        53.9              -
-         the same with --model modern_bert_tiny,
-         --mask-probability 0.3 (9e1b350)                       0.387        32.4              -
+         modern_bert_tiny, 1,885,760 parameters, seed 0         0.413        26.1              -
+         the same, 6 epochs and 1 of 128 tokens (9e1b350)       0.387        32.4              -
+         bert_l4_h128, 1,875,522 parameters, the entry's two
+         commands at 6f1a4d6: 24,000 and 1,000 steps            0.395        29.8              -
+         the first of them with --epochs 7 (82f3b03)            0.330        53.9              -
          the entry's two commands at 503ef66, other texts       0.322        59.4          0.778
 """
 
