@@ -19,6 +19,7 @@ from keras_transformers.pipelines.exported.panels import (
     _PanelEmbedding,
     _StoredPanels,
 )
+from keras_transformers.saved_model.checks import check
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +112,9 @@ def test_only_few_tokens_are_multiplied_by_panels(encoder):
 
 
 def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_path):
-    """The check of the export runs both loaders of TensorFlow."""
-    arranged = kt.export(mask_filler, tmp_path / "arranged")
+    """`failures` runs both loaders of TensorFlow."""
+    arranged = kt.export(mask_filler, tmp_path / "arranged", check=False)
+    assert list(check.failures(str(arranged))) == []
     plain = kt.export(mask_filler, tmp_path / "plain", arrange_matrices=False, check=False)
     assert bytes_of(arranged) == pytest.approx(bytes_of(plain), abs=2000)
     text = tf.constant(["a [MASK] film ."])
@@ -156,11 +158,27 @@ def test_narrow_models_gain_nothing_and_stay_plain(tmp_path):
 
 def test_what_decodes_stores_panels_alone(tmp_path):
     generate = tiny.wide_generator()
-    in_panels = kt.export(generate, tmp_path / "panels")
-    plain = kt.export(generate, tmp_path / "plain", arrange_matrices=False)
-    filled_up = -generate.tokenizer.vocabulary_size % 32 * 64 * 4
-    assert bytes_of(in_panels) == pytest.approx(bytes_of(plain) + filled_up, abs=2000)
-    halved = kt.export(generate, tmp_path / "halved", weights_dtype="bfloat16")
-    assert bytes_of(halved) < 0.6 * bytes_of(in_panels)
-    shapes = [v.shape.rank for v in tf.saved_model.load(str(in_panels)).raw_variables]
+    folder = kt.export(generate, tmp_path, check=False)
+    assert list(check.failures(str(folder))) == []
+    filled_up = -generate.tokenizer.vocabulary_size % 32 * 64
+    expected = 4 * (generate.model.count_params() + filled_up)
+    assert bytes_of(folder) == pytest.approx(expected, abs=8000)  # with the index
+    shapes = [v.shape.rank for v in tf.saved_model.load(str(folder)).raw_variables]
     assert shapes.count(3) == 2 * 6 + 1
+
+
+@pytest.mark.slow
+def test_panels_are_halved_in_bfloat16(tmp_path):
+    generate = tiny.wide_generator()
+    folder = kt.export(generate, tmp_path / "panels", weights_dtype="bfloat16", check=False)
+    assert list(check.failures(str(folder))) == []
+    assert bytes_of(folder) < 0.6 * 4 * generate.model.count_params()
+
+
+@pytest.mark.slow
+def test_what_decodes_can_do_without(tmp_path):
+    generate = tiny.wide_generator()
+    folder = kt.export(generate, tmp_path, arrange_matrices=False, check=False)
+    assert list(check.failures(str(folder))) == []
+    shapes = [v.shape.rank for v in tf.saved_model.load(str(folder)).raw_variables]
+    assert 3 not in shapes
