@@ -65,6 +65,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=SIZES, default=["MiniLM-L6"])
     parser.add_argument("--lengths", nargs="+", type=int, default=[12])
     arguments = parser.parse_args()
+    if not all(1 <= length <= 512 for length in arguments.lengths):
+        parser.error(f"--lengths {arguments.lengths}: take 1 to 512 tokens")
     for name in arguments.models:
         for dtype in ("float32", "int8"):
             with tempfile.TemporaryDirectory() as folder:

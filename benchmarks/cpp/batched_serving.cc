@@ -134,7 +134,8 @@ void Main(char** argv, int argc) {
       for (size_t i = c; !failed; i += num_clients) {
         const auto asked = Clock::now();
         if (std::chrono::duration<double>(asked - start).count() > seconds) return;
-        if (!ask(texts[i % texts.size()]).ok()) failed = true;
+        const absl::Status status = ask(texts[i % texts.size()]);
+        if (!status.ok() && !failed.exchange(true)) std::cerr << status.ToString() << "\n";
         times[c].push_back(std::chrono::duration<double>(Clock::now() - asked).count());
       }
     });

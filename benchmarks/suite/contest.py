@@ -1,6 +1,7 @@
 """What every table of the suite needs: one thread, turns, medians, and where the results go."""
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import statistics
@@ -117,6 +118,14 @@ def _resident() -> float:
         * os.sysconf("SC_PAGESIZE")
         / 1e6
     )
+
+
+def package_folder(package: str, install: str) -> Path:
+    """Returns where an installed package's data lie; ends with the command that installs it."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit(f"{package} is not installed: {install}")
+    return Path(found.submodule_search_locations[0])
 
 
 def machine() -> dict[str, Any]:

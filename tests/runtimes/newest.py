@@ -11,6 +11,7 @@ breaks something is known the day after.
 import argparse
 import configparser
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -80,6 +81,8 @@ def main() -> int:
     parser.add_argument("--pre", action="store_true", help="release candidates too")
     parser.add_argument("tests", nargs="*", help="what pytest runs; all default tests if left out")
     arguments = parser.parse_args()
+    if shutil.which(arguments.python) is None:
+        parser.error(f"--python {arguments.python}: no such interpreter")
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", "utf-8")
     needed = [*requirements(config), *requirements(config, "dev")]

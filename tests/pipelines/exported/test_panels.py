@@ -88,6 +88,8 @@ def test_a_table_of_panels_is_the_embedding(panels, scale):
 
 def test_few_tokens_and_many_get_the_models_answers(encoder):
     graph = graph_of(ShortTextsForm(encoder))
+    nothing = {name: value[:0] for name, value in inputs(encoder, 3).items()}
+    assert graph(**nothing)["pooled_output"].shape == (0, 64)
     for lengths in ((3,), (3, 5, 1, 0), (40,), (20, 21), (60, 50)):
         given = inputs(encoder, *lengths)
         np.testing.assert_allclose(
