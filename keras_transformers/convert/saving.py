@@ -57,7 +57,19 @@ def save_weights(
             )
         ids = write_tokenizers(dict(zip(names, tokenizers, strict=False)), folder, writer, None)
     known.save(model, folder / "model.safetensors")
-    known.save_config(model, folder / "config.json", **ids)
+    known.save_config(model, folder / "config.json", **ids, **_pretraining_class(known, model))
+
+
+def _pretraining_class(known: Family, model: keras.Model) -> dict[str, Any]:
+    """Returns config.json's field with the class that has a pretrained encoder's heads, if any.
+
+    Without it, `load` would not know that the file has these heads.
+    """
+    outputs = model.output if isinstance(model.output, dict) else {}
+    if known.writer is None or "mask_logits" not in outputs:
+        return {}
+    end = "ForPreTraining" if "next_sentence_logits" in outputs else "ForMaskedLM"
+    return {"architectures": [known.writer.class_for("fill_mask", end)]}
 
 
 def _family_of(model: keras.Model) -> Family:
