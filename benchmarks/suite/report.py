@@ -27,8 +27,12 @@ Runtime's `quantize_dynamic` of the same weights. What int8 costs in accuracy is
     "training": """\
 ## Training steps
 
-A whole `train_on_batch`, float32, and the same model's forward pass. The backward pass computes
-twice the forward's products, so a step takes three forward passes at least.
+A whole `train_on_batch`, and the same model's forward pass; float32, where the row does not name
+another precision. The backward pass computes twice the forward's products, so a step takes three
+forward passes at least. "Products alone" multiplies by the step's matrices and does nothing else:
+no step in float32 is faster. `--precision mixed_bfloat16` is, on processors with bfloat16 products
+(the flag avx512_bf16 or amx_bf16); weights and optimizer stay in float32. XLA loses on a CPU with
+models of this size.
 """,
     "generation": """\
 ## Text generation

@@ -3,10 +3,13 @@
     pip install -e '.[benchmark]'
     python benchmarks/suite/training.py
 
-The same shapes on both sides, random weights, float32, one thread, dropout 0.1, AdamW with clipped
-gradients, `train_on_batch` on full batches of random tokens. The forward pass is inference in a
-`tf.function`, of the model as it trains. MiniLM classifies 32 texts of 30 tokens; BERT-small
-predicts 20 masked words in each of 8 rows of 128.
+The same shapes on both sides, random weights, one thread, dropout 0.1, AdamW with clipped
+gradients, `train_on_batch` on full batches of random tokens; float32, and bfloat16 with weights in
+float32. The forward pass is inference in a `tf.function`, of the model as it trains. MiniLM
+classifies 32 texts of 30 tokens; BERT-small predicts 20 masked words in each of 8 rows of 128.
+
+"Products" multiplies by each matrix of ours as a step does, once forward and twice backward, and
+does nothing else: no step in float32 with these kernels can be faster.
 """
 
 import argparse
@@ -57,14 +60,46 @@ def jobs(name: str, model: Any, inputs: Any, targets: Any) -> Jobs:
     }
 
 
-def fine_tuning() -> Jobs:
+def products(size: dict[str, int], rows: int, *, others: int = 0) -> Callable[[], Any]:
+    """Returns the products of a step.
+
+    Args:
+        size: of the encoder.
+        rows: tokens of the batch.
+        others: rows that are compared with all tokens of the vocabulary.
+    """
+    hidden, layers = size["hidden_dim"], size["num_layers"]
+    shapes = [(rows, hidden, units) for units in (3 * hidden, hidden, 4 * hidden)] * layers
+    shapes += [(rows, 4 * hidden, hidden)] * layers
+    shapes += [(others, hidden, hidden), (others, hidden, VOCABULARY_SIZE)] if others else []
+
+    def numbers(*shape: int) -> Any:
+        return tf.constant(np.random.default_rng(0).normal(size=shape), tf.float32)
+
+    @tf.function(autograph=False)
+    def one(inputs: Any, matrix: Any, upstream: Any) -> Any:
+        made = (
+            tf.matmul(inputs, matrix),
+            tf.matmul(upstream, matrix, transpose_b=True),
+            tf.matmul(inputs, upstream, transpose_a=True),
+        )
+        return [product[0, 0] for product in made]  # no time goes into copying results
+
+    operands = {
+        shape: (numbers(shape[0], shape[1]), numbers(*shape[1:]), numbers(shape[0], shape[2]))
+        for shape in set(shapes)
+    }
+    return lambda: [one(*operands[shape]) for shape in shapes]
+
+
+def fine_tuning(*, jit_compile: bool = False) -> Jobs:
     """Classifies with MiniLM's shape, 32 x 30."""
     ids, labels = random_ids(32, 30), random_ids(32, below=2)
     mask, segments = np.ones_like(ids, bool), np.zeros_like(ids)
     encoder = kt.models.encoders.bert.bert(vocabulary_size=VOCABULARY_SIZE, **MINILM)
     ours = kt.heads.classifier(encoder, 2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    ours.compile(adamw(1e-5), loss={"logits": loss})
+    ours.compile(adamw(1e-5), loss={"logits": loss}, jit_compile=jit_compile)
     inputs = {"token_ids": ids, "segment_ids": segments, "padding_mask": mask}
     hub = keras_hub.models.BertTextClassifier(hub_backbone(MINILM), num_classes=2)
     hub_compile(hub)
@@ -72,14 +107,15 @@ def fine_tuning() -> Jobs:
     return jobs("ours", ours, inputs, {"logits": labels}) | jobs("keras_hub", hub, inputs, labels)
 
 
-def masked_words() -> Jobs:
+def masked_words(*, jit_compile: bool = False) -> Jobs:
     """Predicts masked words with BERT-small, 8 x 128."""
     ids, targets = random_ids(8, 128), random_ids(8, MASKED)
     mask, segments = np.ones_like(ids, bool), np.zeros_like(ids)
     positions = np.tile(np.arange(0, 6 * MASKED, 6, dtype=np.int32), (8, 1))
     encoder = kt.models.encoders.bert.bert(vocabulary_size=VOCABULARY_SIZE, **SMALL)
     ours = kt.heads.masked_lm(encoder)
-    ours.compile(adamw(1e-5), loss={"mask_logits": kt.training.TokenCrossentropy()})
+    loss = {"mask_logits": kt.training.TokenCrossentropy()}
+    ours.compile(adamw(1e-5), loss=loss, jit_compile=jit_compile)
     inputs = {
         "token_ids": ids,
         "segment_ids": segments,
@@ -93,25 +129,54 @@ def masked_words() -> Jobs:
     )
 
 
+def contestants(make: Callable[..., Jobs], bound: Callable[[], Any]) -> Jobs:
+    """Returns what takes turns: each side in both precisions, ours with XLA, and the products."""
+    found = make()
+    found["ours, XLA"] = make(jit_compile=True)["ours"]
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    found |= {f"{name}, bfloat16": step for name, step in make().items() if "forward" not in name}
+    keras.config.set_dtype_policy("float32")
+    return found | {"products": bound}
+
+
+def rows_of(title: str, found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns a job's rows of the table."""
+
+    return {
+        f"{title}: step": {
+            "ours": found["ours"],
+            "ours, XLA": found["ours, XLA"],
+            "ours, products alone": found["products"],
+            "keras_hub": found["keras_hub"],
+        },
+        f"{title}: step in mixed_bfloat16": {
+            name: found[f"{name}, bfloat16"] for name in ("ours", "keras_hub")
+        },
+        f"{title}: forward pass": {
+            name: found[f"{name}, forward"] for name in ("ours", "keras_hub")
+        },
+    }
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each model")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=90.0, help="for each model (90)")
     arguments = parser.parse_args()
-    rows = {}
-    for title, make in {
-        "MiniLM, classifier, 32 x 30": fine_tuning,
-        "BERT-small, masked words, 8 x 128": masked_words,
-    }.items():
+    rows: dict[str, Any] = {}
+    for title, make, bound in (
+        ("MiniLM, classifier, 32 x 30", fine_tuning, products(MINILM, 32 * 30)),
+        (
+            "BERT-small, masked words, 8 x 128",
+            masked_words,
+            products(SMALL, 8 * 128, others=8 * MASKED),
+        ),
+    ):
         keras.utils.set_random_seed(0)
-        found = contest.take_turns(make(), seconds=arguments.seconds)
-        forward = {name: times for name, times in found.items() if "forward" in name}
-        steps = {name: times for name, times in found.items() if name not in forward}
-        rows[f"{title}: step"] = steps
-        rows[f"{title}: forward pass"] = {
-            name.removesuffix(", forward"): times for name, times in forward.items()
-        }
-        for part in list(rows)[-2:]:
-            print(contest.line(part, rows[part]), flush=True)
+        found = contest.take_turns(contestants(make, bound), seconds=arguments.seconds)
+        made = rows_of(title, found)
+        for each, times in made.items():
+            print(contest.line(each, times), flush=True)
+        rows |= made
     contest.write("training", "python benchmarks/suite/training.py", rows)
 
 
