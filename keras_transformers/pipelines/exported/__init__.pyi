@@ -2,6 +2,7 @@
 
 from . import form as form
 from . import int8 as int8
+from . import norms as norms
 from . import panels as panels
 from . import replaced as replaced
 from . import tf_examples as tf_examples

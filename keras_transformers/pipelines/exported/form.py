@@ -2,7 +2,7 @@
 
 In Python a model's blocks compute all positions. In its export the same blocks are handed
 `layouts.Rows`: query, key and value are one matrix product, padding is not computed, and the mask
-of the scores is made once for all blocks. The export's check compares its answers with the model's
+of the scores is made once for all blocks. A layer norm is one kernel. The export's check compares its answers with the model's
 own.
 """
 
@@ -14,8 +14,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformers.dependencies.private_api import call_arguments, run_through_graph
+from keras_transformers.dependencies.private_api import (
+    call_arguments,
+    inner_layers,
+    run_through_graph,
+)
 from keras_transformers.layers import MultiHeadAttention, Rows, TransformerBlock
+from keras_transformers.pipelines.exported.norms import fused, fusible_norms
 
 
 class ExportForm:
@@ -44,11 +49,14 @@ class ExportForm:
         copies = [w for joined in self._joined.values() for w in joined if w is not None]
         originals = [w for attention in attentions for w in _parts(attention)]
         self._either = {id(w) for w in (*copies, *originals)}
+        inner = (each for layer in model.layers for each in (layer, *inner_layers(layer)))
+        self._norms = fusible_norms({id(each): each for each in inner}.values())
         self.weights = [*model.weights, *copies]
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
-        return self._run(inputs)
+        with fused(self._norms):
+            return self._run(inputs)
 
     def _project(self, attention: MultiHeadAttention, tokens: Any) -> Any:
         """Maps real tokens to their queries, keys and values, as `layouts.Rows` takes them."""

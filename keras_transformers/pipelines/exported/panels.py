@@ -87,9 +87,13 @@ class ShortTextsForm(ReplacedForm):
         num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
         return tf.cond(
             num_tokens <= _FEW_TOKENS,
-            lambda: ReplacedForm.__call__(self, **inputs),
+            lambda: self._few(inputs),
             lambda: ExportForm.__call__(self, **inputs),
         )
+
+    def _few(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        with self._replacing():  # with few rows the kernel for norms gains nothing
+            return self._run(inputs)
 
     def in_place(self) -> contextlib.AbstractContextManager[None]:
         """Leaves the model's own layers as they are, outside of `__call__`."""

@@ -1,0 +1,73 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.util import _pywrap_util_port
+
+from keras_transformers.pipelines.exported.norms import fused, fusible_norms, layer_norm
+
+
+def norm(epsilon=1e-12, features=8, **options):
+    layer = keras.layers.LayerNormalization(epsilon=epsilon, **options)
+    layer.build((None, features))
+    rng = np.random.default_rng(0)
+    layer.set_weights([rng.normal(size=w.shape) for w in layer.weights])
+    return layer
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (1, 8), (0, 8), (2, 3, 8)])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3])
+def test_the_kernel_has_the_layers_numbers(shape, epsilon):
+    layer = norm(epsilon)
+    inputs = tf.constant(np.random.default_rng(1).normal(3.0, 2.0, shape), tf.float32)
+    found = tf.function(layer_norm, autograph=False)(layer, inputs)
+    np.testing.assert_allclose(found, layer(inputs), atol=2e-6)
+
+
+def test_layers_are_themselves_again():
+    layer = norm()
+    inputs = tf.ones((2, 8))
+    with pytest.raises(RuntimeError, match="stop"), fused([layer]):
+        assert "FusedBatchNormV3" in operations(layer)
+        raise RuntimeError("stop")
+    assert "FusedBatchNormV3" not in operations(layer)
+    assert layer(inputs).shape == (2, 8)
+
+
+def operations(layer):
+    graph = tf.function(layer).get_concrete_function(tf.TensorSpec((None, 8))).graph
+    return {op.type for op in graph.get_operations()}
+
+
+def test_only_plain_layer_norms_in_float32_are_fused():
+    others = [
+        norm(center=False),
+        norm(scale=False),
+        norm(dtype="mixed_bfloat16"),
+        keras.layers.RMSNormalization(),
+        keras.layers.LayerNormalization(axis=(1, 2)),
+    ]
+    plain = norm()
+    assert fusible_norms([*others, plain]) == [plain]
+
+
+@pytest.mark.skipif(
+    not _pywrap_util_port.IsMklEnabled(), reason="this TensorFlow has no oneDNN kernels"
+)
+def test_tensorflow_puts_its_kernel_in_place():
+    v1 = tf.compat.v1
+    layer = norm()
+    run = tf.function(layer_norm, autograph=False)
+    weights = [w.numpy() for w in layer.weights]
+    with v1.Graph().as_default(), v1.Session() as session:
+        rows = v1.placeholder(tf.float32, (None, 8))
+        gain, shift = (v1.get_variable(n, initializer=w) for n, w in zip("gs", weights, strict=True))
+        session.run(v1.global_variables_initializer())
+        stand_in = type("Norm", (), {"gamma": gain, "beta": shift, "epsilon": layer.epsilon})()
+        outputs = tf.identity(run.python_function(stand_in, tf.nn.relu(rows)))
+        options = v1.RunOptions(output_partition_graphs=True)
+        found = v1.RunMetadata()
+        session.run(outputs, {rows: np.ones((3, 8))}, options=options, run_metadata=found)
+    made = {node.op for graph in found.partition_graphs for node in graph.node}
+    assert "_MklLayerNorm" in made
+    assert not {op for op in made if "FusedBatchNorm" in op}
