@@ -141,7 +141,6 @@ def contestants(make: Callable[..., Jobs], bound: Callable[[], Any]) -> Jobs:
 
 def rows_of(title: str, found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns a job's rows of the table."""
-
     return {
         f"{title}: step": {
             "ours": found["ours"],

@@ -2,8 +2,8 @@
 
 In Python a model's blocks compute all positions. In its export the same blocks are handed
 `layouts.Rows`: query, key and value are one matrix product, padding is not computed, and the mask
-of the scores is made once for all blocks. A layer norm is one kernel. The export's check compares its answers with the model's
-own.
+of the scores is made once for all blocks. A layer norm is one kernel. The export's check compares
+its answers with the model's own.
 """
 
 import contextlib
