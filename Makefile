@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTHON311 ?= python3.11
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-tables stubs clean help
+.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-tables stubs api clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -63,6 +63,9 @@ docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
 
 stubs: $(VENV)/.installed-dev ## rewrite the type stubs of the package and its rooms
 	$(BIN)/python -m keras_transformers.cli.stubs
+
+api: $(VENV)/.installed-dev ## rewrite the list of public names; a change to it goes into CHANGELOG.md
+	$(BIN)/python tests/release/public_api.py
 
 clean: ## remove the environment and what the quickstart made
 	rm -rf $(VENV) build runs saved_models/sentiment
