@@ -60,7 +60,7 @@ docs: $(VENV)/.installed-dev ## build the site of docs/ into build/site; fails o
 
 docs-version: $(VENV)/.installed-dev ## commit the site of this version to the branch gh-pages; a site has them all
 	$(BIN)/pip install --quiet -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 DOCS_VERSIONS=mike PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mike deploy --update-aliases \
+	NO_MKDOCS_2_WARNING=1 DOCS_VERSIONS=mike PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mike deploy --update-aliases \
 		$$($(BIN)/python -c 'from keras_transformers import __version__ as v; print(v.rpartition(".")[0])') latest
 	$(BIN)/mike set-default latest
 

@@ -18,7 +18,8 @@ from keras_transformers.cli.main import COMMANDS, PROGRAM, command_name
 from keras_transformers.cli.recipes import recipes
 from keras_transformers.files import write_lines
 
-ROOT = Path(kt.__file__).parents[1]
+PACKAGE = Path(kt.__file__).parent
+ROOT = PACKAGE.parent
 FILE = Path(__file__).with_suffix(".txt")
 HEADER = "# The public API; docs/versions.md says what changes it. Written by `make api`."
 # Methods that Keras calls, and not users.
@@ -28,10 +29,7 @@ _NOT_CALLED = {"__post_init__", "__repr__", "__getattr__", "__dir__"}
 
 def lines() -> list[str]:
     """Returns the list: names of the package, then commands, then recipes."""
-    api = {
-        *_top(),
-        *(line for room in kt._ROOMS for line in _room(Path(kt.__file__).parent / room)),
-    }
+    api = {*_top(), *(line for room in kt._ROOMS for line in _room(PACKAGE / room))}
     commands = [
         f"{PROGRAM} {command_name(command)}{line}"
         for command in COMMANDS
@@ -73,7 +71,7 @@ def _shown(stub: Path) -> dict[str, str]:
 
 def _top() -> Iterator[str]:
     """Yields the names of the package itself: those of `load` and the models are in its stub."""
-    stub = Path(kt.__file__).with_suffix(".pyi")
+    stub = PACKAGE / "__init__.pyi"
     for node in _body(stub):
         if isinstance(node, ast.FunctionDef):
             yield f"kt.{_function(node)}"
@@ -86,7 +84,7 @@ def _top() -> Iterator[str]:
 
 def _room(folder: Path) -> Iterator[str]:
     """Yields the names that a room shows, and those that only its modules or sub-rooms show."""
-    place = ".".join(["kt", *folder.relative_to(Path(kt.__file__).parent).parts])
+    place = ".".join(["kt", *folder.relative_to(PACKAGE).parts])
     shown = _shown(folder / "__init__.pyi")
     for name, module in shown.items():
         if module:
