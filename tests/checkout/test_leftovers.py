@@ -15,6 +15,7 @@ READERS = [
     "tests/dependencies/test_private_api.py",
     "tests/test_readme.py",
     "tests/test_rooms.py",
+    "tests/release",
     "tests/test_saved_models.py",
     "tests/benchmarks/test_suite.py",
     "tests/cli",
