@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import keras_transformers
 from keras_transformers.files import entries, read_json
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
@@ -81,9 +80,8 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{file}: format {number!r}, expected a number; export the model again")
     if number > FORMAT_NUMBER:
         raise ValueError(
-            f"{file}: format {number}, and this version, {keras_transformers.__version__}, reads "
-            f"up to {FORMAT_NUMBER}: pip install --upgrade keras-transformers, or export the model "
-            "again with this version"
+            f"{file}: format {number}, and this version reads up to {FORMAT_NUMBER}: pip install "
+            "--upgrade keras-transformers, or export the model again with this version"
         )
     for wrong in _mistakes(metadata):
         raise ValueError(f"{file}: {wrong}; export the model again")

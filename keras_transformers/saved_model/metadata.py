@@ -13,8 +13,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-import keras_transformers
-
 _GIT_TIMEOUT_S = 10
 
 
@@ -88,13 +86,12 @@ def of_environment() -> dict[str, Any]:
     The commit is None unless the package runs from a checkout of its repository; it ends in
     "-dirty" if files differ from it.
     """
-    installed = ("keras", "tensorflow-text")
+    installed = ("keras", "tensorflow-text", "keras-transformers")
     return {
         "library_versions": {
             "python": platform.python_version(),
             "tensorflow": tf.__version__,  # its distribution may have other names
             **{name: importlib.metadata.version(name) for name in installed},
-            "keras-transformers": keras_transformers.__version__,
         },
         "commit": _commit(Path(__file__).parent),
     }
