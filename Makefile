@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTHON311 ?= python3.11
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-tables stubs clean help
+.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-version docs-tables stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -58,11 +58,25 @@ docs: $(VENV)/.installed-dev ## build the site of docs/ into build/site; fails o
 	$(BIN)/pip install --quiet -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+docs-version: $(VENV)/.installed-dev ## commit the site of this version to the branch gh-pages; a site has them all
+	$(BIN)/pip install --quiet -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 DOCS_VERSIONS=mike PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mike deploy --update-aliases \
+		$$($(BIN)/python -c 'from keras_transformers import __version__ as v; print(v.rpartition(".")[0])') latest
+	$(BIN)/mike set-default latest
+
 docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
 	$(BIN)/python -m keras_transformers.cli.models_table docs/models.md keras_transformers/cli/models.json
 
 stubs: $(VENV)/.installed-dev ## rewrite the type stubs of the package and its rooms
 	$(BIN)/python -m keras_transformers.cli.stubs
+
+api: $(VENV)/.installed-dev ## rewrite the list of public names; a change to it goes into CHANGELOG.md
+	$(BIN)/python tests/release/public_api.py
+
+dist: $(VENV)/.installed-dev ## build what is published into build/dist, and check it
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist
+	$(BIN)/twine check --strict build/dist/*
 
 clean: ## remove the environment and what the quickstart made
 	rm -rf $(VENV) build runs saved_models/sentiment

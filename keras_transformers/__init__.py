@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "__version__",
     "create_model",

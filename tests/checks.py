@@ -1,10 +1,13 @@
 """Plain checks that many tests share."""
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import pytest
 
 from keras_transformers.runs.resume.snapshots import Snapshots, reading
 
@@ -49,3 +52,23 @@ def newest_state(run_folder):
     path = Snapshots(run_folder / "checkpoints").newest()
     with reading(path) as arrays:
         return dict(arrays)
+
+
+def copy_checkout(folder: Path) -> list[str]:
+    """Copies the files that git tracks, or would track, to a folder; returns their names."""
+    root = Path(__file__).parents[1]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip(f"needs git and its repository: {listed.stderr}")
+    # A name may be that of a file that was deleted since it was added.
+    names = [name for name in listed.stdout.split("\0") if (root / name).is_file()]
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, folder / name)
+    return names

@@ -1,6 +1,7 @@
 """The entry point: one parser for all commands."""
 
 import contextlib
+import dataclasses
 import inspect
 import os
 import shlex
@@ -26,6 +27,7 @@ from keras_transformers.cli.exports import (
 )
 from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
+from keras_transformers.cli.recipes import Train
 from keras_transformers.cli.search import Search
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average, Convert
@@ -41,6 +43,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Summary,
     Plot,
     Explore,
+    Train,
     Predict,
     Translate,
     Search,
@@ -83,6 +86,7 @@ def parse(arguments: Sequence[str] | None = None) -> Command:
         SystemExit: with status 2 if the arguments fit no command, 0 after `--help`.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    words, of_recipe = _divide(words)
     commands = tuple(_described(command, words) for command in COMMANDS)
     any_command: Any = Union[commands]  # noqa: UP007  made from a tuple
     command: Command = tyro.cli(
@@ -92,7 +96,15 @@ def parse(arguments: Sequence[str] | None = None) -> Command:
         args=words,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    return command
+    return dataclasses.replace(command, options=of_recipe) if of_recipe else command
+
+
+def _divide(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Returns our own words, and those after the name of a recipe, which are its own."""
+    for index, word in enumerate(words):
+        if index and words[0] == command_name(Train) and not word.startswith("-"):
+            return list(words[: index + 1]), tuple(words[index + 1 :])
+    return list(words), ()
 
 
 def _described(command: type[Command], words: Sequence[str]) -> Any:

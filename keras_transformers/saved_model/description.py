@@ -12,6 +12,9 @@ from keras_transformers.saved_model.versions import resolve
 
 FINGERPRINT_FILE = "fingerprint.pb"
 METADATA_FILE = "assets.extra/keras_transformers.json"
+# Of the metadata. Fields may join a format; one that leaves, or means something else, makes a new
+# one (docs/versions.md).
+FORMAT_NUMBER = 1
 __all__ = ["describe"]
 
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -63,7 +66,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         What `saved_model.export` wrote. The fields that this package reads have the right types.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or comes from a newer version of this package.
     """
     file = folder / METADATA_FILE
     if not file.is_file():
@@ -72,6 +75,14 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         metadata = read_json(file)
     except ValueError as error:
         raise ValueError(f"{error}; export the model again") from error
+    number = metadata.get("format", 1)  # exports before version 1.0 say none
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{file}: format {number!r}, expected a number; export the model again")
+    if number > FORMAT_NUMBER:
+        raise ValueError(
+            f"{file}: format {number}, and this version reads up to {FORMAT_NUMBER}: pip install "
+            "--upgrade keras-transformers, or export the model again with this version"
+        )
     for wrong in _mistakes(metadata):
         raise ValueError(f"{file}: {wrong}; export the model again")
     return metadata

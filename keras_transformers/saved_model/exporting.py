@@ -18,7 +18,7 @@ from keras_transformers.pipelines.exported.int8 import Int8Form
 from keras_transformers.pipelines.exported.panels import DecodingForm, ShortTextsForm
 from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
-from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
 from keras_transformers.saved_model.examples import encode_array
 from keras_transformers.saved_model.graphs import rewriting, simplify
 from keras_transformers.saved_model.litert import export_litert
@@ -143,6 +143,7 @@ def export(
             chooses = hasattr(pipeline.model, "start_decoding")
             _check_int8(described, of_model, of_same_texts=chooses)
     description = {
+        "format": FORMAT_NUMBER,
         **of_pipeline(pipeline),
         "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,

@@ -1,12 +1,12 @@
 """The tests that read the repository's tree pass beside whatever a user made in the checkout."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from checks import copy_checkout
 
 ROOT = Path(__file__).parents[2]
 # The tests that search folders of the tree, list what is in it, or take an export's newest version.
@@ -15,6 +15,7 @@ READERS = [
     "tests/dependencies/test_private_api.py",
     "tests/test_readme.py",
     "tests/test_rooms.py",
+    "tests/release",
     "tests/test_saved_models.py",
     "tests/benchmarks/test_suite.py",
     "tests/cli",
@@ -57,20 +58,8 @@ LEFTOVERS = {
 @pytest.fixture(scope="module")
 def used_checkout(tmp_path_factory) -> Path:
     """A copy of the files that git tracks or would track, and `LEFTOVERS`."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listed.returncode:
-        pytest.skip(f"needs git and its repository: {listed.stderr}")
     copy = tmp_path_factory.mktemp("used") / "checkout"
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():  # not deleted since it was added
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
+    copy_checkout(copy)
     for name, text in LEFTOVERS.items():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).write_text(text, "utf-8")

@@ -142,11 +142,18 @@ def test_a_prediction_is_quiet_but_for_errors(prediction):
 
 
 @pytest.mark.slow
-def test_a_recipes_help_and_its_errors_are_quiet():
-    recipe = "recipes/classification.py"
-    helped = run(recipe, "--help")
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        ("recipes/classification.py",),
+        ("-m", "keras_transformers.cli.main", "train", "classification"),
+    ],
+    ids=["script", "command"],
+)
+def test_a_recipes_help_and_its_errors_are_quiet(recipe):
+    helped = run(*recipe, "--help")
     assert (helped.returncode, helped.stderr, "--weights" in helped.stdout) == (0, "", True)
-    failed = run(recipe, "--train-file", "no.tsv", "--dev-file", "no.tsv", "--weights", "no")
+    failed = run(*recipe, "--train-file", "no.tsv", "--dev-file", "no.tsv", "--weights", "no")
     assert failed.returncode == 2
     (line,) = failed.stderr.splitlines()
     assert line.startswith("error: --")

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from keras_transformers.cli.main import COMMANDS, command_name
+from keras_transformers.cli.recipes import recipes
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMAND = re.compile(r"(?:keras-transformers ([a-z][a-z-]*)|python (\w+/[\w/]+\.py))([^`|#\n]*)")
+COMMAND = re.compile(
+    r"(?:keras-transformers (?:train ([a-z]\w+)|([a-z][a-z-]*))|python (\w+/[\w/]+\.py))([^`|#\n]*)"
+)
 OF_ALL = {"help", "debug"}
 
 
@@ -41,7 +44,10 @@ def of_script(name):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist(page):
     text = page.read_text("utf-8").replace("\\\n", " ")
-    for command, script, rest in COMMAND.findall(text):
+    for recipe, command, script, rest in COMMAND.findall(text):
+        if recipe:
+            assert recipe in recipes()
+            script = recipes()[recipe].relative_to(ROOT).as_posix()
         known = of_command(command) if command else of_script(script)
         assert known is not None, command or script
         unknown = set(re.findall(r"(?<!\S)--([a-z][a-z0-9-]*)", rest)) - known

@@ -4,7 +4,12 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from keras_transformers.saved_model.description import describe, lines, read_metadata
+from keras_transformers.saved_model.description import (
+    METADATA_FILE,
+    describe,
+    lines,
+    read_metadata,
+)
 from keras_transformers.saved_model.manifest import Provenance, record
 
 
@@ -75,7 +80,21 @@ def test_damage_is_reported_with_its_place(tmp_path):
         ("{", r"not JSON \(.*export the model again"),
         ("[]", "a JSON list, expected an object; export"),
         ('{"signatures": 1}', "no signatures; export"),
+        ('{"format": "1"}', "format '1', expected a number; export"),
     ):
         (folder / "assets.extra" / "keras_transformers.json").write_text(content)
         with pytest.raises(ValueError, match=rf"keras_transformers.json: {text}"):
             read_metadata(folder)
+
+
+def test_a_newer_format_is_refused_with_the_remedy(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "1")
+    file = folder / METADATA_FILE
+    metadata = json.loads(file.read_text("utf-8"))
+    assert metadata["format"] == 1
+    file.write_text(json.dumps(metadata | {"format": 2, "signatures": "elsewhere"}), "utf-8")
+    with pytest.raises(ValueError, match=rf"{file}: format 2, .* up to 1: .*--upgrade"):
+        describe(folder)
+    del metadata["format"]  # as exports before 1.0
+    file.write_text(json.dumps(metadata), "utf-8")
+    assert describe(folder)["task"] == "classification"
