@@ -232,7 +232,7 @@ def scores_of(task: str) -> list[str]:
         for (data, _), entries in compared_with(list(of_task(task).values())).items()
         for entry in entries
     ]
-    return [picture, "", *table(["data", "model", "score", ""], rows)]
+    return [picture, "", *table(["data", "model", "score", "source"], rows)]
 
 
 def commands_of(task: str) -> list[str]:
