@@ -13,7 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -319,10 +319,14 @@ def cell(column: dict[str, str], value: Any) -> str:
     if value is None:
         return "-"
     form = column.get("format", "{:,}")
-    if isinstance(value, list):
-        whole = form.count("{") == len(value)
-        return form.format(*value) if whole else ", ".join(form.format(each) for each in value)
-    return value if isinstance(value, str) else form.format(value)
+    if isinstance(value, str):
+        return value
+    values = [Decimal(str(each)) for each in (value if isinstance(value, list) else [value])]
+    with localcontext() as context:
+        context.rounding = ROUND_HALF_UP
+        if form.count("{") == len(values):
+            return form.format(*values)
+        return ", ".join(form.format(each) for each in values)
 
 
 def encoders() -> list[str]:

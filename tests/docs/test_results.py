@@ -154,6 +154,14 @@ def test_a_value_has_the_digits_of_its_metric(metric, value, text, results):
     assert results.number(metric, value) == text
 
 
+def test_a_cell_of_a_study_is_rounded_as_scores_are(results):
+    assert results.cell({"format": "{:.3f}"}, 0.9025) == "0.903"
+    assert results.cell({"format": "{:.3f}"}, [0.5, 0.25]) == "0.500, 0.250"
+    assert results.cell({"format": "{:.1f} ({:.2f})"}, [34.1, 0.99]) == "34.1 (0.99)"
+    assert results.cell({}, 2_349_568) == "2,349,568"
+    assert results.cell({}, None) == "-"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt install chromium")
 def test_a_click_on_a_heading_sorts(tmp_path):
