@@ -387,11 +387,12 @@ def compared_with(results: list[Result]) -> dict[tuple[str, str], list[Entry]]:
         for result in results:
             metric, _ = main_score(result["scores"])
             entries = groups[result["data"], metric]
-            known = {entry.scores[metric] for entry in entries}
+            ours = {entry.scores[metric] for entry in entries if entry.kind == "ours"}
+            known = {entry.name for entry in entries}
             for one in result[field]:
-                # Not twice, and none of ours again.
-                if metric in one["scores"] and one["scores"][metric] not in known:
-                    known.add(one["scores"][metric])
+                value = one["scores"].get(metric)
+                if value is not None and value not in ours and one["name"] not in known:
+                    known.add(one["name"])
                     entries.append(Entry(one["name"], one["scores"], kind, result))
     return groups
 
