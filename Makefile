@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTHON311 ?= python3.11
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-version docs-tables stubs api dist clean help
+.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -66,6 +66,9 @@ docs-version: $(VENV)/.installed-dev ## commit the site of this version to the b
 
 docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
 	$(BIN)/python -m keras_transformers.cli.models_table docs/models.md keras_transformers/cli/models.json
+
+results: $(VENV)/.installed-dev ## print the pages of results from the files in benchmarks/results
+	$(BIN)/python docs/site/results.py
 
 stubs: $(VENV)/.installed-dev ## rewrite the type stubs of the package and its rooms
 	$(BIN)/python -m keras_transformers.cli.stubs

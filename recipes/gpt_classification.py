@@ -10,7 +10,7 @@ Cost:    4 minutes on one thread of a busy machine
 Score:   SST-2, accuracy on dev, which also chose the epoch, seed 0 (b6663d9): 0.7982, and 0.8062
          with --language-model-weight 0; a bag of words 0.801. The weights come from
          recipes/language_model.py on NLTK's movie reviews (1,833,728 parameters); further options:
-         --learning-rate 3e-4 --epochs 4. GPT and BERT on equal text: docs/results.md
+         --learning-rate 3e-4 --epochs 4. GPT and BERT on equal text: docs/results/pretraining.md
 """
 
 import dataclasses

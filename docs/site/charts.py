@@ -104,10 +104,10 @@ def bleu() -> Chart:
 CHARTS: dict[str, Callable[[], Chart]] = {"speed": speed, "curves": curves, "bleu": bleu}
 
 
-def draw(name: str, target: Any) -> None:
+def draw(make: Callable[[], Chart], target: Any) -> None:
     """Writes a chart as SVG to a path or a file."""
     with mpl.rc_context(STYLE):
-        chart = CHARTS[name]()
+        chart = make()
         chart.figure.savefig(
             target,
             format="svg",
@@ -120,7 +120,7 @@ def draw(name: str, target: Any) -> None:
 def main(names: list[str]) -> None:
     """Draws the charts of these names, by default all."""
     for name in names or list(CHARTS):
-        draw(name, IMAGES / f"{name}.svg")
+        draw(CHARTS[name], IMAGES / f"{name}.svg")
         print(f"written: {IMAGES / name}.svg")
 
 

@@ -9,6 +9,7 @@ from . import grid as grid
 from . import guardrails as guardrails
 from . import launching as launching
 from . import options as options
+from . import origin as origin
 from . import preemption as preemption
 from . import progress as progress
 from . import resume as resume

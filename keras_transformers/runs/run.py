@@ -28,6 +28,7 @@ from keras_transformers.runs.callbacks import (
     verbosity,
 )
 from keras_transformers.runs.options import MAY_DIFFER, Options
+from keras_transformers.runs.origin import origin
 from keras_transformers.runs.resume import run_folder
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
@@ -355,12 +356,14 @@ class Run:
             examples: inputs that the export is checked with and stores; see `export`.
 
         Returns:
-            The figures, plus `epochs`, the logs of each epoch, and `seconds`.
+            The figures, plus `epochs`, the logs of each epoch, `seconds`, and `origin`: the
+            command, the commit, the exact parameter count, the seed and the machine.
         """
         metrics = {
             **figures,
             "epochs": self.epochs,
             "seconds": round(self.seconds),
+            "origin": origin(self._model, seed=self.config.seed),
         }
         if not is_chief():
             return metrics
@@ -376,7 +379,7 @@ class Run:
         for name, value in metrics.items():
             if isinstance(value, float):
                 print(f"{name}: {value:.4f}")
-            elif not isinstance(value, list):
+            elif not isinstance(value, list | dict):
                 print(f"{name}: {value}")
         print(f"written: {self.folder / METRICS}")
         if self.config.export:

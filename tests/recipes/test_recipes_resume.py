@@ -56,9 +56,9 @@ def stop(patch, *, by_signal, folder):
 
 
 def figures(folder):
-    """Returns the run's figures without times."""
+    """Returns the run's figures without times and commands."""
     metrics = json.loads((folder / "metrics.json").read_text())
-    del metrics["seconds"]
+    del metrics["seconds"], metrics["origin"]
     for epoch in metrics["epochs"]:
         assert epoch.pop("tokens_per_second") > 0
         assert 0 < epoch.pop("mfu") < 1

@@ -178,9 +178,11 @@ def test_a_run_trains_scores_and_keeps_the_best_epoch(tmp_path):
     assert float(model.get_weights()[0][0, 0]) == kernels[2]
 
     metrics = one.finish(None, {"dev_figure": 0.5})
-    assert metrics.keys() == {"dev_figure", "epochs", "seconds"}
+    assert metrics.keys() == {"dev_figure", "epochs", "seconds", "origin"}
     written = json.loads((one.folder / "metrics.json").read_text())
     assert written["epochs"][0] == metrics["epochs"][0]
+    assert written["origin"] == metrics["origin"]
+    assert written["origin"]["parameters"] == model.count_params()
 
 
 def test_a_runs_seconds_count_what_it_took_before_it_was_resumed(tmp_path):
