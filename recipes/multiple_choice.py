@@ -73,7 +73,7 @@ def labelled(path: Path) -> ChoiceExamples:
     """Reads a file; raises ValueError if it has no labels, such as SWAG's test.csv."""
     examples = load_choices(path)
     if examples.labels is None:
-        raise ValueError(f"{path}: no labels: give files for training, dev and test that have labels")
+        raise ValueError(f"{path}: no labels: give files for training, dev and test with labels")
     return examples
 
 

@@ -1,12 +1,12 @@
-"""Training steps: ours against keras_hub on TensorFlow, and each against its own forward pass.
+"""Compares training steps of ours and keras_hub on TensorFlow, and each with its forward pass.
 
     pip install -e '.[benchmark]'
     python benchmarks/suite/training.py
 
-The same shapes on both sides, random weights, float32, one thread, dropout 0.1, AdamW with clipped
-gradients, `train_on_batch` on full batches of random tokens. The forward pass is inference in a
-`tf.function`, of the model as it trains. MiniLM classifies 32 texts of 30 tokens; BERT-small
-predicts 20 masked words in each of 8 rows of 128.
+Both sides have the same shapes, with random weights, float32, one thread, dropout 0.1, AdamW with
+clipped gradients, and `train_on_batch` on full batches of random tokens. The forward pass is
+inference with the same model in a `tf.function`. MiniLM classifies 32 texts of 30 tokens;
+BERT-small predicts 20 masked words in each of 8 rows of 128.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def hub_backbone(size: dict[str, int]) -> Any:
 
 
 def hub_compile(model: Any) -> None:
-    """Compiles a model of keras_hub with what `adamw` does to ours."""
+    """Compiles a keras_hub model with the equivalent of our `adamw`."""
     optimizer = keras.optimizers.AdamW(1e-5, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
