@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch-size", type=int, help="rows per batch, for all models")
     parser.add_argument("--steps", type=int, default=20, help="updates in each of the three rounds")
     parser.add_argument("--peak", type=float, default=PEAK, help="TFLOP/s of the GPU in bfloat16")
-    parser.add_argument("--toy", action="store_true", help="tiny models, to see that it runs")
+    parser.add_argument("--toy", action="store_true", help="tiny models, to test that it runs")
     options = parser.parse_args(arguments)
     check_tensorflow_is_absent()
     policy = keras.config.dtype_policy()

@@ -328,7 +328,7 @@ def main() -> None:
         "--strategies", nargs="+", choices=NUM_WORKERS, default=list(NUM_WORKERS), metavar="NAME"
     )
     parser.add_argument("--kills", type=int, default=10, help=f"below {EPOCHS * STEPS - 1}")
-    parser.add_argument("--seed", type=int, default=0, help="for the moments of the kills")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the times of the kills")
     parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -54,7 +54,7 @@ class Config(runs.EncoderTuning):
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
     train_file: Path  # the task's official file; for rte also NLTK's rte.zip
-    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
+    dev_file: Path | None = None  # to choose the best epoch; None: a share of the training file
     submit_file: Path | None = None  # a test set without labels, to predict for submission
     dev_fraction: Fraction = 0.2  # the dev set's share of the training file, the same for all seeds
     malformed: Literal["refuse", "skip"] = "refuse"  # rows with a wrong number of columns

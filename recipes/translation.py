@@ -39,7 +39,7 @@ class Config(ParallelFiles, runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to translate."""
 
     encoder_weights: Path | None = None  # a pretrained encoder, instead of --model's
-    lowercase: bool | None = None  # None: as in the encoder's files
+    lowercase: bool | None = None  # lower-case texts; None: as in the encoder's files
     bpe_dropout: Share = 0.0  # share of merges skipped, so that words split differently each epoch
     ema: Rate | None = None  # momentum of an exponential moving average of the weights
     bleu_every: PositiveInt = 1  # epochs between translations of the validation set

@@ -210,7 +210,7 @@ class Revision:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("revision", nargs="?", help="the earlier one, such as a tag")
+    parser.add_argument("revision", nargs="?", help="the revision to compare with, such as a tag")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each row")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -218,7 +218,7 @@ def main() -> None:
         work()
         return
     if arguments.revision is None:
-        parser.error("which revision is today's to be compared with?")
+        parser.error("give the revision to compare with")
     root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory() as folder:
         earlier = Path(folder, "earlier")

