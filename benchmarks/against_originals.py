@@ -1,13 +1,13 @@
-"""How far our outputs are from those of the software that wrote a file, by container and family.
+"""Compares our outputs with those of the software that wrote a file, by container and family.
 
     python benchmarks/against_originals.py > benchmarks/results/against_originals.txt
 
 Without KERAS_TRANSFORMERS_LEFT_BEHIND it reads the small archives in tests/golden/left_behind; the
 variable names a folder with all of them. Beside each model is NAME.npz, the inputs and outputs of
 the original. The difference is the largest one of any output at real tokens, in units of the
-output's magnitude; "-" stands for models whose outputs cannot be compared like this. bert_softmax
-calls probabilities its logits, and bert_bf16 and gpt2_bf16 computed in bfloat16. What is not loaded
-here has no tokenizer beside it or needs an option. tests/convert compares all of these too.
+output's magnitude; "-" marks models whose outputs cannot be compared like this. bert_softmax stores
+probabilities as its logits, and bert_bf16 and gpt2_bf16 computed in bfloat16. Models that are not
+loaded have no tokenizer beside them or need an option. tests/convert compares all of these too.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from left_behind import GOLDEN, VARIABLE, difference  # noqa: E402
 
 
 def models(folder: Path) -> list[Path]:
-    """Returns what has the outputs of the original beside it, as a folder or a file."""
+    """Returns the folders and files that have the original's outputs beside them."""
     found = []
     for file in sorted(folder.rglob("*.npz")):
         with np.load(file) as arrays:
@@ -51,7 +51,7 @@ def weights_file(path: Path) -> str:
 
 
 def row(path: Path) -> tuple[str, str, float] | str:
-    """Returns the format, the pipeline and the difference of a model; or why there is none."""
+    """Returns a model's format, pipeline and difference, or the reason why there is none."""
     try:
         loaded = kt.load(path)
     except (ValueError, FileNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""What attention is good for: BLEU by the length of the source, runs side by side.
+"""Compares runs by BLEU per source length, such as with and without attention.
 
     python benchmarks/attention_by_length.py runs/attention runs/none --output by_length.png
 
@@ -17,7 +17,7 @@ Rows = list[dict[str, Any]]  # see `evaluation.bleu_by_length`
 
 
 def read(folder: Path) -> tuple[str, Rows]:
-    """Returns what a run measured, and its classes of length.
+    """Returns the name of a run's scores, and the scores by class of length.
 
     Raises:
         FileNotFoundError: the run does not exist or is not finished.

@@ -1,10 +1,11 @@
-"""Which heads of an encoder look at the previous or next token, at [CLS] or at [SEP].
+"""Finds the heads of an encoder that attend to the previous or next token, [CLS] or [SEP].
 
     python benchmarks/attention_heads.py PIPELINE [--figure heads.png]
 
-PIPELINE is anything that `kt.load` reads, with an encoder. For each place it prints the three heads
-that give it the largest share of their attention, averaged over the inner tokens of four sentences;
-then the words that "bank" looks at in two of them. `--figure` draws all heads for the first one.
+PIPELINE is anything with an encoder that `kt.load` reads. For each of these positions it prints the
+three heads that give it the largest share of their attention, averaged over the inner tokens of
+four sentences, and then the words that "bank" attends to in two of them. `--figure` draws all heads
+for the first one.
 """
 
 import argparse

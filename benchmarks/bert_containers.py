@@ -1,4 +1,4 @@
-"""Writes a BERT's weights into the files that people hold, each as its original software does."""
+"""Writes a BERT's weights in common file formats, each as its original software does."""
 
 import re
 from collections.abc import Callable
@@ -85,7 +85,7 @@ WRITERS: dict[str, Callable[[Path, Tensors], None]] = {
     "TF1 checkpoint": write_tf1,
     "TF2 checkpoint": write_tf2,
 }
-OF_TENSORFLOW = ("TF1 checkpoint", "TF2 checkpoint")  # transformers 5 reads none
+OF_TENSORFLOW = ("TF1 checkpoint", "TF2 checkpoint")  # transformers 5 reads neither
 NOT_OF_TRANSFORMERS = ("tf_model.h5", *OF_TENSORFLOW)
 
 

@@ -1,12 +1,13 @@
-"""How the cost of attention, recurrence and convolution grows with length n and width d.
+"""Measures how the cost of attention, recurrence and convolution grows with length and width.
 
     python benchmarks/complexity.py --plot complexity.png
 
 "Attention Is All You Need", table 1: self-attention O(n^2 d), recurrent O(n d^2), convolutional
-O(k n d^2) with kernels of k positions. Measures a training step of one layer, forward and backward,
-4 sequences, float32, one thread. Each line of the output is a sweep over one of n, d and k; its
-exponent is the slope of a line through the logarithms. Beside it is the slope of the layer's count
-of operations, or of floats kept for the backward pass, over the same sizes.
+O(k n d^2) with kernels of k positions, for length n and width d. Measures a training step of one
+layer, forward and backward, 4 sequences, float32, one thread. Each line of the output is a sweep
+over one of n, d and k; its exponent is the slope of a line through the logarithms. The theory next
+to it is the slope of the layer's number of operations, or of floats kept for the backward pass,
+over the same sizes.
 
 - self-attention: scores, softmax and weighted sum in heads of 64, as the table counts it;
 - attention layer: the same with its four projections, n^2 d + n d^2: `layers.MultiHeadAttention`;
@@ -227,10 +228,10 @@ def seconds(measured: Sequence[tuple[str, Point]], rounds: int) -> dict[tuple[st
 
 def memory(subject: str, point: Point) -> float:
     """Returns the bytes by which a step raises the resident memory of the process."""
-    # Always take large blocks from the system and return them to it (mallopt(3)).
+    # Always get large blocks from the system and return them to it (mallopt(3)).
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)
     step = training_step(subject, point)
-    step()  # what only the first step allocates
+    step()  # makes the allocations of the first step
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")  # resets the peak (proc(5))
     before = resident("VmRSS")

@@ -1,12 +1,12 @@
-"""What a step of the searches in `keras_transformers.decoding` costs when the model costs nothing.
+"""Measures the cost of the searches in `keras_transformers.decoding`, without a model.
 
     python benchmarks/decode_overhead.py
 
-CPU time on one thread for 25 tokens. The first table has the searches alone, with a vocabulary of
-32,000, no end token and no cache. The step picks one of four matrices of random logits; its cost in
-the same loop is subtracted. To compare: textbook beam search (log_softmax, then one top_k over all
-beams and tokens) and, if installed, keras_hub's samplers (whose beams are not pools, and whose
-greedy search keeps no scores).
+Figures are CPU time on one thread for 25 tokens. The first table has the searches alone, with a
+vocabulary of 32,000, no end token and no cache. The step picks one of four matrices of random
+logits; its cost in the same loop is subtracted. For comparison, it includes textbook beam search
+(log_softmax, then one top_k over all beams and tokens) and, if installed, keras_hub's samplers
+(whose beam search has no pool of finished beams, and whose greedy search keeps no scores).
 
 The second table has 4 beams and the self-attention of six Transformer-base layers (8 heads of 64)
 without projections, for at most 75 tokens. It compares growing keys and values with buffers of full
@@ -36,7 +36,7 @@ from keras_transformers.decoding import (  # noqa: E402
 
 START, END = 1, 2
 NUM_LAYERS, NUM_HEADS, HEAD_DIM, CACHE_LIMIT = 6, 8, 64, 75
-LOGIT_TABLES = 4  # alternate, or the graph optimizer would hoist work out of the loop
+LOGIT_TABLES = 4  # alternate, so that the graph optimizer cannot hoist work out of the loop
 
 
 def table_step(rows: int, vocabulary_size: int) -> Callable[..., Any]:

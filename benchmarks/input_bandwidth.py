@@ -1,13 +1,13 @@
-"""Compares how fast one core feeds `fit` with how fast a node of accelerators reads.
+"""Compares how fast one core feeds `fit` with how fast a node of accelerators consumes data.
 
     python benchmarks/input_bandwidth.py VOCAB.txt TEXT SOURCE TARGET
         > benchmarks/results/input_bandwidth.txt
 
 VOCAB.txt is BERT's vocabulary, TEXT the text for its examples in --text-format; SOURCE and TARGET
 are the two sides of parallel text, one sentence per line. All figures are CPU time on one thread,
-so per core; bytes are those of the arrays that `fit` receives. What a node needs comes from
-`benchmarks/scaling.py`: eight accelerators that compute at their assumed utilisation and never wait
-for an all-reduce, which is the most they can read.
+that is, per core; bytes are those of the arrays that `fit` receives. A node's demand comes from
+`benchmarks/scaling.py`: eight accelerators at their assumed utilisation that never wait for an
+all-reduce, which is an upper bound.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LENGTH, MASKED, BATCH_SIZE, BATCH_TOKENS, STEPS = 128, 20, 64, 8192, 200
 def rate(batches: Iterable[Any], steps: int) -> float:
     """Returns bytes of arrays per second of all threads' CPU time, the best of three epochs.
 
-    Another epoch comes first and does not count: it includes what is made only once.
+    A first epoch is not counted, because it includes one-time work.
     """
     remaining = iter(batches)
 

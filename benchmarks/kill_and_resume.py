@@ -1,18 +1,18 @@
-"""Kills a training at random moments, and checks that its weights are as if it had not been killed.
+"""Kills a training run at random moments and checks that its final weights are unaffected.
 
     python benchmarks/kill_and_resume.py
     python benchmarks/kill_and_resume.py --signal TERM
 
-Trains a tiny classifier twice with `runs.Run`: once undisturbed, and once with several kill -9,
-each at a random moment of a random step, even while a checkpoint is written. The training has
-dropout, an optimizer with moments and averaged weights, a learning rate schedule, a shuffled
+Trains a tiny classifier twice with `runs.Run`: once uninterrupted, and once with several kill -9,
+each at a random moment of a random step, even while a checkpoint is being written. The training run
+has dropout, an optimizer with moments and averaged weights, a learning rate schedule, a shuffled
 dataset, metrics, validation and early stopping. If there are several workers, all are killed. With
 `--signal TERM` one or all of them get SIGTERM instead, every third time before training starts; all
 must exit with status 75, and no finished step may be lost.
 
-Prints where each training resumed and was killed, and how far the weights, the optimizer's
-variables and the epochs' figures differ at the end; the exit status is 1 if they differ. Operations
-are deterministic; the replicas are two logical CPUs, the workers two processes on this machine.
+Prints where each run resumed and was killed, and how much the weights, the optimizer's variables
+and the epochs' metrics differ at the end; the exit status is 1 if they differ. Operations are
+deterministic; the replicas are two logical CPUs, the workers two processes on this machine.
 """
 
 import argparse
@@ -35,13 +35,13 @@ from keras_transformers.runs.preemption import PREEMPTED_STATUS
 EPOCHS, STEPS, BATCH = 3, 10, 8
 EVERY = 3  # batches between checkpoints
 NUM_WORKERS = {"default": 1, "mirrored": 1, "multi_worker": 2}
-JOINED = 0  # instead of a number of steps: before training starts, once all workers are connected
-PATIENCE = 300  # seconds without a batch until a training counts as stuck
+JOINED = 0  # instead of a number of steps: once all workers are connected, before training starts
+PATIENCE = 300  # seconds without a batch until a run counts as stuck
 
 
 @dataclasses.dataclass(frozen=True)
 class Stop:
-    """When a training is stopped."""
+    """When a training run is stopped."""
 
     step: int  # after this number of steps, or JOINED
     delay: float  # seconds from that step to the signal
@@ -50,7 +50,7 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One process of a training."""
+    """One process of a training run."""
 
     strategy: Any  # a key of NUM_WORKERS
     folder: Path
@@ -59,7 +59,7 @@ class Job:
 
 
 def run_alone(job: Job, progress: Any) -> None:
-    """Runs `train` as a program would: multiprocessing does not pass errors to Python's hook."""
+    """Runs `train` like a program: multiprocessing does not pass errors to Python's hook."""
     try:
         train(job, progress)
     except Exception as error:
@@ -71,7 +71,7 @@ def train(job: Job, progress: Any) -> None:
     """Trains from the folder's last checkpoint to the end; the chief writes final.npz there.
 
     Args:
-        job: what to do.
+        job: the process to run.
         progress: two integers, shared with the parent: the steps done, -1 until this process has
             joined the others; and the step at which it resumed, -1 until then.
     """
@@ -140,7 +140,7 @@ def train(job: Job, progress: Any) -> None:
 
 
 def build() -> Any:
-    """Returns a compiled classifier of token ids, small since each kill means a new trace."""
+    """Returns a compiled classifier of token ids, small because each kill means a new trace."""
     import keras
 
     from keras_transformers.training.optimizers import adam
@@ -185,9 +185,9 @@ def make_batches() -> Any:
 
 
 class Trainings:
-    """Starts trainings, each in new processes.
+    """Starts training runs, each in new processes.
 
-    The processes are forked from one with all imports done, which take longer than training.
+    The processes are forked from one that has done all imports, which take longer than training.
 
     Args:
         terminate: stop them with SIGTERM, not SIGKILL.
@@ -210,7 +210,7 @@ class Trainings:
             The step where it resumed, or -1 if it did not, and the steps done at the end.
 
         Raises:
-            SystemExit: the training failed, hung, or ended before it was stopped.
+            SystemExit: the run failed, hung, or ended before it was stopped.
         """
         count = NUM_WORKERS[strategy]
         workers = tuple(f"localhost:{port}" for port in free_ports(count)) if count > 1 else ()
@@ -273,7 +273,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def differences(left: Path, right: Path) -> dict[str, float]:
-    """Returns the largest difference after two trainings, by kind (weight, optimizer, figures).
+    """Returns the largest difference between two runs, by kind (weight, optimizer, figures).
 
     Values whose bits differ count as different, even if they are equal.
     """
@@ -308,7 +308,7 @@ def stops(strategy: str, kills: int, *, terminate: bool, seed: int) -> list[Stop
 
 
 def compare(trainings: Trainings, strategy: str, stops: list[Stop], folder: Path) -> bool:
-    """Trains undisturbed and with stops, prints the results; returns whether all bits agree."""
+    """Trains with and without stops, prints the results; returns whether all bits agree."""
     started = time.monotonic()
     trainings.run(strategy, folder / "undisturbed", None)
     parts = [trainings.run(strategy, folder / "killed", stop) for stop in [*stops, None]]
@@ -328,7 +328,7 @@ def main() -> None:
         "--strategies", nargs="+", choices=NUM_WORKERS, default=list(NUM_WORKERS), metavar="NAME"
     )
     parser.add_argument("--kills", type=int, default=10, help=f"below {EPOCHS * STEPS - 1}")
-    parser.add_argument("--seed", type=int, default=0, help="for the moments of the kills")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the times of the kills")
     parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -1,15 +1,15 @@
-"""Measures how long loading weights takes, and how much memory, in a process of its own each.
+"""Measures the time and memory of loading weights, each in a separate process.
 
     python benchmarks/loading.py [--model bert_large] [--rounds 3] [--transformers] [--before TREE]
         [--container safetensors --container tf_model.h5 ...] > benchmarks/results/loading.txt
 
-A folder with a random BERT is made for each container, in float32, and read once, so that it is in
-the page cache. Processes take turns. Each imports everything and loads a tiny BERT first. `loaded`
-is what the weights take; the peak is the highest resident memory while loading. Both are above that
-of the process before it, and time is CPU time on one thread. transformers maps files and reads a
-weight at its first use: each is used once.
+For each container, a folder with a random BERT in float32 is written and read once, so that it is
+in the page cache. Processes take turns; each first imports everything and loads a tiny BERT.
+`loaded` is the memory of the weights; the peak is the highest resident memory while loading. Both
+are relative to the process before loading, and time is CPU time on one thread. transformers maps
+files and reads a weight at its first use, so each is used once.
 
---before takes another checkout of this repository, to compare with.
+--before takes another checkout of this repository for comparison.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def make_folder(model: str, folder: Path, container: str) -> int:
         for tensor in family.names.tensors(encoder)
     }
     family.save_config(encoder, folder / "config.json")
-    if container in OF_TENSORFLOW:  # which have Google's configuration
+    if container in OF_TENSORFLOW:  # they have Google's configuration
         (folder / "config.json").rename(folder / "bert_config.json")
     WRITERS[container](folder, tensors)
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -76,7 +76,7 @@ def make_folder(model: str, folder: Path, container: str) -> int:
 
 
 def measure(tree: Path, way: str, tiny: Path, folder: Path) -> list[float]:
-    """Returns seconds of CPU time, of the clock, and MB that stay and at the peak."""
+    """Returns CPU seconds, wall-clock seconds, and MB after loading and at the peak."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree),

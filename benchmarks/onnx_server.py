@@ -1,4 +1,4 @@
-"""A minimal server for a text embedder in ONNX, which `serving_onnx.py` compares with.
+"""Runs a minimal server for a text embedder in ONNX, for comparison in `serving_onnx.py`.
 
     python benchmarks/onnx_server.py MODEL.onnx tokenizer.json
 
@@ -28,7 +28,7 @@ Embed = Callable[[Sequence[str]], np.ndarray]  # texts -> (text, hidden)
 
 
 def onnx_embed(model: Path, tokenizer: Path) -> Embed:
-    """Returns an embedder of Hugging Face's tokenizer and ONNX Runtime."""
+    """Returns an embedder with Hugging Face's tokenizer and ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("TF_NUM_INTRAOP_THREADS", "1"))
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

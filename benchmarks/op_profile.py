@@ -1,11 +1,11 @@
-"""Says where an export's time goes, by TensorFlow's ops, in a V1 session on one thread.
+"""Profiles an export by TensorFlow ops, in a V1 session on one thread.
 
     pip install -e '.[benchmark]'
     python benchmarks/op_profile.py --lengths 12 128
 
-MiniLM's and BERT-Base's shapes with random weights, one row of token ids, float32 and int8: the
-microseconds of each op in a run, the ten dearest first, how often it ran, and the sum of all. The
-steps between ops are not in it, and tracing makes each op a little slower.
+For MiniLM's and BERT-Base's shapes with random weights and one row of token ids, in float32 and
+int8, it prints the microseconds and the number of calls of the ten slowest ops in a run, and the
+total of all ops. The time between ops is not included, and tracing makes each op a little slower.
 """
 
 import argparse

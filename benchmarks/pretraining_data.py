@@ -1,18 +1,18 @@
-"""BERT's pretraining data: how fast examples are made and read, against what training consumes.
+"""Measures how fast BERT's pretraining examples are made and read, compared with training.
 
     python benchmarks/pretraining_data.py VOCAB.txt TEXT [TEXT ...]
 
-All figures are CPU time on one thread, so per core. First the text becomes shards, with each token
-once (dupe factor 1). Then the shards are read in batches of 32, as stored and masked anew, the best
-of three passes. Training is bert_tiny with both heads and AdamW, the best of five batches, or with
---training a rate that you measured elsewhere. The ratios say how many such trainings one core
-feeds.
+All figures are CPU time on one thread, that is, per core. First the text is written as shards, with
+each token once (dupe factor 1). Then the shards are read in batches of 32, as stored and with new
+masks, the best of three passes. Training is bert_tiny with both heads and AdamW, the best of five
+batches, or with --training a rate that you measured elsewhere. The ratios say how many such
+training runs one core can feed.
 
     python benchmarks/pretraining_data.py VOCAB.txt TEXT [TEXT ...] --engines EXPORT
 
-compares the engines instead: the same shards, and an export's answers to 400 lines of the text,
-without Beam and by Beam's direct runner in this process, in turn. Rates are medians of three
-rounds; a Beam pipeline's fixed cost is that of one with an empty task.
+compares the engines instead: making the same shards, and an export's answers to 400 lines of the
+text, without Beam and with Beam's direct runner in this process, in turn. Rates are medians of
+three rounds; the fixed cost of a Beam pipeline is that of one with an empty task.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""Trains a cross-encoder on XQuAD with `kt.fit`, and measures how it orders what BM25 found.
+"""Trains a cross-encoder on XQuAD with `kt.fit` and measures how it ranks BM25's candidates.
 
     python benchmarks/reranking.py MINILM DATA/xquad/xquad.en.json.gz
         > benchmarks/results/reranking.txt
 
-MINILM is a BERT-like folder, whose head is new. 40 % of the paragraphs are held out, as in
-recipes/embedding.py. Each question has its paragraph and those that BM25 takes for the best of
-the others: 3 in training, 9 held out. The figures are of the order within these.
+MINILM is a BERT-like folder; the model gets a new head. 40 % of the paragraphs are held out, as in
+recipes/embedding.py. Each question comes with its paragraph and the best others by BM25: 3 in
+training, 9 held out. The figures measure the order within these.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Rows = dict[str, list]
 
 
 def candidates(pairs: TextPairs, others: int) -> Rows:
-    """Returns each question with its paragraph, and with as many others."""
+    """Returns each question with its paragraph and a number of others."""
     documents = pairs.documents()
     queries = pairs.queries()
     best = np.argsort(-bm25_similarities(list(queries), documents), axis=1, kind="stable")

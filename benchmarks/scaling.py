@@ -1,20 +1,20 @@
-"""What an update costs at each scale: FLOPs, bytes between workers, bytes of input.
+"""Estimates what an update costs at each scale: FLOPs, bytes between workers, bytes of input.
 
     python benchmarks/scaling.py > benchmarks/results/scaling.txt
 
-Four parts, each with its basis:
+The output has four parts:
 
 1. Models. Parameters by formula; FLOPs counted by `keras_transformers.inspection` in models of one
    and two layers, since each layer adds the same; bytes of the gradients, float32 and dense, as
    `keras_transformers.training` sums them; bytes of a batch as `fit` receives it.
 2. Processes on this machine: 1, 2 and 4 workers of MultiWorkerMirroredStrategy on loopback, one
    thread each, the shortest of 20 rounds. All-reduces of several sizes give latency and bandwidth
-   by least squares. They and the time of a step without all-reduce predict the time with it, which
+   by least squares. These and the time of a step without all-reduce predict the time with it, which
    is also measured. The workers share this machine's cores and memory, so this tests the form of
-   the time model, but says nothing about a network.
+   the time model but not a network.
 3. The time model for up to 1,024 accelerators: ring and hierarchical all-reduce, accumulation,
-   input. It prints its assumptions, which options change.
-4. How often so many accelerators stop, and what checkpoints cost.
+   input. It prints its assumptions, which you can change with options.
+4. How often so many accelerators fail, and what checkpoints cost.
 
 --assume-only leaves out part 2, the only one that measures.
 """
@@ -53,7 +53,7 @@ class Job:
         name: name of the model.
         parameters: number of trainable parameters.
         batch: description of the batch.
-        tokens: tokens in the batch; of pairs, target tokens only.
+        tokens: tokens in the batch; for pairs, only target tokens count.
         flops: FLOPs of an update, forward and backward.
         input_bytes: bytes of the arrays that `fit` receives.
     """
@@ -166,7 +166,7 @@ def flops(
     return one + (num_layers - 1) * (two - one)
 
 
-# Part 2: the same file runs in each worker, and talks JSON on standard output.
+# Part 2: the same file runs in each worker and writes JSON to standard output.
 
 
 def run_workers(num_workers: int) -> list[dict[str, Any]]:
@@ -261,7 +261,7 @@ def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[b
 def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> dict[str, float]:
     """Returns the shortest time of each call in seconds; all workers start each call together.
 
-    The shortest counts because whatever else the machine does can only add to a time.
+    The shortest counts, because other work on the machine can only add to a time.
     """
     least = dict.fromkeys(calls, math.inf)
     for round_number in range(ROUNDS + 1):
@@ -271,7 +271,7 @@ def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> di
             call()
             if round_number:  # the first traces
                 least[name] = min(least[name], time.perf_counter() - started)
-    wait()  # no worker ends while another still needs it
+    wait()  # no worker exits while another still needs it
     return least
 
 

@@ -1,4 +1,4 @@
-"""Measures how fast the local server answers.
+"""Measures the speed of the local server.
 
     pip install -e '.[serving]'
     python benchmarks/serving.py saved_models/translate_de_en TEXTS
@@ -9,11 +9,11 @@ REST and gRPC. Prints requests per second, p50 and p99, the CPU time of the mode
 request, how long the servers took to load, and their memory before and after.
 
 The servers are separate processes; the clients are threads of this one and use the same cores. Each
-round calls the SavedModel in this process, text by text, and then asks each server, so whatever
-else the machine does affects all of them; ratios are to the direct calls of the same rounds. A
-model runs on TF_NUM_INTRAOP_THREADS threads, 1 by default.
+round calls the SavedModel in this process, text by text, and then each server, so that other work
+on the machine affects all of them; ratios are to the direct calls of the same rounds. A model runs
+on TF_NUM_INTRAOP_THREADS threads, 1 by default.
 
-`serving_soak.py` tests whether the server lasts; `serving_onnx.py` compares with ONNX Runtime.
+`serving_soak.py` tests the server over a long time; `serving_onnx.py` compares with ONNX Runtime.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class Running:
     grpc: str = ""
 
     def cpu_s(self) -> float:
-        """Returns the CPU time that it has used, in seconds."""
+        """Returns its CPU time in seconds."""
         times = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -92,7 +92,7 @@ def started(*command: str) -> Iterator[Running]:
         found = [re.search(rf"{protocol} on (\S+)", told) for protocol in ("REST", "gRPC")]
         if found[0] is None or ": ready:" not in told:
             raise SystemExit(f"the server did not start:\n{told}")
-        # Keep reading its output, or it would block on a full pipe.
+        # Keep reading its output, because it would block on a full pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()
         yield Running(process, ready_after_s, *(match[1] for match in found if match))
     finally:
@@ -169,7 +169,7 @@ def timed(
     clock: Clock,
     clients: int = 1,
 ) -> None:
-    """Asks every text once, with `clients` at a time, each on its own connection."""
+    """Sends every text once, from `clients` at a time, each on its own connection."""
     rest = iter(texts)
     lock = threading.Lock()
     barrier = threading.Barrier(clients + 1, timeout=300)

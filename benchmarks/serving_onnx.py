@@ -8,12 +8,12 @@ sentence-transformers/all-MiniLM-L6-v2; TEXTS is a file with one text per line, 
 
 One side is the export of a `pipelines.Embedder` with these weights. The other is what PyTorch users
 would build: Hugging Face's tokenizer, its model through torch.onnx.export, and `onnx_server.py`,
-without batching. Nothing is timed unless both give the same vectors.
+without batching. Times are measured only if both give the same vectors.
 
 First both run in this process, in batches of 1, 8 and 32 rows of mixed lengths; then the same plain
-HTTP client asks the servers over REST. Contestants take turns round after round, so whatever else
-the machine does affects both; ratios are to the first of each list. A model runs on one thread on
-both sides, unless TF_NUM_INTRAOP_THREADS says otherwise.
+HTTP client calls the servers over REST. Contestants take turns in each round, so that other work on
+the machine affects both; ratios are to the first of each list. On both sides a model runs on one
+thread, unless TF_NUM_INTRAOP_THREADS is set.
 
 onnx is under the Apache 2.0 licence, onnxruntime under the MIT licence.
 """

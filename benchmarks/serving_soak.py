@@ -1,13 +1,13 @@
-r"""Does the local server last? Many requests, changing versions, and hostile requests in between.
+r"""Stress-tests the local server: many requests, changing versions, and malicious requests.
 
     pip install -e '.[serving]'
     python benchmarks/serving_soak.py TEXTS saved_models/fill_mask_en ANOTHER_BASE_PATH \
         --requests 200000 --seconds 3600
 
 TEXTS is a file with one text per line, plain or .gz. One server, in a separate process, serves a
-copy of each export; clients in threads of this process ask all of them by REST and gRPC. Meanwhile
+copy of each export; clients in threads of this process call all of them by REST and gRPC, while
 versions are published, rolled back, deleted and damaged (see `Operator`). A tenth of the requests
-are hostile. Every answer is compared with the SavedModel's own, computed here beforehand.
+are malicious. Every answer is compared with the SavedModel's own, computed here beforehand.
 
 Memory is read before each change of the versions, when one version of each model is loaded. The
 exit status is 1 if an answer is wrong or missing, or if the median memory of the last quarter is
@@ -71,7 +71,7 @@ def bodies(generator: random.Random) -> list[bytes]:
 def hostile(
     kind: int, model: str, http: httpx.Client, channel: grpc.Channel, bodies: Sequence[bytes]
 ) -> tuple[str, bool]:
-    """Sends a hostile request; returns its kind, and whether it was refused properly."""
+    """Sends a malicious request; returns its kind, and whether it was refused properly."""
     url = f"/v1/models/{model}:predict"
     if kind < len(bodies):
         return f"body {kind}", http.post(url, content=bodies[kind]).status_code in (400, 413)
@@ -98,7 +98,7 @@ def hostile(
         with socket.create_connection((http.base_url.host, http.base_url.port)) as connection:
             connection.sendall(f"POST {url} HTTP/1.1\r\nContent-Length: 1000\r\n\r\n[".encode())
         return "half a body", True
-    with contextlib.suppress(httpx.HTTPError):  # leaves before the answer arrives
+    with contextlib.suppress(httpx.HTTPError):  # disconnects before the answer arrives
         http.post(url, content=b'{"instances": ["a b c"]}', timeout=0.001)
     return "gone", True
 
@@ -140,7 +140,7 @@ class Soak:
         self._lock = threading.Lock()
 
     def work(self, target: str, seed: int) -> None:
-        """Asks until all requests are sent or time is up."""
+        """Sends requests until all are sent or time is up."""
         generator = random.Random(seed)
         # One connection per request: a kept one might be closed before the next request.
         alone = httpx.Limits(max_keepalive_connections=0)
@@ -199,11 +199,11 @@ class Soak:
 
 
 class Operator:
-    """Changes the versions of models as operators and accidents do, one change at a time.
+    """Changes the versions of models, as operators and accidents might, one change at a time.
 
     Args:
         bases: base path -> the export that is published there.
-        generator: chooses what is damaged.
+        generator: chooses what to damage.
 
     Attributes:
         counts: how often each change was made.

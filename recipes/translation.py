@@ -1,29 +1,22 @@
-"""Translation: trains an encoder-decoder on pairs of sentences, text in, translation out.
+"""Translation: trains an encoder-decoder on sentence pairs.
 
 Paper:   Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; `--model seq2seq_...`: Bahdanau et
          al. 2014, https://arxiv.org/abs/1409.0473, Luong et al. 2015, .../1508.04025;
          `--encoder-weights`: Rothe et al. 2020 (BERT2Rnd), https://arxiv.org/abs/1907.12461
 Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or similar files
 Command: python recipes/translation.py --data multi30k
+         python recipes/translation.py --data multi30k --model seq2seq_multi30k --batch-tokens 4096
+             --epochs 18 --learning-rate 2e-3 --warmup-steps 400 --decay cosine --dropout 0.4
+             --model-options weight_tying all
          pretrained encoder: --encoder-weights bert/ --learning-rate 5e-4 --dropout 0.1
          Chinese: --source-language en --target-language zh --target-vocabulary-size 8000
-Cost:    66 minutes on one thread of a busy machine, 3,600 steps, with --bleu-every 3
+Cost:    66 minutes on one thread of a busy machine, 3,600 steps, with --bleu-every 3; recurrent 74
 Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased; val chose the last weights
-                                  greedy          beam 4          val, beam 4
-         multi30k (bf3a256)       39.85 / 40.11   41.64 / 41.91   42.20
-         average of the last 5    40.19 / 40.41   40.58 / 40.83   41.24
-         diversified data         43.31 / 43.56   43.76 / 44.02   44.75 (82f3b03; docs/training.md)
-         Cased, greedy and beam 4, of the last weights: --vocabulary-size 4000 --decay cosine
-         --warmup-steps 1000 --epochs 36 --patience 36 (41fe354): 38.64, 39.82. With --batch-tokens
-         4096 --decay cosine --warmup-steps 800 --learning-rate 4e-3 and relative positions:
-         --r-drop 5 --epochs 18 (5245bf7): 38.97, 39.91; --bpe-dropout 0.1 --dropout 0.2 --epochs 32
-         (b5d40d2): 40.60, 40.79, and 41.33 with --length-penalty 1, val's choice
-         Recurrent (88e91e4), --batch-tokens 4096 --epochs 18 --learning-rate 2e-3 --warmup-steps
-         400 --decay cosine --dropout 0.4 --model-options weight_tying all, last weights:
-         seq2seq_multi30k (4,681,024 parameters; 74 minutes) 32.07 / 32.28, beam 33.42 / 33.65;
-         seq2seq_multi30k_no_attention (5,401,920; 55 minutes) 28.39 / 28.54, beam 29.30 / 29.51.
-         The former on diversified data (cd8484c), --epochs 7 --dropout 0.3 --length-penalty 1:
-         36.06, beam 36.88; average of the last 5, val's choice, 35.95, beam 36.64; 98 minutes
+                                        greedy          beam 4
+         Transformer (bf3a256)          39.85 / 40.11   41.64 / 41.91
+         on diversified data (82f3b03)  43.31 / 43.56   43.76 / 44.02   docs/training.md
+         seq2seq_multi30k (88e91e4)     32.07 / 32.28   33.42 / 33.65
+         seq2seq_multi30k_no_attention  28.39 / 28.54   29.30 / 29.51
 """
 
 import dataclasses
@@ -46,15 +39,15 @@ class Config(ParallelFiles, runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to translate."""
 
     encoder_weights: Path | None = None  # a pretrained encoder, instead of --model's
-    lowercase: bool | None = None  # as the encoder's files say
-    bpe_dropout: Share = 0.0  # share of merges skipped, so words split anew in each epoch
+    lowercase: bool | None = None  # lower-case texts; None: as in the encoder's files
+    bpe_dropout: Share = 0.0  # share of merges skipped, so that words split differently each epoch
     ema: Rate | None = None  # momentum of an exponential moving average of the weights
     bleu_every: PositiveInt = 1  # epochs between translations of the validation set
     name: str = "translation"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: runs.Run) -> dict[str, Any]:
-    """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, averages, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     runs.check_installed("sacrebleu", extra="translation")
     train, val, test = config.read()
     bleu: Any = {"tokenize": evaluation.bleu_tokenizer(config.target_language)}
@@ -86,7 +79,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     )
     model.fit(**fit)
 
-    if config.ema:  # Keras applies the averages at the last epoch, not if training stops earlier
+    if config.ema:  # Keras applies the averages after the last epoch, not if training stops early
         run.load_last()
     num_tokens = len(run.epochs) * batches.report.num_target_tokens
     figures: dict[str, Any] = {

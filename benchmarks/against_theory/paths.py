@@ -1,13 +1,13 @@
-"""The other two columns of table 1 of "Attention Is All You Need": sequential steps and paths.
+"""Measures two columns of table 1 of "Attention Is All You Need": sequential steps and paths.
 
     python benchmarks/against_theory/paths.py
 
-- steps: the longest chain of operations of which each waits for the one before, in the graph that
+- steps: the longest chain of operations that each wait for the previous one, in the graph that
   TensorFlow runs for one layer; a loop counts as often as it runs. The exponent is the slope of a
   line through the logarithms of lengths and steps: 0 is O(1), 1 is O(n).
-- path: how many computations stand between the first position and the last one. It is measured: the
-  first input is changed, and layers are added until the last output changes; within a recurrent
-  layer, the change passes from step to step, so there each position counts.
+- path: the number of computations between the first position and the last one. To measure it, the
+  first input is changed, and layers are added until the last output changes. Within a recurrent
+  layer the change passes from step to step, so there each position counts.
 
 Self-attention restricted to r neighbours is attention under a band mask; a convolution has a kernel
 of k positions, without dilation. Width 16, 1 sequence, float32.
@@ -58,7 +58,7 @@ def recurrent(length: int) -> Layer:
     return lambda inputs: layer(inputs)[0]
 
 
-# Name -> the layer, and what the paper says of steps and path.
+# Name -> the layer, and the paper's steps and path.
 SUBJECTS: dict[str, tuple[Callable[[int], Layer], str, str]] = {
     "self-attention": (attention, "1", "1"),
     f"self-attention, {NEIGHBOURS} neighbours": (restricted, "1", "n / r"),
@@ -123,8 +123,8 @@ def path(make: Callable[[int], Layer], length: int) -> int:
     for number in range(1, length + 1):
         layer = make(length)
         one, other = layer(one), layer(other)
-        # Which outputs know of the change; each is then made a large one again, so that it does not
-        # fade below what float32 can tell: the question is whether, not how much.
+        # Which outputs the change has reached; each change is then made large again, so that it
+        # does not vanish in float32: only its presence matters, not its size.
         knows = np.abs((one - other).numpy()).max(axis=-1)[0] > 0
         if knows[-1]:
             return length if make is recurrent else number

@@ -1,13 +1,13 @@
-"""How far the outputs of each family are from those of transformers, and whether weights come back.
+"""Compares each family's outputs with transformers', and its weights after a round trip.
 
     pip install -e '.[reference]'
     python benchmarks/against_transformers/outputs.py [--models 20]
 
-For each family, transformers makes models with other random weights and saves them; our reader
-builds and fills ours. Texts have different lengths. The difference is the largest one of an output
-at real tokens, divided by the largest output. Then our writer saves the weights under transformers'
-names, transformers reads them, and every tensor is compared bit by bit. A Translator never answers
-padding, so a Marian's logit of it, and its bias, are -10,000 here and left out.
+For each family, transformers creates models with different random weights and saves them; our
+reader builds and fills ours. Texts have different lengths. The difference is the largest one of an
+output at real tokens, divided by the largest output. Then our writer saves the weights under
+transformers' names, transformers reads them, and every tensor is compared bit by bit. A Translator
+never generates padding, so Marian's logit and bias for it are -10,000 here and not compared.
 """
 
 import argparse
@@ -67,12 +67,12 @@ MARIAN = {
 
 @dataclass(frozen=True)
 class Family:
-    """A family, and transformers' class of it.
+    """A family, and its class in transformers.
 
     Attributes:
         name: the family's name.
         build: our builder.
-        kind: the class of transformers, whose outputs are compared.
+        kind: the class in transformers whose outputs are compared.
         config: the fields of its config.
         output: our output -> theirs.
         feeds: the inputs: "text", "causal", "pair" of source and target, or "image".
@@ -208,11 +208,11 @@ def main(models: int) -> None:
 
 
 def compared(family: Family, seed: int) -> tuple[float, bool]:
-    """Returns the difference for one model, and whether all its tensors come back."""
+    """Returns the difference for one model, and whether all its tensors survive the round trip."""
     transformers.set_seed(seed)
     kind = getattr(transformers, family.kind)
     theirs = kind(kind.config_class(**family.config), **family.options).eval()
-    if "feed_forward_proj" in family.config:  # new models tie it, the published ones do not
+    if "feed_forward_proj" in family.config:  # new models tie it, published ones do not
         theirs.lm_head.weight = torch.nn.Parameter(0.3 * torch.randn(VOCABULARY, 16))
     with torch.no_grad():
         for parameter in theirs.parameters():
@@ -248,7 +248,7 @@ def compared(family: Family, seed: int) -> tuple[float, bool]:
 def inputs(
     family: Family, random: np.random.Generator
 ) -> tuple[dict[str, Any], dict[str, Any], np.ndarray]:
-    """Returns our inputs, theirs, and which places of the output are real."""
+    """Returns our inputs, theirs, and a mask of the real positions of the output."""
     shape = (len(LENGTHS), max(LENGTHS))
     if family.feeds == "image":
         images = random.uniform(0, 255, (2, 8, 8, 3)).astype("float32")

@@ -1,13 +1,13 @@
-"""Whether beam search finds the tokens that transformers' `generate` finds.
+"""Compares the tokens of our beam search with those of transformers' `generate`.
 
     pip install -e '.[reference]'
     python benchmarks/against_transformers/searches.py [--models 20]
 
-For each kind of T5 and for Marian, transformers makes models with other random weights, in which
-the end token is likely, and saves them; our reader builds and fills ours. Both translate four
-sources with four beams. A row counts the sources whose best tokens are the same by either rules of
-our search and those that are cut, and gives the largest difference of all four beams' scores by
-transformers' rules.
+For each kind of T5 and for Marian, transformers creates models with different random weights, in
+which the end token is likely, and saves them; our reader builds and fills ours. Both translate four
+sources with four beams. A row has the number of sources with the same best tokens, by either set of
+rules of our search, the number that are cut off, and the largest difference of the four beams'
+scores by transformers' rules.
 """
 
 import argparse
@@ -49,21 +49,21 @@ def main(models: int) -> None:
 
 
 def compared(name: str, seed: int) -> tuple[tuple[int, int, int], float]:
-    """Returns how many answers are the same by either rules, or cut, and the scores' difference."""
+    """Returns how many answers are the same by each set of rules, or cut, and how scores differ."""
     family, kind, fields = KINDS[name]
     pad, end = (fields["pad_token_id"], 0) if family == "marian" else (0, 1)
     transformers.set_seed(seed)
     theirs = getattr(transformers, kind)
     theirs = theirs(theirs.config_class(**fields)).eval()
     with torch.no_grad():
-        if name == "T5 1.1":  # new models tie it, the published ones do not
+        if name == "T5 1.1":  # new models tie it, published ones do not
             theirs.lm_head.weight = torch.nn.Parameter(torch.randn(VOCABULARY, T5["d_model"]))
         for parameter in theirs.parameters():
             if parameter.ndim == 1:
                 parameter.add_(0.2 * torch.randn_like(parameter))
         theirs.get_output_embeddings().weight[end] *= 2.0
         if family == "marian":
-            theirs.final_logits_bias[0, pad] = -1e4  # no search may find padding
+            theirs.final_logits_bias[0, pad] = -1e4  # neither search may generate padding
     random = np.random.default_rng(seed)
     real = np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, None]
     sources = np.where(real, random.integers(3, VOCABULARY - 3, real.shape), pad).astype("int32")
@@ -73,7 +73,7 @@ def compared(name: str, seed: int) -> tuple[tuple[int, int, int], float]:
         ours = getattr(kt.models.encoder_decoders, family)
         ours = getattr(ours, family)(**files.read(folder))
         files.fill(ours, folder)
-    theirs.generation_config.forced_eos_token_id = None  # Marian's search; here it cuts
+    theirs.generation_config.forced_eos_token_id = None  # part of Marian's search; here it cuts
     with torch.no_grad():
         wanted = theirs.generate(
             torch.tensor(sources).long(),

@@ -1,9 +1,9 @@
-"""Embeddings without any training against people's judgement: SICK relatedness.
+"""Compares untrained embeddings with human judgement: SICK relatedness.
 
     python benchmarks/against_transformers/sentence_similarity.py DATA FOLDER...
 
-DATA is SICK_train.txt.gz. Prints, for each folder of an embedding model that `kt.load` takes,
-Spearman's correlation x 100 of the cosine of two sentences' vectors with their relatedness.
+DATA is SICK_train.txt.gz. For each folder of an embedding model that `kt.load` reads, it prints
+Spearman's correlation x 100 between the cosine of two sentences' vectors and their relatedness.
 `--reference` computes the vectors with transformers too (extra `reference`), from the same files,
 with the mean of all real tokens' vectors as sentence-transformers does, and prints its correlation
 and the largest difference of a vector.

@@ -1,14 +1,14 @@
-// Asks a SavedModel from many threads, batched as TF Serving does: its C++ loader, Session::Run, and
-// SharedBatchScheduler, the scheduler behind `--batching_parameters_file`. HTTP and gRPC are left
-// out. There is no Python in this process.
+// Calls a SavedModel from many threads, with batching as in TF Serving: its C++ loader, Session::Run
+// and SharedBatchScheduler, the scheduler behind `--batching_parameters_file`. HTTP and gRPC are not
+// included. The process runs no Python.
 //
 //   batched_serving EXPORT SIGNATURE INPUT TEXTS CLIENTS SECONDS MAX_BATCH_SIZE
 //                   BATCH_TIMEOUT_MICROS NUM_BATCH_THREADS [OP_LIBRARY...]
 //
-// TEXTS is a file with a text per line. Each client asks its next text when it has its answer.
+// TEXTS is a file with one text per line. Each client sends its next text after receiving an answer.
 // MAX_BATCH_SIZE 1 runs each request in its client's thread, as TF Serving without batching.
-// Prints one line of JSON: requests, seconds, CPU seconds, and milliseconds that 50 % and 99 % of the
-// requests took at most.
+// Prints one line of JSON: requests, seconds, CPU seconds, and the 50th and 99th percentiles of the
+// latency in milliseconds.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

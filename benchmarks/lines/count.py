@@ -1,13 +1,13 @@
-"""Counts the lines that a user writes for six jobs, here and with others, and runs them.
+"""Counts the lines of code for six jobs in several libraries, and runs them.
 
     python benchmarks/lines/count.py > benchmarks/results/lines.txt
 
 Each script gets the same lists from data.py, loads the same tiny BERT, trains for an epoch, prints
-the task's metrics and answers a text; "serving" exports a SavedModel that takes strings and asks
-it. They are written as each library's documentation does it and formatted by ruff. Lines that are
-not blank count; imports are counted apart. Where a library has no script, it has no class for the
-job: keras-hub no tagger, trainer of embeddings or reranker; transformers' Trainer exports nothing
-that takes strings.
+the task's metrics and answers a text; "serving" exports a SavedModel that takes strings and calls
+it. The scripts follow each library's documentation and are formatted by ruff. All lines except
+blank ones count; imports are counted separately. A library without a script has no class for the
+job: keras-hub has no tagger, trainer of embeddings or reranker, and transformers' Trainer has no
+export that takes strings.
 """
 
 import os
@@ -44,7 +44,7 @@ def make_bert(folder: Path) -> None:
 
 
 def lines(script: Path) -> tuple[int, int]:
-    """Returns the numbers of lines of imports, and of others."""
+    """Returns the number of import lines and of other lines."""
     imports = others = 0
     inside = False
     for line in filter(str.strip, script.read_text("utf-8").splitlines()):

@@ -1,4 +1,4 @@
-"""The same lists for every library, and a tiny BERT."""
+"""Defines the lists that every library trains on, and the folder of a tiny BERT."""
 
 import os
 

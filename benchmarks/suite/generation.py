@@ -1,11 +1,11 @@
-"""Text generation: GPT-2's search in the graph against keras_hub and Hugging Face's GPT-2.
+"""Compares text generation with GPT-2: our search in the graph, keras_hub and transformers.
 
     pip install -e '.[benchmark]'
     python benchmarks/suite/generation.py
 
-GPT-2 small (12 layers, 768 wide, V = 50,257), each with random weights of its own; 16 prompt
-tokens, 32 new ones by greedy search, token ids in and out, one thread. All in float32, and ours in
-int8 as well, as exports with `weights_dtype="int8"` compute. Hugging Face's takes part if
+Each library runs GPT-2 small (12 layers, 768 wide, V = 50,257) with its own random weights: 16
+prompt tokens, 32 new ones by greedy search, token ids in and out, one thread. All run in float32,
+ours also in int8, as in exports with `weights_dtype="int8"`. Hugging Face's is included if
 transformers and torch are installed; PyTorch's float32 products are slow on AMD processors.
 """
 

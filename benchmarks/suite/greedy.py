@@ -1,4 +1,4 @@
-"""Greedy search by each library, for the tables of text generation: token ids in and out."""
+"""Runs greedy search with each library, for the tables of text generation."""
 
 from collections.abc import Callable
 from typing import Any

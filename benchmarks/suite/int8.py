@@ -1,11 +1,11 @@
-"""Encoders served in int8: our export against ONNX Runtime's dynamic quantization.
+"""Compares encoder inference in int8: our export and ONNX Runtime's dynamic quantization.
 
     pip install -e '.[benchmark]'
     python benchmarks/suite/int8.py
 
-The shapes, random weights and batches of `encoders.py`. Ours round each vector by itself, ONNX
-Runtime all vectors of a batch together; the matrices are int8 in both, and sums are exact. Nothing
-is timed unless both are near our export in float32.
+Shapes, random weights and batches are those of `encoders.py`. Ours scales each vector separately,
+ONNX Runtime all vectors of a batch together; in both, the matrices are int8 and sums are exact.
+Times are measured only if both are close to our export in float32.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How near an export in int8 is to the one in float32, in answers and in bytes.
+"""Compares the answers and the size of an export in int8 with those of one in float32.
 
     python benchmarks/suite/int8_answers.py PIPELINE TEXTS
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def score(rows: list[dict[str, Any]], expected: list[str]) -> str:
-    """Returns what the answers are worth, in words."""
+    """Returns the task's score of the answers, as text."""
     if "label" in rows[0]:
         right = [row["label"] == label for row, label in zip(rows, expected, strict=True)]
         return f"accuracy {np.mean(right):.4f} of {len(right)} texts"

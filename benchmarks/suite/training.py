@@ -1,15 +1,15 @@
-"""Training steps: ours against keras_hub on TensorFlow, and each against its own forward pass.
+"""Compares training steps of ours and keras_hub on TensorFlow, and each with its forward pass.
 
     pip install -e '.[benchmark]'
     python benchmarks/suite/training.py
 
-The same shapes on both sides, random weights, one thread, dropout 0.1, AdamW with clipped
-gradients, `train_on_batch` on full batches of random tokens; float32, and bfloat16 with weights in
-float32. The forward pass is inference in a `tf.function`, of the model as it trains. MiniLM
+Both sides have the same shapes, with random weights, one thread, dropout 0.1, AdamW with clipped
+gradients, and `train_on_batch` on full batches of random tokens; in float32, and in bfloat16 with
+weights in float32. The forward pass is inference with the same model in a `tf.function`. MiniLM
 classifies 32 texts of 30 tokens; BERT-small predicts 20 masked words in each of 8 rows of 128.
 
-"Products" multiplies by each matrix of ours as a step does, once forward and twice backward, and
-does nothing else: no step in float32 with these kernels can be faster.
+"Products" multiplies by each matrix of our model as a step does, once forward and twice backward,
+and does nothing else: no step in float32 with these kernels can be faster.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def hub_backbone(size: dict[str, int]) -> Any:
 
 
 def hub_compile(model: Any) -> None:
-    """Compiles a model of keras_hub with what `adamw` does to ours."""
+    """Compiles a keras_hub model with the equivalent of our `adamw`."""
     optimizer = keras.optimizers.AdamW(1e-5, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

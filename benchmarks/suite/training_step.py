@@ -1,18 +1,19 @@
-"""Where the time of a fine-tuning step goes: MiniLM, 32 texts of 30 tokens, AdamW.
+"""Breaks down the time of a fine-tuning step: MiniLM, 32 texts of 30 tokens, AdamW.
 
     python benchmarks/suite/training_step.py --weights all-MiniLM-L6-v2
 
 The model is `heads.classifier` on an encoder in Hugging Face's layout, as the recipes train it:
-dropout 0.1, clip norm 1, weight decay 0.01, float32, one thread. Functions that do one thing more
-than the one before take turns; the difference of their medians is what that thing takes:
+dropout 0.1, clip norm 1, weight decay 0.01, float32, one thread. The benchmark times functions that
+each add one part to the previous one, in turns; the difference of their medians is the time of that
+part:
 
-- forward: a pass in inference;
-- backward: the gradients of the loss, without dropout, less the forward pass;
-- dropout: the same with dropout; its random numbers, and their use in both directions;
-- dense embedding gradient: the rows that were looked up, summed into a matrix of all words;
-- optimizer: AdamW's step on given gradients of all weights;
-- clip norm: the same step with it;
-- the rest: `train_function`, which `fit` calls for each batch, less all of these: metrics, loss,
+- forward: an inference pass;
+- backward: the gradients of the loss, without dropout, minus the forward pass;
+- dropout: the same with dropout: random numbers, and applying them in both directions;
+- dense embedding gradient: the gradients of the looked-up rows, summed into the full matrix;
+- optimizer: AdamW's step with given gradients of all weights;
+- clip norm: the same step with clipping;
+- the rest: `train_function`, which `fit` calls for each batch, minus all of these: metrics, loss,
   counters.
 """
 
@@ -66,13 +67,13 @@ def gradients(model: Any, inputs: Any, targets: Any) -> list[Any]:
 
 
 def corner(gradient: Any) -> Any:
-    """Returns one number, so that a function need not return, and copy, a whole gradient."""
+    """Returns one number, so that a function does not have to return and copy a whole gradient."""
     values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     return tf.reshape(values, (-1,))[0]
 
 
 def jobs(weights: Path) -> dict[str, Callable[[], Any]]:
-    """Returns what takes turns."""
+    """Returns the functions that take turns, by name."""
     inputs, targets = batch()
     model = classifier(weights)
     found: dict[str, Callable[[], Any]] = {}
@@ -110,7 +111,7 @@ def dense(rows: Any, words: Any, shape: Any) -> Any:
 
 
 def parts(medians: dict[str, float]) -> dict[str, float]:
-    """Returns the milliseconds of each part of a step, which add up to the step."""
+    """Returns the milliseconds of each part of a step; they add up to the step."""
     found = {
         "forward": medians["forward"],
         "backward": medians["gradients, no dropout"] - medians["forward"],

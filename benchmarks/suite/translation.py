@@ -1,14 +1,15 @@
-"""Translation: our search in the graph against CTranslate2 and Hugging Face's Marian.
+"""Compares translation: our search in the graph, CTranslate2 and Hugging Face's Marian.
 
     pip install -e '.[benchmark]'
     python benchmarks/suite/translation.py
 
-Transformer-base shapes (6 + 6 layers, 512 wide, 8 heads, feed-forward 2048), V = 32,000, float32,
-the same random weights in all; 25 source tokens, 25 forced target tokens, token ids in and out, one
-thread. Nothing is timed unless CTranslate2 gives our tokens. Marian takes part if transformers and
-torch are installed; PyTorch's float32 products are slow on AMD processors.
+All have Transformer-base's shape (6 + 6 layers, 512 wide, 8 heads, feed-forward 2048), V = 32,000,
+and the same random weights in float32: 25 source tokens, 25 forced target tokens, token ids in and
+out, one thread. Times are measured only if CTranslate2 gives the same tokens as ours. Marian is
+included if transformers and torch are installed; PyTorch's float32 products are slow on AMD
+processors.
 
-`--profile` shows instead where our step spends its time, by kind of operation.
+`--profile` instead shows how our step spends its time, by kind of operation.
 """
 
 import argparse

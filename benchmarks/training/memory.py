@@ -1,17 +1,17 @@
-"""What recomputing activations saves and costs: peak memory and time of a training step.
+"""Measures what recomputing activations saves and costs: a training step's peak memory and time.
 
     python benchmarks/training/memory.py
     python benchmarks/training/memory.py --models bert_large --shapes 2x128 2x512
 
-A step is forward, backward and AdamW on an encoder with random weights and dropout 0.1, the loss a
-mean of squares, in float32 on one thread. Columns, plain and with `training.recompute_layers`:
+A step is forward, backward and AdamW on an encoder with random weights, dropout 0.1 and a mean
+square as its loss, in float32 on one thread. Columns, plain and with `training.recompute_layers`:
 
-- pass: by how much a pass forward and backward raises the peak of resident memory: activations, and
-  the gradients of the weights, whose size is the first column;
-- training: the peak of a process that trains, less what TensorFlow itself takes;
+- pass: how much a forward and backward pass raises the peak resident memory: activations, and the
+  gradients of the weights, whose size is the first column;
+- training: the peak of a process that trains, minus the memory of TensorFlow itself;
 - time: CPU time of a step, the median of rounds in which both take turns.
 
-Memory is measured in a new process each, without oneDNN, whose pool hides memory (Linux, glibc).
+Each memory figure comes from a new process, without oneDNN, whose pool hides memory (Linux, glibc).
 """
 
 import argparse
@@ -90,7 +90,7 @@ class Steps:
 
 def memories(model: str, rows: int, length: int, recompute: bool) -> tuple[float, float, float]:
     """Returns the bytes of the gradients, of a pass, and of a process that trains."""
-    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)  # freed blocks go back at once
+    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)  # returns freed blocks at once
     tf.function(lambda: tf.zeros(()))()
     empty = resident("VmRSS")
     steps = Steps(model, rows, length)

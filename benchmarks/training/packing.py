@@ -1,11 +1,12 @@
-"""Pretraining on packed rows against padded ones: useful tokens a second of CPU time.
+"""Compares pretraining on packed and padded rows: useful tokens per second of CPU time.
 
     python benchmarks/training/packing.py DATA
 
 DATA contains nltk/movie_reviews.zip and text/wikitext2.*.txt.gz. `captions` are English lines of
-DATA/multi30k, two a document: the shortest text. A step is forward, backward and AdamW of BERT with
-both heads (`bert_l4_h256`, V = 8,000, dropout 0.1, float32, one thread) on 8 rows of its records. A
-useful token is one that is not padding. The padded and the packed model take turns; medians.
+DATA/multi30k, two per document: the shortest text. A step is forward, backward and AdamW of BERT
+with both heads (`bert_l4_h256`, V = 8,000, dropout 0.1, float32, one thread) on 8 rows of its
+records. A useful token is one that is not padding. The padded and the packed model take turns;
+medians.
 """
 
 import argparse
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 def measure(sets: Any, length: int, rounds: int) -> list[tuple[float, float]]:
-    """Returns the share of padding and the useful tokens a second, padded and packed."""
+    """Returns the share of padding and the useful tokens per second, padded and packed."""
     keras.utils.set_random_seed(0)
     shape = {"vocabulary_size": VOCABULARY_SIZE, "max_sequence_length": length}
     padded, unpacked = (kt.heads.pretrainer(kt.create_model("bert_l4_h256", **shape)) for _ in "12")

@@ -1,10 +1,11 @@
-"""Compares an update of BERT's pretraining with one of ModernBERT's, of 1.9 million parameters.
+"""Compares pretraining updates of BERT and ModernBERT with 1.9 million parameters.
 
     TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python benchmarks/training/pretraining_step.py
         > benchmarks/results/pretraining_step.txt
 
-64 rows of random tokens, V = 8,000; BERT predicts 15 % of them, ModernBERT 30 %; AdamW, XLA as in
-recipes/pretrain_bert.py with --static-shapes. CPU ms on one thread, medians of updates in turn.
+An update has 64 rows of random tokens, V = 8,000; BERT predicts 15 % of them, ModernBERT 30 %, with
+AdamW and XLA as in recipes/pretrain_bert.py with --static-shapes. Figures are CPU milliseconds on
+one thread, medians of updates that take turns.
 """
 
 import statistics

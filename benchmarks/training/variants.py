@@ -1,4 +1,4 @@
-"""Runs of one recipe that differ in their options: each is trained once, and goes on if stopped."""
+"""Runs variants of one recipe: each is trained once, and continues if it was stopped."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def train(recipe: Path, folder: Path, options: Mapping[str, str]) -> None:
-    """Trains into a run's folder, unless it is finished; from its checkpoint if it was stopped."""
+    """Trains a run unless it is finished; a stopped run continues from its checkpoint."""
     if (folder / "metrics.json").is_file():
         return
     command = [sys.executable, str(recipe), "--quiet"]

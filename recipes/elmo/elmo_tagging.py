@@ -1,16 +1,13 @@
-"""Tagging of words with ELMo's features: a BiLSTM reads the layers of a frozen encoder.
+"""Tagging with ELMo's features: trains a BiLSTM on the layers of a frozen ELMo.
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.3 and 4
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its label per line
 Command: python recipes/elmo/elmo_tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights runs/pretrain_elmo/weights [--random-weights]
 Cost:    3 to 5 minutes on one thread of a busy machine
-Score:   entity F1 on testa, which also chose the epoch, seeds 0, 1, 2 (88e91e4), with the weights
-         of pretrain_elmo's command: 0.7110, 0.6962, 0.6972, mean 0.7015; with random weights:
-         0.3881, 0.3863, 0.3577, mean 0.3774. Share of the layers, characters first, seed 0:
-         0.31, 0.49, 0.20
-         On pretrain_elmo's larger one (56482c1): 0.7632, 0.7614, 0.7585, mean 0.7610; after 12
-         of its 22 epochs (6c7f7e7): 0.7449, 0.7475, 0.7412, mean 0.7445
+Score:   entity F1 on testa, which also chose the epoch, mean of seeds 0, 1, 2: 0.7015 with the
+         weights of pretrain_elmo's command, 0.3774 with random weights (88e91e4), 0.7610 with those
+         of its larger model (56482c1)
 """
 
 import dataclasses
@@ -37,18 +34,18 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, Training):
     """Trains a BiLSTM to tag words from the layers of a frozen ELMo."""
 
-    weights: Path  # ELMo's: the folder that recipes/elmo/pretrain_elmo.py writes, say
-    random_weights: bool = False  # for comparison: the same encoder, untrained
+    weights: Path  # an ELMo's folder, such as one written by recipes/elmo/pretrain_elmo.py
+    random_weights: bool = False  # for comparison: use the same encoder untrained
 
-    units: PositiveInt = 64  # of the BiLSTM, each direction
+    units: PositiveInt = 64  # of the BiLSTM, in each direction
     dropout: Rate = 0.5  # on the mixed layers and in the head
     epochs: PositiveInt = 10
-    learning_rate: PositiveFloat = 3e-3  # the highest, after the warm-up
+    learning_rate: PositiveFloat = 3e-3  # peak, after the warm-up
 
     name: str = "elmo_tagging"  # the run's folder in runs_dir
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read."""
+        """Checks the options before any data is read."""
         for name in ("export", "save"):
             if getattr(self, name):
                 raise ValueError(
@@ -58,9 +55,9 @@ class Config(TaggedFiles, Training):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains and measures; returns what it writes to runs/<name>/metrics.json."""
+    """Trains and evaluates; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
-    # The frozen encoder is part of the data, so it stays outside of the scope.
+    # The frozen encoder is part of the data pipeline, so it stays outside the scope.
     encoder = load(config)
     *_, max_characters = encoder.input["character_ids"].shape
     words = WordBatches(train, labels, max_characters=max_characters, **config.batching())
@@ -102,7 +99,7 @@ def load(config: Config) -> keras.Model:
 
 
 def build(config: Config, encoder: keras.Model, num_labels: int) -> keras.Model:
-    """Returns what is trained: the mix of the layers, the BiLSTM and the tagger."""
+    """Returns the model to train: the mix of the layers, the BiLSTM and the tagger."""
     *_, num_layers, width = encoder.output["layer_outputs"].shape
     reader = kt.heads.features.feature_reader(
         num_layers,

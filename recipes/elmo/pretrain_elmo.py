@@ -1,16 +1,16 @@
-"""ELMo's pretraining from raw text: a language model in both directions.
+"""ELMo pretraining from raw text: trains a language model in both directions.
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.1 and 3.4
 Data:    text, one sentence per line and blank lines between documents; or public corpora
 Command: python recipes/elmo/pretrain_elmo.py --data DATA --corpora brown movie_reviews
              state_union wikitext2 --dev-fraction 0.02 --epochs 8 --steps-per-epoch 1200
-Cost:    82 minutes on one thread of a busy machine
-Score:   perplexity of the 60,074 words of 50 held-out documents (88e91e4): forward 162.3, backward
-         163.8; Kneser-Ney models of order 5, on the same text, 184.1 and 184.6; unigrams 774.4
-         A larger one (56482c1; 272 minutes): 117.0 and 117.2, by --lstm-dim 512 --projection-dim
-         128 --max-characters 20 --batch-size 32 --window-length 128 --dropout 0.2 --learning-rate
-         3e-3 --steps-per-epoch 500 --epochs 12, which ends at 126.2 and 126.6 after 145 minutes,
-         then the same with --epochs 22 --resume
+         larger: --lstm-dim 512 --projection-dim 128 --max-characters 20 --batch-size 32
+             --window-length 128 --dropout 0.2 --learning-rate 3e-3 --steps-per-epoch 500
+             --epochs 12, then the same with --epochs 22 --resume
+Cost:    82 minutes on one thread of a busy machine; the larger model 272
+Score:   perplexity of the 60,074 words of 50 held-out documents, forward and backward: 162.3, 163.8
+         (88e91e4); the larger model 117.0, 117.2 (56482c1); Kneser-Ney models of order 5, on the
+         same text, 184.1, 184.6; unigrams 774.4
 """
 
 import dataclasses
@@ -45,12 +45,12 @@ OUTPUTS = ("forward_loss", "backward_loss")
 class Config(Pretraining):
     """Pretrains ELMo."""
 
-    data: Path  # a text file, a folder of them, or with --corpora their folder
+    data: Path  # a text file, a folder of text files, or with --corpora the folder of the corpora
     text_format: TextFormat = "lines"  # of the files
     corpora: tuple[Corpus, ...] = ()  # corpora to read in that folder
     dev_fraction: Fraction = 0.05  # of the documents, the same for all seeds
     vocabulary: Path | None = None  # one word per line; None: learned from the text
-    vocabulary_size: PositiveInt = 30_000  # of a learned one
+    vocabulary_size: PositiveInt = 30_000  # of a learned vocabulary
     min_frequency: PositiveInt = 2  # words that occur less often become <UNK>
 
     filters: tuple[tuple[PositiveInt, PositiveInt], ...] = (
@@ -64,13 +64,13 @@ class Config(Pretraining):
     num_layers: PositiveInt = 2
     lstm_dim: PositiveInt = 256
     projection_dim: PositiveInt = 64  # of each direction
-    max_characters: NonNegativeInt = 50  # per word, two marks included; longer words are cut
+    max_characters: NonNegativeInt = 50  # per word, including two marks; longer words are cut
     dropout: Rate = 0.1
 
     batch_size: PositiveInt = 16  # windows
-    window_length: PositiveInt = 64  # tokens read from a fresh state
+    window_length: PositiveInt = 64  # tokens read from a new state
     num_sampled: PositiveInt = 1024  # words in the training softmax; validation uses all
-    learning_rate: PositiveFloat = 2e-3  # the highest, after the warm-up
+    learning_rate: PositiveFloat = 2e-3  # peak, after the warm-up
     warmup_fraction: Share = 0.05  # of all updates
     clip_norm: PositiveFloat = 5.0
     seed: Seed = 0  # for new weights, dropout, samples and the order of the windows
@@ -80,7 +80,7 @@ class Config(Pretraining):
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
-    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     text = read_text(config.data, **config.pick("text_format", "corpora"))
     train, dev, vocabulary = make_texts(text, **config.pick(*TEXT))
     with run.scope():
@@ -135,7 +135,7 @@ SHAPE = (
 
 
 def log_probability(epoch: int, logs: dict[str, Any]) -> None:
-    """Adds what decides the best epoch: the mean log-probability per word, over both directions."""
+    """Adds the score that decides the best epoch: the mean log-probability of words both ways."""
     losses = [np.log(logs[f"val_{name}_perplexity"]) for name in OUTPUTS]
     logs["val_log_probability"] = -float(np.mean(losses))
 

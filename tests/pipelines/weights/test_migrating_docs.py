@@ -33,7 +33,7 @@ NOW = {
     for title, text in SECTIONS.items()
     if "\nNow:\n" in text
 }
-SLOW = {"Fine-tuning it", "keras-hub and keras-nlp", "OpenNMT-tf"}  # exports; importing keras-hub
+SLOW = {"Fine-tuning", "keras-hub and keras-nlp", "OpenNMT-tf"}  # exports; importing keras-hub
 
 
 def bert(task):
