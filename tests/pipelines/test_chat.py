@@ -185,8 +185,8 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop": "abc"}, "stop='abc': give a sequence"),
-        ({"stop": [""]}, "strings that are not empty"),
+        ({"stop": "abc"}, "stop='abc': pass a sequence"),
+        ({"stop": [""]}, "non-empty strings"),
         ({"repetition_penalty": 0.0}, "repetition_penalty=0.0: .*above 0"),
         ({"chat_template": "{{ messages }}"}, "none of the published ones"),
     ],
@@ -213,12 +213,12 @@ def test_no_conversation_has_no_answer(generator):
 
 
 def test_without_a_template_there_is_no_chat(model_and_tokenizer, generator):
-    with pytest.raises(ValueError, match="no chat template: give chat_template=.*chatml"):
+    with pytest.raises(ValueError, match="no chat template: pass chat_template=.*chatml"):
         TextGenerator(*model_and_tokenizer).chat(CHAT)
     pipeline = tiny.pipeline("generation")
     with pytest.raises(ValueError, match="DescribedTokenizer, not a BytePairTokenizer"):
         TextGenerator(pipeline.model, pipeline.tokenizer, chat_template="chatml")
-    with pytest.raises(ValueError, match="options beams: take max_length"):
+    with pytest.raises(ValueError, match="options beams: use max_length"):
         generator.chat(CHAT, beams=3)
 
 

@@ -14,7 +14,7 @@ class MaskedTokens(Result):
 
     Attributes:
         tokens: the most likely tokens for each mask, best first.
-        probabilities: of these tokens.
+        probabilities: the probabilities of these tokens.
     """
 
     tokens: Sequence[Sequence[str]]

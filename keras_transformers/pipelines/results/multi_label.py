@@ -14,7 +14,7 @@ class Labels(Result):
 
     Attributes:
         labels: those above their thresholds, the most likely first.
-        probabilities: of every label, in the order of the model's labels; each by itself.
+        probabilities: one per label, in the order of the model's labels, independent of each other.
     """
 
     labels: Sequence[str]

@@ -9,10 +9,10 @@ __all__ = ["NextSentence"]
 
 @dataclass(frozen=True)
 class NextSentence(Result):
-    """How two texts are related.
+    """Whether one text follows another.
 
     Attributes:
-        probability: that the second text follows the first.
+        probability: the probability that the second text follows the first.
     """
 
     probability: float

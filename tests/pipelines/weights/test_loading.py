@@ -166,7 +166,7 @@ def test_a_new_head_is_random_and_the_encoder_is_not(tmp_path, caplog):
     for task in ("regression", "fill_mask", "tagging"):
         labels = {"labels": LABELS} if task == "tagging" else {}
         assert kt.load(tmp_path / "bert", pipeline=task, **labels).task == task
-    with pytest.raises(ValueError, match="give labels="):
+    with pytest.raises(ValueError, match="pass labels="):
         kt.load(tmp_path / "bert", pipeline="tagging")
     with pytest.raises(ValueError, match="pipeline='summary': take.*emb"):
         kt.load(tmp_path / "bert", pipeline="summary")
@@ -516,7 +516,7 @@ def test_the_encoder_of_a_model_for_another_task_is_there(tmp_path, caplog):
         (
             "config.json",
             {"problem_type": "regression"},
-            "=.regression.,.* 3 outputs.* one: give",
+            "=.regression.,.* 3 outputs.* one: pass",
         ),
         ("config.json", {"problem_type": "ranking"}, "problem_type='ranking' is unknown"),
         ("config.json", {"id2label": {"a": 0, "b": 1}}, "expected names for the numbers 0, 1, 2"),
@@ -569,7 +569,7 @@ def test_a_short_vocabulary_is_asked_about(tmp_path, caplog):
     vocabulary = tmp_path / "bert/vocab.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-2]))
     assert kt.load(tmp_path / "bert").tokenizer.vocabulary_size == 12
-    assert "the tokenizer has 12 tokens and model 'bert_classifier' embeds 14" in caplog.text
+    assert "the tokenizer has 12 tokens but model 'bert_classifier' embeds 14" in caplog.text
     assert "is this the vocabulary that the model was trained with?" in caplog.text
 
 
@@ -588,7 +588,7 @@ def test_no_weights_of_ours(tmp_path):
     with pytest.raises(ValueError, match="holds no weights in a known format, which are .*bilm-tf"):
         kt.load(tmp_path)
     weights_folders.write("bert", "classification", tmp_path / "bert")
-    with pytest.raises(ValueError, match="part of a folder, with a config.json: give"):
+    with pytest.raises(ValueError, match="part of a folder, with a config.json: pass"):
         kt.load(tmp_path / "bert/model.safetensors")
     (tmp_path / "bert/model.safetensors").rename(tmp_path / "bert/pytorch_model.bin")
     with pytest.raises(ValueError, match=r"pytorch_model.bin.*torch.save"):

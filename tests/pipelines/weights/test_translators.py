@@ -98,9 +98,9 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_beams": 0}, "num_beams=0; give an integer from 1"),
+        ({"num_beams": 0}, "num_beams=0; expected an integer from 1"),
         ({"num_beams": 2000}, "num_beams=2000; at most 1000"),
-        ({"max_length": 2}, "max_length=2; give an integer from 3"),
+        ({"max_length": 2}, "max_length=2; expected an integer from 3"),
         ({"max_length": "long"}, "max_length='long'"),
         ({"min_length": -1}, "min_length=-1"),
         ({"length_penalty": -1.0}, "length_penalty=-1.0"),
@@ -155,8 +155,8 @@ def test_embeddings_may_have_more_rows_than_the_vocabulary_but_not_fewer(folder_
     [
         ("t5", "config.json", {"architectures": ["T5ForTokenClassification"]}, "uses the head of"),
         ("t5", "config.json", {"num_layers": 2}, "missing from the file: .*encoder.block.1"),
-        ("t5", "config.json", {"d_ff": "wide"}, "d_ff='wide'; give an integer"),
-        ("t5", "config.json", {"dropout_rate": 1.0}, "dropout_rate=1.0; give a number"),
+        ("t5", "config.json", {"d_ff": "wide"}, "d_ff='wide'; expected an integer"),
+        ("t5", "config.json", {"dropout_rate": 1.0}, "dropout_rate=1.0; expected a number"),
         ("t5", "config.json", {"feed_forward_proj": 3}, "feed_forward_proj=3; known are"),
         ("t5", "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"}, "known are T5Token"),
         ("marian", "config.json", {"d_model": 9}, "d_model=9 is not a multiple of encoder_att"),
