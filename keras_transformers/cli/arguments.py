@@ -91,14 +91,14 @@ def batches(
     if choices:
         if len(texts) != 1 or texts_b:
             raise ValueError(
-                f"texts: {len(texts)}, --text-b: {len(texts_b)}; --choice needs one text: give "
+                f"texts: {len(texts)}, --text-b: {len(texts_b)}; --choice needs one text: pass "
                 "more as lines of stdin, `text<TAB>choice<TAB>choice`"
             )
         yield [list(texts), [list(choices)]]
         return
     if texts_b and len(texts_b) != len(texts):
         raise ValueError(
-            f"texts: {len(texts)}, --text-b: {len(texts_b)}; give one of each for every pair"
+            f"texts: {len(texts)}, --text-b: {len(texts_b)}; pass one of each for every pair"
         )
     if texts:
         yield [list(texts), list(texts_b)] if texts_b else [list(texts)]
@@ -128,7 +128,9 @@ def _rows(names: Sequence[str]) -> Iterator[list[Any]]:
         if any(map(takes_lists, names)):
             row = split_line(line, names)
             if len(row) != len(names):
-                raise ValueError(f"stdin:{number}: no choices: give `text<TAB>choice<TAB>choice`")
+                raise ValueError(
+                    f"stdin:{number}: no choices: expected `text<TAB>choice<TAB>choice`"
+                )
             yield row
             continue
         row = line.split("\t")

@@ -58,7 +58,7 @@ class MakePretrainingData(Options, Command):
         from keras_transformers.tokenizers import WordPieceTokenizer
 
         if not self.files:
-            raise ValueError("no text: give at least one FILE, or a folder of files")
+            raise ValueError("no text: pass at least one FILE, or a folder of files")
         report = make_pretraining_data(
             self.files,
             self.output,

@@ -35,7 +35,7 @@ class Explore(Command):
         from keras_transformers.serving.server.hosts import is_loopback
 
         if not self.paths:
-            raise ValueError("give at least one folder of weights, or an export")
+            raise ValueError("pass at least one folder of weights, or an export")
         logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
         server = explorer_server(open_subjects(self.paths), host=self.host, port=self.port)
         stopped = threading.Event()

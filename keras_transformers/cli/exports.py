@@ -99,7 +99,7 @@ def _score(given: str) -> tuple[str, float]:
     except ValueError:
         name = ""
     if not name:
-        raise ValueError(f"--score {given!r}: give NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
+        raise ValueError(f"--score {given!r}: pass NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
     return name, number
 
 
@@ -246,7 +246,7 @@ class ServingConfig(Command):
         from keras_transformers.saved_model.serving_config import write_serving_config
 
         if not self.base_paths:
-            raise ValueError("no model to serve: give at least one BASE_PATH")
+            raise ValueError("no model to serve: pass at least one BASE_PATH")
         written = write_serving_config(
             self.base_paths,
             self.output,

@@ -78,7 +78,7 @@ class Summary(Command):
         from keras_transformers.models.registry import entry
 
         if self.json and self.html is not None:
-            raise ValueError("--html writes a page and --json prints: give one of them")
+            raise ValueError("--html writes a page and --json prints: use one of them")
         found = entry(self.name)
         overrides = _overrides(self.vocabulary_size)
         symbols = dict(found.symbols)

@@ -72,7 +72,7 @@ class Predict(Command):
             if len(columns) != len(names) or takes_choices != isinstance(columns[-1][0], list):
                 second = "--choice" if takes_choices else "--text-b"
                 raise ValueError(
-                    f"{self.path} takes {', '.join(names)}: give {len(names)} "
+                    f"{self.path} takes {', '.join(names)}: pass {len(names)} "
                     f"text{'s'[: len(names) - 1]} per row, --text and {second}, or lines with a "
                     "tab between them"
                 )
@@ -120,13 +120,13 @@ class Translate(Command):
 
         names, answer = _answerer(self.path)
         if names != ("text",):
-            raise ValueError(f"{self.path} takes {', '.join(names)}: give a translator")
+            raise ValueError(f"{self.path} takes {', '.join(names)}: use a translator")
         lines = read_lines(self.file) if self.file else stdin_lines()
         for batch in batched(lines):
             for row in answer({"text": batch}):
                 if "translation" not in row:
                     raise ValueError(
-                        f"{self.path} answers {', '.join(row)}, no translation: give a translator"
+                        f"{self.path} answers {', '.join(row)}, no translation: use a translator"
                     )
                 line = " ".join(row["translation"].splitlines())
                 print(json.dumps(row, ensure_ascii=False) if self.json else line, flush=True)

@@ -119,7 +119,7 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
             rows = [row for batch in batched(iter(texts)) for row in predictor({"text": batch})]
             if not rows or "embedding" not in rows[0]:
                 answers = ", ".join(rows[0]) if rows else "nothing"
-                raise ValueError(f"{path} answers {answers}, no embedding: give an embedder")
+                raise ValueError(f"{path} answers {answers}, no embedding: use an embedder")
             return np.array([row["embedding"] for row in rows], np.float32)
 
         return embed
@@ -147,7 +147,7 @@ def _read_vectors(path: Path) -> Any:
                 vector = np.array(row, np.float32)
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"{path}:{number}: no embedding ({error}): give what `predict --output` wrote"
+                    f"{path}:{number}: no embedding ({error}): pass what `predict --output` wrote"
                 ) from error
             if vector.shape != (width,):
                 raise ValueError(f"{path}:{number}: {len(row)} numbers, the first row has {width}")

@@ -116,7 +116,7 @@ class Serve(Command):
         from keras_transformers.serving.server import settings
 
         if bool(self.config) == bool(self.base_paths):
-            raise ValueError("give base paths, or --config FILE, but not both")
+            raise ValueError("pass base paths, or --config FILE, but not both")
         if self.config:
             return functools.partial(settings.read_model_config, self.config)
         models = [settings.model_settings(path) for path in self.base_paths]

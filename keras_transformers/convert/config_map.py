@@ -173,7 +173,7 @@ def check_size(file: Path, field: str, value: Any, *, least: int = 1) -> int:
     """
     if type(value) is not int or not least <= value <= _LARGEST:
         raise ValueError(
-            f"{file}: {field}={value!r:.100}; give an integer from {least} to {_LARGEST}"
+            f"{file}: {field}={value!r:.100}; expected an integer from {least} to {_LARGEST}"
         )
     return value
 
@@ -184,7 +184,8 @@ def check_number(
     """Returns a field's value if it is a number in this range; ValueError otherwise."""
     if type(value) not in (int, float) or not least <= value < below:
         raise ValueError(
-            f"{file}: {field}={value!r:.100}; give a number, at least {least:g} and below {below:g}"
+            f"{file}: {field}={value!r:.100}; expected a number, at least {least:g} and below "
+            f"{below:g}"
         )
     return value
 

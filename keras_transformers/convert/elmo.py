@@ -77,7 +77,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     known = get_args(CnnActivation)
     if arguments["activation"] not in known:
         raise ValueError(
-            f"{path}: activation={arguments['activation']!r:.100}; give {' or '.join(known)}"
+            f"{path}: activation={arguments['activation']!r:.100}; pass {' or '.join(known)}"
         )
     if arguments["projection_dim"] >= arguments["lstm_dim"]:  # there is no projection
         arguments["projection_clip"] = None
@@ -86,7 +86,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _filters(path: Path, pairs: Any) -> list[tuple[int, ...]]:
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
-        raise ValueError(f"{path}: filters={pairs!r:.100}; give pairs of a width and a number")
+        raise ValueError(f"{path}: filters={pairs!r:.100}; expected pairs of a width and a number")
     return [tuple(check_size(path, "filters", size) for size in pair) for pair in pairs]
 
 

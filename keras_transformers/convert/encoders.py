@@ -134,7 +134,7 @@ def _found(weights: Path | str, base: str) -> FoundWeights:
     found = find_weights(weights)
     if found.base != base:
         raise ValueError(
-            f"{weights}: its model is for {found.base} and not for {base}: give weights for that"
+            f"{weights}: its model is for {found.base} and not for {base}: pass weights for that"
         )
     return found
 
@@ -169,7 +169,7 @@ def _load(
         tokenizer = family.tokenizer(Path(vocabulary), lowercase is not False)
         made = named.factory(vocabulary_size=tokenizer.vocabulary_size, **rates)
         return made, tokenizer
-    raise ValueError("give either weights=FOLDER, or model=NAME and vocabulary=FILE")
+    raise ValueError("pass either weights=FOLDER, or model=NAME and vocabulary=FILE")
 
 
 def _named(base: str, model: str) -> tuple[Family, Entry]:
@@ -184,4 +184,4 @@ def _named(base: str, model: str) -> tuple[Family, Entry]:
             if family.model_type == found.family:
                 return family, found
     names = ", ".join(name for family in known for name in family.entries)
-    raise ValueError(f"model={model!r}: take one of {names}")
+    raise ValueError(f"model={model!r}: use one of {names}")

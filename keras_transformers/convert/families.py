@@ -41,7 +41,7 @@ def family_named(model_type: str) -> Family:
     """Returns the family of this `model_type`; ValueError for an unknown one."""
     known = {family.model_type: family for family in families()}
     if model_type not in known:
-        raise ValueError(f"family={model_type!r}: take one of {', '.join(sorted(known))}")
+        raise ValueError(f"family={model_type!r}: use one of {', '.join(sorted(known))}")
     return known[model_type]
 
 

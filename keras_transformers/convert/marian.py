@@ -198,7 +198,7 @@ def _tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     if sides != ["source", "target"]:
         raise ValueError(
             f"tokenizers of the side {' and '.join(sides)}: Marian's folders have a source's and a "
-            "target's: give both to the pipeline"
+            "target's: pass both to the pipeline"
         )
     return {"separate_vocabs": False}
 

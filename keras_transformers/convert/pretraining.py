@@ -78,7 +78,7 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
     if type(tokenizer).__name__ != "WordPieceTokenizer":
         raise ValueError(
             f"{weights}: its tokenizer is a {type(tokenizer).__name__}, and pretraining data is "
-            "made with a WordPieceTokenizer: give weights that have one"
+            "made with a WordPieceTokenizer: pass weights that have one"
         )
     return tokenizer
 
@@ -100,8 +100,8 @@ def _pretrained(
                 )
             return found, encoder
     raise ValueError(
-        f"{weights}: its model is not an encoder of texts: give the weights of a BERT or "
-        "ModernBERT, or leave them out and give the name of a model"
+        f"{weights}: its model is not an encoder of texts: pass the weights of a BERT or "
+        "ModernBERT, or leave them out and pass the name of a model"
     )
 
 
@@ -217,8 +217,8 @@ def load_electra_pair(
     found = load_pretrainer(weights=weights, **sizes)
     if "next_sentence_logits" not in found.output:
         raise ValueError(
-            f"{weights}: its model is not a BERT with segments and a pooler: give such weights, "
-            "or leave them out and give the name of a model"
+            f"{weights}: its model is not a BERT with segments and a pooler: pass such weights, "
+            "or leave them out and pass the name of a model"
         )
     taken = inspect.signature(electra).parameters
     shape = {name: value for name, value in arguments_of(found).items() if name in taken}

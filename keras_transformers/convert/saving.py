@@ -44,7 +44,7 @@ def save_weights(
         found = max(tokenizer.vocabulary_size for tokenizer in tokenizers)
         if found > size:
             raise ValueError(
-                f"the tokenizer has {found} tokens, but model {model.name!r} embeds {size}: give "
+                f"the tokenizer has {found} tokens, but model {model.name!r} embeds {size}: pass "
                 "the tokenizer that belongs to the model"
             )
         names = ("tokenizer", "target_tokenizer")
@@ -53,7 +53,7 @@ def save_weights(
         if writer is None:
             raise ValueError(
                 f"family {known.model_type!r}: transformers has no class for it with "
-                f"{' and '.join(kinds)}: give its own tokenizer"
+                f"{' and '.join(kinds)}: pass its own tokenizer"
             )
         ids = write_tokenizers(dict(zip(names, tokenizers, strict=False)), folder, writer, None)
     known.save(model, folder / "model.safetensors")
@@ -76,5 +76,5 @@ def _family_of(model: keras.Model) -> Family:
     found = [family for family in families() if family.fits(model)]
     if len(found) != 1:
         fit = ", ".join(family.model_type for family in found) or "none"
-        raise ValueError(f"model {model.name!r} is of one of these families: {fit}: give family=")
+        raise ValueError(f"model {model.name!r} is of one of these families: {fit}: pass family=")
     return found[0]

@@ -141,7 +141,7 @@ def _num_extra_ids(file: Path) -> int:
     found = read_json(file).get("extra_ids", 100) if file.is_file() else 100
     if type(found) is not int or not 0 <= found <= _MOST_EXTRA_IDS:
         raise ValueError(
-            f"{file}: extra_ids={found!r:.100}; give an integer from 0 to {_MOST_EXTRA_IDS}"
+            f"{file}: extra_ids={found!r:.100}; expected an integer from 0 to {_MOST_EXTRA_IDS}"
         )
     return found
 

@@ -20,7 +20,7 @@ def at_random(count: int, share: float, what: str) -> tuple[list[int], list[int]
     size = round(share * count)
     if not 0 < size < count:
         raise ValueError(
-            f"{what}: a share of {share:g} of {count} leaves one part empty: give another share, "
+            f"{what}: a share of {share:g} of {count} leaves one part empty: use another share, "
             "or more data"
         )
     return order[size:], order[:size]

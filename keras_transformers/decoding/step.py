@@ -143,7 +143,7 @@ def _within_steps(longest: tf.Tensor, max_steps: Any) -> tf.Tensor:
         return longest
     wanted = tf.get_static_value(longest)
     most = tf.get_static_value(tf.convert_to_tensor(max_steps))
-    advice = "lower max_length or length_limits, or give a shorter prompt"
+    advice = "lower max_length or length_limits, or use a shorter prompt"
     if wanted is None or most is None:
         with tf.device("CPU:0"):  # string ops run only there
             message = f"the search may go beyond the model's positions: {advice}"

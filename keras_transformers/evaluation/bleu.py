@@ -82,7 +82,7 @@ def corpus_bleu(
     """
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"{len(hypotheses)} hypotheses for {len(references)} references: give one reference "
+            f"{len(hypotheses)} hypotheses for {len(references)} references: pass one reference "
             "per hypothesis, in the same order"
         )
     if not hypotheses:

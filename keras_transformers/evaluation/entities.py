@@ -119,7 +119,7 @@ def entity_scores(
     """
     if len(predictions) != len(references) or not references:
         raise ValueError(
-            f"{len(predictions)} predicted sentences for {len(references)} references: give one "
+            f"{len(predictions)} predicted sentences for {len(references)} references: pass one "
             "prediction per reference, and at least one"
         )
     found: set[tuple[int, Entity]] = set()

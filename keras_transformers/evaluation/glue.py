@@ -151,7 +151,7 @@ def _checked(predictions: Any, references: Any) -> tuple[np.ndarray, np.ndarray]
         )
     for name, values in (("predictions", predictions), ("references", references)):
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"{name} of type {values.dtype}: give numbers; for labels, their ids")
+            raise ValueError(f"{name} of type {values.dtype}: pass numbers; for labels, their ids")
         if not np.isfinite(values).all():
             raise ValueError(f"NaN or infinity among the {name}; has training diverged?")
     return predictions, references

@@ -99,7 +99,7 @@ class KneserNey:
         self._given = None if discounts is None else tuple(discounts)
         if self._given is not None and not _are_discounts(self._given):
             raise ValueError(
-                f"discounts={discounts}: give D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
+                f"discounts={discounts}: pass D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
             )
         self.discounts: list[tuple[float, ...]] = []
         self.vocabulary_size = 0
@@ -121,7 +121,7 @@ class KneserNey:
         self.vocabulary_size = vocabulary_size
         marked = [self._marked(sequence) for sequence in sequences]
         if all(len(words) < self.order for words in marked):
-            raise ValueError("there are no tokens to fit: give sequences of token ids")
+            raise ValueError("there are no tokens to fit: pass sequences of token ids")
         words = np.concatenate(marked)
         orders = self._count(words)
         self.discounts, self._levels = [], []
@@ -162,7 +162,7 @@ class KneserNey:
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
             raise ValueError(
-                f"token ids of shape {words.shape} and type {words.dtype}: give ints (length,)"
+                f"token ids of shape {words.shape} and type {words.dtype}: expected ints (length,)"
             )
         if words.size and not 0 <= words.min() <= words.max() < self.vocabulary_size:
             raise ValueError(

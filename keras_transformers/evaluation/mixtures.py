@@ -65,5 +65,5 @@ def _stacked(log_probabilities: Mapping[str, np.ndarray]) -> np.ndarray:
     """Returns (models, tokens)."""
     lengths = {name: len(values) for name, values in log_probabilities.items()}
     if len(set(lengths.values())) != 1:
-        raise ValueError(f"tokens per model: {lengths}; give one model or more, of one text")
+        raise ValueError(f"tokens per model: {lengths}; pass one model or more, of one text")
     return np.stack([np.asarray(v, np.float64) for v in log_probabilities.values()])

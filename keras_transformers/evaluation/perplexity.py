@@ -51,7 +51,7 @@ class TokenMean(keras.metrics.Metric):
         if len(weights.shape) != len(values.shape):
             raise ValueError(
                 f"sample_weight of shape {tuple(weights.shape)} for targets of shape "
-                f"{tuple(values.shape)}: give one weight per token"
+                f"{tuple(values.shape)}: pass one weight per token"
             )
         self.total.assign_add(ops.sum(weights * values))
         self.count.assign_add(ops.sum(weights))

@@ -57,7 +57,7 @@ def pronunciation_errors(
     """
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"{len(hypotheses)} hypotheses for {len(references)} words: give one per word, in the "
+            f"{len(hypotheses)} hypotheses for {len(references)} words: pass one per word, in the "
             "same order"
         )
     if not hypotheses:
@@ -68,7 +68,7 @@ def pronunciation_errors(
         sequences = [pronunciation.split() for pronunciation in pronunciations]
         if not sequences or not all(sequences):
             raise ValueError(
-                f"word {index} has the pronunciations {list(pronunciations)}: give at least one, "
+                f"word {index} has the pronunciations {list(pronunciations)}: pass at least one, "
                 "each with at least one phoneme"
             )
         found = hypothesis.split()

@@ -35,7 +35,7 @@ def retrieval_scores(
     similarities = np.asarray(similarities)
     if len(similarities) != len(relevant) or not len(relevant) or not all(relevant):
         raise ValueError(
-            f"similarities of shape {similarities.shape} for {len(relevant)} queries: give a row "
+            f"similarities of shape {similarities.shape} for {len(relevant)} queries: pass a row "
             "for each, and each a relevant document"
         )
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :depth]

@@ -58,7 +58,7 @@ class ScoredText:
         if len(log_probabilities) != len(token_ids):
             raise ValueError(
                 f"the batches have {len(log_probabilities)} tokens to predict, the text "
-                f"{len(token_ids)}: give batches of this text"
+                f"{len(token_ids)}: pass batches of this text"
             )
         documents = stream.document_ids[:-1]  # a start token is predicted from the one it ends
         return cls(log_probabilities, np.concatenate(hidden), token_ids, documents)

@@ -128,7 +128,7 @@ def squad_v2_scores(
     """
     _check_ids(predictions, references)
     if threshold is not None and null_scores is None:
-        raise ValueError(f"threshold={threshold} needs null_scores: give both, or neither")
+        raise ValueError(f"threshold={threshold} needs null_scores: pass both or neither")
     exact, overlap = {}, {}
     for i, texts in references.items():
         expected = [text for text in texts if normalize_answer(text)] or [""]

@@ -199,7 +199,7 @@ def _unzipped(path: Path) -> Iterator[tuple[str, Any]]:
                 inside = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
                 raise ValueError(
                     f"{path}: has {len(names)} files in it ({inside}), not one: unpack it, and "
-                    "give the file"
+                    "pass the file"
                 )
             stream = stack.enter_context(archive.open(names[0]))
         except (*_DAMAGE, OSError) as error:

@@ -49,7 +49,7 @@ def check_encoding(encoding: str) -> None:
         io.TextIOWrapper(io.BytesIO(), encoding)
     except LookupError as error:
         raise ValueError(
-            f"encoding {encoding!r}: there is none of that name; give one such as utf-8, utf-16, "
+            f"encoding {encoding!r}: there is none of that name; pass one such as utf-8, utf-16, "
             "cp1252 or latin-1"
         ) from error
 

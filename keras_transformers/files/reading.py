@@ -34,7 +34,7 @@ def read_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[str]:
     for number, (line, reason) in enumerate(try_lines(path, encoding=encoding), start=1):
         if reason:
             raise ValueError(
-                f"{path}:{number}: {reason}: convert the file to UTF-8, or give encoding=... where "
+                f"{path}:{number}: {reason}: convert the file to UTF-8, or pass encoding=... where "
                 "that can be given"
             )
         yield line

@@ -122,7 +122,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path).absolute()
     if os.path.lexists(target):
-        raise FileExistsError(f"{target} exists: give another folder, or remove it")
+        raise FileExistsError(f"{target} exists: choose another folder, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.parent / f".{uuid.uuid4().hex}-{target.name}"
     scratch.mkdir()  # not tempfile.mkdtemp, whose folders other users cannot read

@@ -52,7 +52,7 @@ def plot(model: keras.Model, path: str | os.PathLike[str], level: Level = "block
     if Path(path).suffix not in formats:
         raise ValueError(
             f"{os.fspath(path)}: a picture of level {level!r} is a {' or '.join(formats)} file: "
-            "give such a name"
+            "pass such a name"
         )
     picture = _layers(model, Path(path).suffix) if level == "layer" else _blocks(model)
     with replaced(path) as scratch:

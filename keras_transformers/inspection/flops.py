@@ -96,7 +96,7 @@ def flops_table(
         wanted = ", ".join(model.input) if isinstance(model.input, Mapping) else "no named ones"
         raise ValueError(
             f"input_shapes has {', '.join(input_shapes)}, but model {model.name!r} has the inputs "
-            f"{wanted}: give the shape of each"
+            f"{wanted}: pass the shape of each"
         )
     rows: list[FlopsRow] = []
 
@@ -223,6 +223,6 @@ def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) ->
     if matrices:
         raise ValueError(
             f"no rule counts the operations of layer {layer.name!r}, a {type(layer).__name__} with "
-            f"{', '.join(matrices)}: give `rules` a function for this class"
+            f"{', '.join(matrices)}: add a function for this class to `rules`"
         )
     return 0

@@ -71,7 +71,7 @@ class TokenEmbedding(Embedding):
         **kwargs: Any,
     ) -> None:
         if vocabulary_size < 1:
-            raise ValueError(f"vocabulary_size={vocabulary_size}: give the number of tokens")
+            raise ValueError(f"vocabulary_size={vocabulary_size}: expected the number of tokens")
         super().__init__(
             vocabulary_size, hidden_dim, embeddings_initializer=embeddings_initializer, **kwargs
         )

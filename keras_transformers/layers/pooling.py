@@ -172,7 +172,7 @@ class TokenPooling(keras.layers.Layer):
         self.modes = (modes,) if isinstance(modes, str) else tuple(modes)
         unknown = [mode for mode in self.modes if mode not in self.MODES]
         if unknown or not self.modes or len(set(self.modes)) != len(self.modes):
-            raise ValueError(f"modes={modes!r}: take one or more of {', '.join(self.MODES)}")
+            raise ValueError(f"modes={modes!r}: use one or more of {', '.join(self.MODES)}")
 
     def call(self, vectors: Any, padding_mask: Any = None) -> Any:
         """Maps vectors (batch, length, hidden) and a mask to (batch, modes * hidden).

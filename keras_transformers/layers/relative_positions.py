@@ -50,7 +50,7 @@ class RelativePositionBias(Embedding):
         **kwargs: Any,
     ) -> None:
         if num_buckets < 4 or num_buckets % 2:
-            raise ValueError(f"num_buckets={num_buckets}: give an even number, at least 4")
+            raise ValueError(f"num_buckets={num_buckets}: expected an even number, at least 4")
         if max_distance <= num_buckets // (4 if bidirectional else 2):
             raise ValueError(
                 f"max_distance={max_distance} is too small for num_buckets={num_buckets}: small "

@@ -61,7 +61,7 @@ class RotaryScaling:
             known = ", ".join(map(repr, get_args(ScalingKind)))
             raise ValueError(f"kind={self.kind!r} is unknown: use one of {known}")
         if not self.factor >= 1:
-            raise ValueError(f"factor={self.factor}: give a number, at least 1")
+            raise ValueError(f"factor={self.factor}: expected a number, at least 1")
         if self.kind != "linear" and not (self.original_length or 0) >= 1:
             raise ValueError(
                 f"original_length={self.original_length}: {self.kind!r} needs the length that was "
@@ -70,12 +70,12 @@ class RotaryScaling:
         if not 0 < self.low_frequency_factor < self.high_frequency_factor:
             raise ValueError(
                 f"low_frequency_factor={self.low_frequency_factor}, high_frequency_factor="
-                f"{self.high_frequency_factor}: give two numbers above 0, the smaller one first"
+                f"{self.high_frequency_factor}: expected two numbers above 0, the smaller one first"
             )
         if not 0 < self.beta_slow < self.beta_fast:
             raise ValueError(
-                f"beta_slow={self.beta_slow}, beta_fast={self.beta_fast}: give two numbers above "
-                "0, the smaller one first"
+                f"beta_slow={self.beta_slow}, beta_fast={self.beta_fast}: expected two numbers "
+                "above 0, the smaller one first"
             )
 
     @property
@@ -156,7 +156,7 @@ class RotaryPositions(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if not base > 1:
-            raise ValueError(f"base={base}: give a number above 1, such as 10000")
+            raise ValueError(f"base={base}: expected a number above 1, such as 10000")
         self.base = base
         self.scaling = scaling
         self.max_sequence_length = max_sequence_length

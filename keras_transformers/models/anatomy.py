@@ -28,7 +28,7 @@ _REMEDIES = {
     "token_embedding": "embed its tokens with a layers.TokenEmbedding",
     "blocks": "build it of layers.TransformerBlock, as keras_transformers.bert_base() is",
     "projection": "end it with a projection to the logits of the vocabulary",
-    "encoder": "take an encoder-decoder, such as transformer_tiny",
+    "encoder": "use an encoder-decoder, such as transformer_tiny",
 }
 
 
@@ -106,7 +106,7 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
     """
     if not isinstance(model, keras.Model) or not hasattr(model, "input"):
         raise ValueError(
-            f"{type(model).__name__} has no graph of layers: give a functional model, such as "
+            f"{type(model).__name__} has no graph of layers: pass a functional model, such as "
             "keras_transformers.bert_base()"
         )
     inputs: dict[str, Any] = model.input if isinstance(model.input, dict) else {}
@@ -135,7 +135,7 @@ def only(model: keras.Model, kind: type) -> Any:
     if len(found) != 1:
         raise ValueError(
             f"model {model.name!r} has {len(found) or 'no'} layers of the kind {kind.__name__}: "
-            "give a model with exactly one"
+            "pass a model with exactly one"
         )
     return found[0]
 

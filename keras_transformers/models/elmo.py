@@ -157,7 +157,7 @@ def split(encoder: keras.Model) -> tuple[keras.Model, keras.Model]:
     if not (named and set(inputs) == {"character_ids"} and "layer_outputs" in outputs):
         raise ValueError(
             f"model {encoder.name!r} must take character_ids and return layer_outputs, in dicts: "
-            "give the encoder of keras_transformers.models.elmo, without a task's layers"
+            "pass the encoder of keras_transformers.models.elmo, without a task's layers"
         )
     words = encoder.get_layer("layer_0").input[0]
     padding_mask = encoder.get_layer("padding_mask").output

@@ -66,7 +66,7 @@ def fasttext(
     """
     if vocabulary_size < 1 or embedding_dim < 1:
         raise ValueError(
-            f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: give at least 1"
+            f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: expected at least 1"
         )
     # Always in float32: otherwise each step would cast millions of rows to read a few hundred.
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")

@@ -206,7 +206,7 @@ def llama(
     """
     if len(windows) not in (0, num_layers) or any(w is not None and w < 1 for w in windows):
         raise ValueError(
-            f"windows={tuple(windows)}: give None or a number of tokens, at least 1, for each of "
+            f"windows={tuple(windows)}: pass None or a number of tokens, at least 1, for each of "
             f"the {num_layers} layers"
         )
     initializer = keras.initializers.RandomNormal(stddev=initializer_range)

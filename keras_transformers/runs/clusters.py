@@ -37,7 +37,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not self.workers:
-            raise ValueError("the cluster has no workers: give each as host:port")
+            raise ValueError("the cluster has no workers: pass each as host:port")
         for worker in self.workers:
             host, _, port = worker.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -49,7 +49,7 @@ class Cluster:
             )
         if not 0 <= self.worker_index < len(self.workers):
             raise ValueError(
-                f"worker index {self.worker_index} of {len(self.workers)} workers: give 0 to "
+                f"worker index {self.worker_index} of {len(self.workers)} workers: expected 0 to "
                 f"{len(self.workers) - 1}"
             )
 
@@ -73,7 +73,7 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
     """
     if workers or worker_index is not None:
         if not workers or worker_index is None:
-            raise ValueError("--workers and --worker-index: give both, or neither")
+            raise ValueError("--workers and --worker-index: pass both or neither")
         cluster = Cluster(tuple(workers), worker_index)
     else:
         found = from_environment() or from_slurm() or from_kubernetes()

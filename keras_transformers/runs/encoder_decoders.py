@@ -94,7 +94,7 @@ class EncoderDecoderTraining(Options):
         elif self.teacher_forcing_decay != "constant":
             raise ValueError(
                 f"--teacher-forcing-decay {self.teacher_forcing_decay} goes from 1 down to "
-                "--teacher-forcing, which is 1: give a lower one"
+                "--teacher-forcing, which is 1: use a lower one"
             )
         refused = own.keys() | {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
         if repeated := sorted(refused & self.model_options.keys()):
@@ -105,7 +105,7 @@ class EncoderDecoderTraining(Options):
             if self.model_options.get("weight_tying") == "all":
                 raise ValueError(
                     "--model-options weight_tying all: two vocabularies cannot share a matrix; "
-                    "take decoder or none"
+                    "use decoder or none"
                 )
             if defaults:  # the Transformer's, which shares it unless told otherwise
                 defaults = {**defaults, "weight_tying": "decoder"}
@@ -132,15 +132,15 @@ class EncoderDecoderTraining(Options):
         if self.average_every and self.average_every > steps_per_epoch:
             raise ValueError(
                 f"--average-every {self.average_every}: an epoch has only {steps_per_epoch} "
-                "updates; give fewer, or leave it out"
+                "updates; use fewer, or leave it out"
             )
         if self.average_every and ema:
-            raise ValueError("--average-every and --ema: give one of them")
+            raise ValueError("--average-every and --ema: use one of them")
         total_steps = self.epochs * steps_per_epoch
         if self.decay != "inverse_sqrt" and self.warmup_steps > total_steps:
             raise ValueError(
                 f"--warmup-steps {self.warmup_steps}: the training has only {total_steps} updates, "
-                f"{self.epochs} epochs of {steps_per_epoch}; give fewer, or --decay inverse_sqrt"
+                f"{self.epochs} epochs of {steps_per_epoch}; use fewer, or --decay inverse_sqrt"
             )
         schedule = warmup_schedule(
             self.decay,

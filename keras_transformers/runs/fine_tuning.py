@@ -72,7 +72,7 @@ class ModelSource(Training):
         super().check()
         given = bool(self.weights), bool(self.model), bool(self.vocabulary)
         if given not in ((True, False, False), (False, True, True)):
-            raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
+            raise ValueError("pass either --weights FOLDER, or --model NAME and --vocabulary FILE")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -57,13 +57,13 @@ def command_line(main: Main, config_class: type) -> None:
         print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(1) from error
     except KeyboardInterrupt:
-        print("error: interrupted; give the same command with --resume", file=sys.stderr)
+        print("error: interrupted; run the same command with --resume", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None
     except Exception as error:
         if reason := guardrails.no_room(error):
             line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
             place = getattr(error, "filename", None) or line
-            message = f"{place}: {reason}; make room, and give the same command with --resume"
+            message = f"{place}: {reason}; make room, and run the same command with --resume"
         elif guardrails.is_out_of_memory(error):
             message = _memory_message(error, config)
         else:
@@ -97,7 +97,7 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
         raise SystemExit(2) from error
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         if run is not None and (damage := run.damage()):
-            raise DamagedDataError(f"{damage}, then give the same command with --resume") from error
+            raise DamagedDataError(f"{damage}, then run the same command with --resume") from error
         raise
 
 

@@ -105,7 +105,7 @@ class Options(Scaling, Logging):
         labels = getattr(self, "labels", ())
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
             raise ValueError(
-                f"{as_option('labels', labels)}: {twice[0]!r} occurs twice; give it once"
+                f"{as_option('labels', labels)}: {twice[0]!r} occurs twice; list it once"
             )
         place = Path(self.name)
         if not place.name or place.is_absolute() or ".." in place.parts:

@@ -15,8 +15,8 @@ def as_options(message: str, names: Iterable[str]) -> str:
         names: the command's options under their Python names; other arguments stay as they are.
 
     >>> names = ["text_column", "label_column", "overwrite"]
-    >>> as_options("a.csv:1: give text_column='my text', label_column=2", names)
-    "a.csv:1: give --text-column 'my text' --label-column 2"
+    >>> as_options("a.csv:1: pass text_column='my text', label_column=2", names)
+    "a.csv:1: pass --text-column 'my text' --label-column 2"
     >>> as_options("README.md exists: overwrite=True replaces it", names)
     'README.md exists: --overwrite replaces it'
     """

@@ -34,7 +34,7 @@ def begin_strategy(config: Scaling) -> None:
     elif (cluster := clusters.from_environment()) and len(cluster.workers) > 1:
         raise ValueError(
             f"{clusters.VARIABLE} names {len(cluster.workers)} workers, and each would train "
-            f"alone under --strategy {config.strategy}: give --strategy multi_worker, or unset it"
+            f"alone under --strategy {config.strategy}: pass --strategy multi_worker, or unset it"
         )
     create(config.strategy)
     # Not earlier: while TensorFlow waits for the other workers, Python handles no signals.

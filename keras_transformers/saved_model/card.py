@@ -94,7 +94,7 @@ def write_card(
     """
     for language in languages:
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", language):
-            raise ValueError(f"language {language!r}: give an ISO 639 code, such as 'en'")
+            raise ValueError(f"language {language!r}: pass an ISO 639 code, such as 'en'")
     found = _of_pipeline(Path(path)) if saving.is_pipeline(path) else _of_export(path)
     folder = Path(found["path"])
     card = folder / CARD

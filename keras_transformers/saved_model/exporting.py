@@ -112,7 +112,7 @@ def export(
         )
     if format != "saved_model" or max_sequence_length is not None:
         raise ValueError(
-            f"format={format!r}, max_sequence_length={max_sequence_length}: take 'saved_model', "
+            f"format={format!r}, max_sequence_length={max_sequence_length}: use 'saved_model', "
             "which has no fixed length, or 'litert'"
         )
     base, version = split_target(path)
@@ -241,7 +241,7 @@ def _check_int8(
         if not error <= INT8_ERROR:  # true for NaN, unlike >
             raise RuntimeError(
                 f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "
-                f"{INT8_ERROR:g} is allowed, so the export was not published: take "
+                f"{INT8_ERROR:g} is allowed, so the export was not published: use "
                 "weights_dtype='bfloat16', or check=False and measure it on your data"
             )
 

@@ -149,7 +149,7 @@ def _find(patterns: Sequence[str]) -> dict[str, places.Place]:
             if found.setdefault(name, place) != place:
                 raise ValueError(
                     f"{found[name]} and {place} would have the same file of answers, {name}.jsonl: "
-                    "rename one, or give them separate outputs"
+                    "rename one, or write them to separate folders"
                 )
     return found
 

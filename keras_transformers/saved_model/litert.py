@@ -54,7 +54,7 @@ def export_litert(
     longest = pipeline.max_sequence_length
     length = longest if max_sequence_length is None else max_sequence_length
     if not 2 <= length <= longest:
-        raise ValueError(f"max_sequence_length={length}: give 2 to {longest}")
+        raise ValueError(f"max_sequence_length={length}: expected 2 to {longest}")
     specs = {name: tf.TensorSpec([1, length], _DTYPES[name], name=name) for name in names}
     content = _converted(model, specs, int8=int8)
     _check(model, content, interpreter, specs, most=_MOST_OFF_INT8 if int8 else _TOLERANCE)

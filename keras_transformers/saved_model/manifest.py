@@ -62,10 +62,10 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
     """
     version = Path(version).absolute()
     if not (version / "saved_model.pb").is_file():
-        raise FileNotFoundError(f"{version}: no saved_model.pb; give the version folder")
+        raise FileNotFoundError(f"{version}: no saved_model.pb; pass the version folder")
     name = f"{version.parent.name}/{version.name}"
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{version}: not FOLDER/NAME/<number>; give the version folder")
+        raise ValueError(f"{version}: not FOLDER/NAME/<number>; pass the version folder")
     check_plain(version)
     path = version.parent.parent / MANIFEST
     listed = read(path) if path.is_file() else {}
@@ -109,7 +109,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no manifest; give the folder that holds {MANIFEST}")
+        raise FileNotFoundError(f"{path}: no manifest; pass the folder that holds {MANIFEST}")
     try:
         listed = read_json(path)
     except ValueError as error:

@@ -103,8 +103,8 @@ def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(name, str) or not name or not number or not math.isfinite(value):
             raise ValueError(
-                f"score {name!r}: {value!r}: give finite numbers, each with a name that says what "
-                "was measured on which data, such as {'accuracy on SST-2 dev': 0.91}"
+                f"score {name!r}: {value!r}: expected finite numbers, each with a name that says "
+                "what was measured on which data, such as {'accuracy on SST-2 dev': 0.91}"
             )
     return dict(scores or {})
 

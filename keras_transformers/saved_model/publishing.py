@@ -129,7 +129,7 @@ def rollback(
     """
     base = Path(base_path).absolute()
     if not folders.versions(base):
-        raise FileNotFoundError(f"{base}: no version folder; give a model's folder of versions")
+        raise FileNotFoundError(f"{base}: no version folder; pass a model's folder of versions")
     if config is not None and not Path(config).is_file():
         raise FileNotFoundError(f"{config}: no such config file; check the path")
     with _locked(_config_path(base, config)) as config:
@@ -188,7 +188,7 @@ def prune(
     check_keep(keep)
     base = Path(base_path).absolute()
     if not base.is_dir():
-        raise FileNotFoundError(f"{base}: no such folder; give a model's folder of versions")
+        raise FileNotFoundError(f"{base}: no such folder; pass a model's folder of versions")
     with _locked(_config_path(base, config)) as config:
         existing = folders.version_folders(base)
         stay = set(list(existing)[-keep:])
@@ -209,7 +209,7 @@ def check_keep(keep: int) -> None:
         ValueError: it is below 1.
     """
     if keep < 1:
-        raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
+        raise ValueError(f"keep={keep}: expected 1 or more; the version that is served stays")
 
 
 def _remove(base: Path, removed: Sequence[Path]) -> None:

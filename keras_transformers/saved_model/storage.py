@@ -32,7 +32,7 @@ class StoredWeights:
     def __init__(self, variables: Iterable[Any], weights_dtype: WeightsDtype = "float32") -> None:
         if weights_dtype not in get_args(WeightsDtype):
             raise ValueError(
-                f"weights_dtype={weights_dtype!r}: take 'float32', 'bfloat16' or 'int8'"
+                f"weights_dtype={weights_dtype!r}: use 'float32', 'bfloat16' or 'int8'"
             )
         self._halved: list[tuple[keras.Variable, Any]] = []
         self._read: set[int] = set()

@@ -73,7 +73,7 @@ class TextRows:
         """Yields the texts of objects, of which the last is a list."""
         format = file_format(path)
         if format == "csv" or format == "tsv":
-            raise ValueError(f"{path}: a row cannot hold {names[-1]}: give JSON Lines or Parquet")
+            raise ValueError(f"{path}: a row cannot hold {names[-1]}: use JSON Lines or Parquet")
         keys = list(map(str, self._given(names)))
         for number, value in read_objects(path, format=format, encoding=self.encoding):
             row = [value.get(key) for key in keys]

@@ -39,26 +39,26 @@ def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     base = target.parent if named else target
     plain = target.name.lstrip("0") or "0"
     if named and (len(plain) > len(str(_LARGEST)) or int(plain) > _LARGEST):
-        raise ValueError(f"{target}: a version is at most {_LARGEST}: give a smaller number")
+        raise ValueError(f"{target}: a version is at most {_LARGEST}: use a smaller number")
     if named and target.name != plain:
         raise ValueError(f"version {target.name!r} of {base}: write it as {plain}")
     if named and os.path.lexists(target):
         raise _taken(target)
     if os.path.lexists(base) and not base.is_dir():
         raise FileExistsError(
-            f"{base} is a file, or a link that leads to no folder; an export needs a folder: give "
+            f"{base} is a file, or a link that leads to no folder; an export needs a folder: pass "
             "another path"
         )
     if (base / "saved_model.pb").exists():
         raise FileExistsError(
-            f"{base} is itself an export; give {base.parent} (the next version is picked) or "
+            f"{base} is itself an export; pass {base.parent} (the next version is picked) or "
             "another folder"
         )
     if not named:
         _next(base)  # fails now, not once the export is written
     elif int(plain) in (number for number, _ in withdrawn(base)):
         raise FileExistsError(
-            f"version {plain} of {base} was withdrawn, and its number is never used again: give "
+            f"version {plain} of {base} was withdrawn, and its number is never used again: pass "
             f"{base} for the next version, or another number"
         )
     return base, int(plain) if named else None
@@ -102,7 +102,7 @@ def resolve(path: str | os.PathLike[str]) -> Path:
         if (version / "saved_model.pb").is_file():
             return version
     reason = "no version folder with a saved_model.pb in it" if folder.exists() else "no such path"
-    raise FileNotFoundError(f"no export at {folder}: {reason}; give BASE/VERSION or BASE")
+    raise FileNotFoundError(f"no export at {folder}: {reason}; pass BASE/VERSION or BASE")
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def _next(base: Path) -> int:
     last = max((number for number in used if number < 2**63), default=0)
     if last >= _LARGEST:
         raise ValueError(
-            f"{base}: no version is left after {last}: give a smaller number, {base}/<number>"
+            f"{base}: no version is left after {last}: use a smaller number, {base}/<number>"
         )
     return last + 1
 
@@ -181,7 +181,7 @@ def _is_number(name: str) -> bool:
 
 def _taken(target: Path) -> FileExistsError:
     return FileExistsError(
-        f"{target} exists, and a version is never overwritten: give {target.parent} for the next "
+        f"{target} exists, and a version is never overwritten: pass {target.parent} for the next "
         "version, or another number"
     )
 

@@ -85,7 +85,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
         )
     if len(logs) > MAX_REQUESTS:
         raise ValueError(
-            f"{len(logs)} requests, and TF Serving takes {MAX_REQUESTS}: give fewer batch sizes"
+            f"{len(logs)} requests, and TF Serving takes {MAX_REQUESTS}: use fewer batch sizes"
         )
     _write_records(file, [log.SerializeToString() for log in logs])
     return len(logs)
@@ -99,7 +99,7 @@ def checked_sizes(batch_sizes: Sequence[int]) -> list[int]:
     """
     sizes = sorted(set(batch_sizes))
     if not sizes or sizes[0] < 1:
-        raise ValueError(f"batch sizes {list(batch_sizes)}: give numbers of rows, 1 or more")
+        raise ValueError(f"batch sizes {list(batch_sizes)}: expected numbers of rows, 1 or more")
     return sizes
 
 

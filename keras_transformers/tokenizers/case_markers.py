@@ -58,7 +58,7 @@ class CaseMarkedTokenizer(WordPieceTokenizer):
         tokens = self.vocabulary
         if missing := [token for token in (capitalized, all_capitals) if token not in tokens]:
             raise ValueError(
-                f"the vocabulary lacks the markers {', '.join(missing)}: give two tokens that it "
+                f"the vocabulary lacks the markers {', '.join(missing)}: pass two tokens that it "
                 "has and that no text uses"
             )
         self.capitalized, self.all_capitals = capitalized, all_capitals

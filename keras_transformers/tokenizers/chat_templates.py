@@ -212,5 +212,5 @@ def find_chat_template(text: str) -> ChatTemplate:
     raise ValueError(
         f"chat_template={' '.join(text.split())!r:.80}: none of the published ones, which are "
         f"{', '.join(CHAT_TEMPLATES)}; such a program is not run here: if it does what one of "
-        "these does, give that name as chat_template=..."
+        "these does, pass that name as chat_template=..."
     )

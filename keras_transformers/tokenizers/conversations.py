@@ -104,7 +104,7 @@ class ConversationTokenizer:
         is_known = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
         last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
         rules = [  # which conversations obey, what they must do
-            (count > 0, "give at least a message of the user"),
+            (count > 0, "expected at least one user message"),
             (_all((places < count[:, None]) == is_given), "no role may be missing between others"),
             (_all(is_known | ~is_given), f"roles must be one of {', '.join(template.roles)}"),
             (last == "user", "the last message must be the user's"),

@@ -52,7 +52,7 @@ class OpenNMTTokenizer(SymbolTokenizer):
         if tuple(words[: len(_FIRST)]) != _FIRST:
             raise ValueError(
                 f"the vocabulary starts with {words[: len(_FIRST)]}, not with "
-                f"{', '.join(_FIRST)}: give a vocabulary of OpenNMT-tf's"
+                f"{', '.join(_FIRST)}: use a vocabulary of OpenNMT-tf's"
             )
         if len(set(words)) < len(words):
             repeated = next(word for word in words if words.count(word) > 1)

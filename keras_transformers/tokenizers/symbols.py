@@ -69,7 +69,7 @@ class SymbolTokenizer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         if not symbols:
-            raise ValueError("no symbols: give at least one")
+            raise ValueError("no symbols: pass at least one")
         self.vocabulary = [*_SPECIAL_TOKENS, *symbols]
         for symbol, count in collections.Counter(self.vocabulary).items():
             if count > 1 or symbol.split() != [symbol]:

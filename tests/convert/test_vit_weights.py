@@ -277,7 +277,7 @@ def test_rescaling_becomes_mean_and_deviation(tmp_path, fields, mean, std):
         ({"size": 14}, "size=14, but the model takes 12 x 12 pixels"),
         ({"do_center_crop": True, "crop_size": 8}, "do_center_crop with crop_size=8"),
         ({"do_center_crop": True}, "do_center_crop with crop_size=None"),
-        ({"rescale_factor": 0}, "rescale_factor=0; give a number, at least 1e-09"),
+        ({"rescale_factor": 0}, "rescale_factor=0; expected a number, at least 1e-09"),
     ],
 )
 def test_a_preprocessor_that_prepares_images_otherwise_is_refused(tmp_path, fields, text):

@@ -162,5 +162,5 @@ def test_what_cannot_be_is_refused():
         model.log_probabilities([0, -1])
     with pytest.raises(ValueError, match=r"of shape \(1, 1\)"):
         model.log_probabilities([[0]])
-    with pytest.raises(ValueError, match="type float64: give ints"):
+    with pytest.raises(ValueError, match="type float64: expected ints"):
         model.log_probabilities([0.5])

@@ -270,7 +270,7 @@ def test_parquet_has_columns_by_name_and_by_index(parquet, name, columns):
         (
             [{"id": i, "text": "a film", "label": i % 2} for i in range(3)],
             {},
-            "column 0, for the texts, is named 'id': give text_column='text', label_column='label'",
+            "column 0, for the texts, is named 'id': pass text_column='text', label_column='label'",
         ),
     ],
 )

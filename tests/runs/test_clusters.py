@@ -79,9 +79,9 @@ def test_kubernetes():
     ("workers", "index", "message"),
     [
         ((), None, "which machines\\? Give --workers host:port"),
-        (WORKERS, None, "--workers and --worker-index: give both"),
-        ((), 1, "--workers and --worker-index: give both"),
-        (WORKERS, 3, "worker index 3 of 3 workers: give 0 to 2"),
+        (WORKERS, None, "--workers and --worker-index: pass both"),
+        ((), 1, "--workers and --worker-index: pass both"),
+        (WORKERS, 3, "worker index 3 of 3 workers: expected 0 to 2"),
         (WORKERS, -1, "worker index -1 of 3 workers"),
         (("node1", "node2"), 0, "worker 'node1' is not a host:port"),
         (("node1:70000",), 0, "worker 'node1:70000' is not a host:port"),

@@ -72,7 +72,7 @@ def test_weights_to_average_are_an_epoch_or_some_batches_apart():
             {"model": "seq2seq_multi30k", "teacher_forcing": -0.5},
             "teacher_forcing=-0.5 is not between 0 and 1",
         ),
-        ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: give a lower one"),
+        ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: use a lower one"),
         (
             {"model_options": {"dropout": 0.1, "vocabulary_size": 5}},
             "--model-options dropout, vocabulary_size: the recipe sets this itself",

@@ -168,5 +168,5 @@ def test_a_full_disk_ends_a_recipe_with_one_line(monkeypatch, capsys, error, pla
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Config)
     assert stopped.value.code == 1
-    message = "No space left on device; make room, and give the same command with --resume"
+    message = "No space left on device; make room, and run the same command with --resume"
     assert capsys.readouterr().err == f"error: {place}: {message}\n"

@@ -49,7 +49,7 @@ class Task(runs.Training):
         ({"seed": 2**32}, "--seed 4294967296: must be 0 to 4294967295"),
         ({"filters": ((1, 16), (2, 0))}, "--filters (1, 16) (2, 0): must be 1 or more"),
         ({"threshold_of_a_recipe": math.nan}, "--threshold-of-a-recipe nan: must be a finite num"),
-        ({"labels": ("0", "1", "0")}, "--labels 0 1 0: '0' occurs twice; give it once"),
+        ({"labels": ("0", "1", "0")}, "--labels 0 1 0: '0' occurs twice; list it once"),
         ({"name": ""}, "--name '': must name a folder in --runs-dir"),
         ({"name": "../other"}, "--name '../other': must name a folder in --runs-dir"),
         ({"train_file": Path("no/file")}, "--train-file no/file: no such file or folder; check"),

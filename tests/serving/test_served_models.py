@@ -360,7 +360,7 @@ def test_base_paths(tmp_path):
     (tmp_path / "7" / "saved_model.pb").touch()
     assert model_settings(str(tmp_path)).name == tmp_path.name
     assert model_settings(f"other={tmp_path}") == ModelSettings("other", tmp_path)
-    with pytest.raises(ValueError, match="is itself an export: give"):
+    with pytest.raises(ValueError, match="is itself an export: pass"):
         model_settings(str(tmp_path / "7"))
     with pytest.raises(FileNotFoundError, match="no such folder"):
         model_settings("nowhere")

@@ -99,7 +99,7 @@ def test_rows_of_several_lengths_and_an_empty_batch(tokenizer):
 @pytest.mark.parametrize(
     ("conversation", "message"),
     [
-        ([], "give at least a message of the user"),
+        ([], "expected at least one user message"),
         ([("user", "a"), ("", ""), ("user", "b")], "no role may be missing between others"),
         ([("tool", "a"), ("user", "b")], "one of system, user, assistant"),
         ([("user", "a"), ("assistant", "b")], "the last message must be the user"),

@@ -122,7 +122,7 @@ def open_arrays(path: Path) -> Arrays:
                 raise ValueError(f"{found} is {other}")
         return container.open(found)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: give a file or folder of weights")
+        raise FileNotFoundError(f"{path} does not exist: pass a file or folder of weights")
     known = ", ".join(container.contents for container in all_containers())
     others = "; ".join(map(str, not_read_in(path)))
     if path.is_file():

@@ -51,7 +51,7 @@ _KINDS = (
     _Kind(
         "several files of GGUF",
         ("*.gguf",),
-        "give the path of the one to load",
+        "pass the path of the one to load",
         (b"GGUF",),
     ),
     _Kind(
@@ -68,18 +68,18 @@ _KINDS = (
     _Kind(
         "an adapter of peft",
         ("adapter_model.safetensors", "adapter_model.bin"),
-        "load its model and give this folder as adapter=..., or merge it into its model with "
+        "load its model and pass this folder as adapter=..., or merge it into its model with "
         "merge_and_unload of peft, and save that",
     ),
     _Kind(
         "the state of a training",
         _TRAINING,
-        "it has no weights: give the folder with model.safetensors",
+        "it has no weights: pass the folder with model.safetensors",
     ),
     _Kind(
         "a file of fastText",
         ("*.bin", "*.ftz"),
-        "give the file itself",
+        "pass the file itself",
         ((793712314).to_bytes(4, "little"),),
     ),
     _Kind(

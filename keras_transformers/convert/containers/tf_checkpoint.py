@@ -60,7 +60,7 @@ def checkpoint_prefix(path: Path) -> Path:
     if chosen is None:
         why = f"its file checkpoint names {latest!r}" if latest else "it has no file checkpoint"
         raise ValueError(
-            f"{path} has the checkpoints {names}, and {why}: give the one to load as the path, "
+            f"{path} has the checkpoints {names}, and {why}: pass the one to load as the path, "
             f"such as {found[-1]}"
         )
     _logger.info("%s has %s: took %s, which its file checkpoint names", path, names, latest)

@@ -201,7 +201,7 @@ def _settings(reader: _Reader) -> _Settings:
     if model in _KINDS:
         raise ValueError(
             f"{file} has fastText's word vectors ({_KINDS[model]}) and no classifier, so there is "
-            "no pipeline for it: read the vectors with the package fasttext, or give a file that "
+            "no pipeline for it: read the vectors with the package fasttext, or pass a file that "
             "`fasttext supervised` wrote"
         )
     if model != _SUPERVISED or loss not in _LOSSES or dim < 1:

@@ -41,7 +41,7 @@ _OTHERS = {
     "embedding_size": "an ALBERT or ELECTRA, whose embeddings are narrower than its layers",
 }
 _EITHER = (
-    "output_weights may be a classifier's or a tagger's, and nothing in the checkpoint tells: give "
+    "output_weights may be a classifier's or a tagger's, and nothing in the checkpoint tells: pass "
     "pipeline='classification' or pipeline='tagging', which then uses this head"
 )
 _POOLER, _ENCODER = "bert/pooler/dense/", "bert/encoder/"

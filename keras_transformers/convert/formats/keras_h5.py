@@ -51,7 +51,7 @@ def open_keras_h5(file: Path) -> FoundWeights:
         raise ValueError(
             f"{file}: an HDF5 file of unknown origin, with {', '.join(sorted(arrays))[:200]}. "
             "Known are models around a TensorFlow encoder of transformers, keras-bert's and "
-            "bert4keras'; if the file is part of a folder, such as a preset, give that"
+            "bert4keras'; if the file is part of a folder, such as a preset, pass that"
         )
     configs = [
         layer["config"] for layer in keras_layers(file).values() if "model_type" in layer["config"]
@@ -123,7 +123,7 @@ def report_other_layers(file: Path, weights: Mapping[str, tuple[int, ...]]) -> N
     """Names the weights that are left out, in a warning that says how to add them."""
     if weights:
         _logger.warning(
-            "%s: its own layers are not loaded: %s. A new head takes a dense layer's values: give "
+            "%s: its own layers are not loaded: %s. A new head takes a dense layer's values: pass "
             "pipeline='classification' (or another) with labels=[...], and pooling='pooler', 'cls' "
             "or 'mean', whichever the layer read; then "
             "model.get_layer('logits').set_weights([kernel, bias]) with the arrays that "

@@ -108,7 +108,7 @@ def open_opennmt_tf(path: Path) -> FoundWeights:
             if tokenizer.vocabulary_size != rows:
                 raise ValueError(
                     f"{file}: {tokenizer.vocabulary_size} words with <unk>, and the model has "
-                    f"{rows}: give the {side}'s vocabulary with which it was trained"
+                    f"{rows}: pass the {side}'s vocabulary with which it was trained"
                 )
         return tuple(made.values())
 
@@ -227,7 +227,7 @@ def _described(file: Path) -> dict[str, Any]:
     for name, value in given:
         if name == "num_heads" and isinstance(value, ast.Constant):
             if type(value.value) is not int or value.value < 1:
-                raise ValueError(f"{file}: num_heads={value.value!r:.100}; give a number")
+                raise ValueError(f"{file}: num_heads={value.value!r:.100}; expected a number")
             found[name] = value.value
         elif name == "ffn_activation":
             activation = ast.unparse(value).rpartition(".")[2].strip("'\"")

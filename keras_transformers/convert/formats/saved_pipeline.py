@@ -104,7 +104,7 @@ def open_saved_pipeline(folder: Path) -> FoundWeights:
         for name, value in changes.items():
             if value != (has := _image_fields(made).get(name)):
                 raise ValueError(
-                    f"{folder}: the model of this pipeline has {name}={has}, not {value}: give that"
+                    f"{folder}: the model of this pipeline has {name}={has}, not {value}: pass that"
                 )
         return made
 

@@ -182,7 +182,7 @@ def look(path: str | os.PathLike[str]) -> Contents:
     path = Path(path)
     known = next((known for known in all_formats() if known.recognises(path)), None)
     if known is None and not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: give a folder of weights")
+        raise FileNotFoundError(f"{path} does not exist: pass a folder of weights")
     weights = dict.fromkeys(file for _, file in containers_in(path))
     taken = {file.name for file in weights}
     others = [found for found in not_read_in(path) if not taken & set(found.files)]
@@ -225,7 +225,7 @@ def why_not_weights(path: Path) -> str:
         kinds = not_read_in(path)
         has = "; ".join(map(str, kinds))
         if contents.weights and all("of another name" in kind.contents for kind in kinds):
-            has = f"part of a folder, with a config.json: give {path.parent}"
+            has = f"part of a folder, with a config.json: pass {path.parent}"
         return f"{path} is {has or 'a file of unknown format'}"
     if contents.weights and not has:
         open_arrays(path)  # a damaged file says so itself
@@ -235,7 +235,7 @@ def why_not_weights(path: Path) -> str:
         child.name for child in sorted(path.iterdir()) if child.is_dir() and has_weights(child)
     ]
     if inside:
-        has += f"{'; ' if has else ''}folders with weights: give {' or '.join(inside[:5])}"
+        has += f"{'; ' if has else ''}folders with weights: pass {' or '.join(inside[:5])}"
     found = f"{path} has {has}. It" if has else str(path)
     wanted = "; ".join(known.contents for known in all_formats())
     return f"{found} holds no weights in a known format, which are {wanted}"

@@ -115,7 +115,7 @@ class Images:
         if not 0 < count < len(self):
             raise ValueError(
                 f"{self.source}: a share of {fraction:g} is {count} of {len(self)} images, which "
-                "leaves one part empty: choose another share, or give more images"
+                "leaves one part empty: choose another share, or use more images"
             )
         order = np.random.default_rng(seed).permutation(len(self))
         return self._select(order[count:]), self._select(order[:count])

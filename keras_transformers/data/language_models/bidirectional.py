@@ -172,7 +172,7 @@ def cut(documents: Iterable[Document]) -> Words:
         numbered = (numbers.setdefault(word, len(numbers)) for word in found)
         indices.append(np.fromiter(numbered, np.int32, len(found)))
     if len(lengths) == 1:
-        raise ValueError(f"no sentences in {len(documents)} documents: give some text")
+        raise ValueError(f"no sentences in {len(documents)} documents: use some text")
     index = np.concatenate(indices)
     return Words(
         [word.decode() for word in numbers],
@@ -240,7 +240,7 @@ def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, n
         ValueError: the window has no token to predict.
     """
     if window_length < 2:
-        raise ValueError(f"window_length={window_length}: nothing to predict, give at least 2")
+        raise ValueError(f"window_length={window_length}: nothing to predict, expected at least 2")
     step = window_length - 1
     counts = np.maximum(0, -(-(lengths - 1) // step))  # rounded up
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -116,7 +116,7 @@ class RowBatches(Batches):
         stride = length if stride is None else stride
         if length < 1 or batch_size < 1:
             raise ValueError(
-                f"length={length} and batch_size={batch_size}: give at least 1 of each"
+                f"length={length} and batch_size={batch_size}: expected at least 1 of each"
             )
         if not 1 <= stride <= length:
             raise ValueError(f"stride={stride}: must be from 1 to length={length}")
@@ -136,7 +136,7 @@ class RowBatches(Batches):
         if not self.num_rows:
             raise ValueError(
                 f"a text of {stream.num_targets} tokens is too short for rows of {length} at every "
-                "cut: give more text, or shorter rows"
+                "cut: use more text, or shorter rows"
             )
         self.mean_lengths = float(length)
 

@@ -115,8 +115,8 @@ def pretraining_dataset(
     files = open_records(records)
     if masker and files.vocabulary_digest not in (None, masker.vocabulary_digest):
         raise ValueError(
-            f"{files.paths[0]}: made with another vocabulary than the masker's: give the masker "
-            "the vocabulary used by make_pretraining_data"
+            f"{files.paths[0]}: made with a vocabulary other than the masker's: build the masker "
+            "with the vocabulary used by make_pretraining_data"
         )
     dataset = tf.data.Dataset.from_tensor_slices(list(files.paths))
     if shuffle:

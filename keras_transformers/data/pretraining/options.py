@@ -37,7 +37,7 @@ class PretrainingFiles:
             ValueError: there is neither text nor records, or see `read_text`.
         """
         if not (self.data or self.records):
-            raise ValueError("give data=FILE, or existing records=FOLDER")
+            raise ValueError("pass data=FILE, or existing records=FOLDER")
         return sets.read_text(self.data, text_format=self.text_format, corpora=self.corpora)
 
     def make(

@@ -68,7 +68,7 @@ def open_records(records: Records) -> RecordFiles:
     else:
         paths = list(map(Path, [records] if isinstance(records, str | os.PathLike) else records))
         if not paths:
-            raise ValueError("no TFRecord files given: give a folder, or at least one file")
+            raise ValueError("no TFRecord files given: pass a folder, or at least one file")
     counts = [count_records(path, sizes and sizes[path.name]) for path in paths]
     lengths = [_lengths(path) for path, count in zip(paths, counts, strict=True) if count]
     if not lengths:

@@ -121,7 +121,7 @@ class PretrainingSets:
         if always_mask and not dynamic_masking:
             raise ValueError(
                 "always_mask changes the masks that are drawn in training, and without "
-                "dynamic_masking none are: give both, or neither"
+                "dynamic_masking none are: pass both or neither"
             )
         train, dev = self.open(length)
         wanted = round(self.mask_probability * length)
@@ -206,7 +206,7 @@ def read_text(
     """
     if path is None:
         if corpora:
-            raise ValueError(f"{', '.join(corpora)}: give the folder that holds these corpora")
+            raise ValueError(f"{', '.join(corpora)}: pass the folder that holds these corpora")
         return None
     if corpora:
         return list(itertools.chain(*(_corpus(Path(path), corpus) for corpus in corpora)))

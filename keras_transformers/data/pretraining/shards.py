@@ -286,13 +286,13 @@ def _check_corpus(job: _Job, texts: Sequence[places.Place]) -> None:
     if counts["num_tokens"] < options.max_sequence_length - 3:
         raise ValueError(
             f"{where}: {counts['num_tokens']} tokens in all, too few to fill one example of "
-            f"max_sequence_length={options.max_sequence_length}: give more text, or lower the "
+            f"max_sequence_length={options.max_sequence_length}: use more text, or lower the "
             "length"
         )
     if num_documents < 2:
         raise ValueError(
             f"{where}: only one document, but a random next sentence must come from another one: "
-            "put blank lines between documents (text_format 'lines'), or give several files"
+            "put blank lines between documents (text_format 'lines'), or pass several files"
         )
     if not num_usable:
         raise ValueError(
@@ -303,7 +303,7 @@ def _check_corpus(job: _Job, texts: Sequence[places.Place]) -> None:
     if num_usable * options.dupe_factor < options.num_shards:
         raise ValueError(
             f"{where}: {num_usable} documents of more than one sentence, used "
-            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: give "
+            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: pass "
             "fewer shards"
         )
 

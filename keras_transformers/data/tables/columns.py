@@ -127,7 +127,7 @@ def _position(path: str | Path, table: Sequence[Row], column: Column) -> int:
         found = f"no column {column} of 0 to {len(names) - 1}"
         if len(names) == 1:
             found += (
-                f": the first row is one cell, {names[0]!r:.60}; give delimiter=... if it is "
+                f": the first row is one cell, {names[0]!r:.60}; pass delimiter=... if it is "
                 "neither comma, semicolon, tab nor bar, or if a .tsv or .txt file has no tabs"
             )
         raise ValueError(f"{path}:1: {found}")
@@ -143,7 +143,7 @@ def _check_has_no_header(
     if has_numbers and _may_be_names(table[0]):
         name = table[0][positions[0]]
         raise ValueError(
-            f"{path}:1: the first row may name the columns: give text_column={name!r}, or "
+            f"{path}:1: the first row may name the columns: pass text_column={name!r}, or "
             "header='absent' if it is an example"
         )
 
@@ -209,7 +209,7 @@ def _check_columns(
             continue
         remedy = _proposal(table, header=header, labelled=choice.label is not None)
         remedy = remedy or "the columns of texts and labels"
-        raise ValueError(f"{path}:1: column {column}, for the {kind}s, {wrong}: give {remedy}")
+        raise ValueError(f"{path}:1: column {column}, for the {kind}s, {wrong}: pass {remedy}")
 
 
 def _are_unique(cells: Sequence[str]) -> bool:
@@ -292,7 +292,7 @@ def _key(
         table = [names, [str(value[name]) for name in names]]
         proposal = _proposal(table, header=True, labelled=labelled)
         raise ValueError(
-            f"{path}: JSON has no column {column}: give the name of a key of {', '.join(value)}"
+            f"{path}: JSON has no column {column}: pass the name of a key of {', '.join(value)}"
             + (f", such as {proposal}" if proposal else "")
         )
     names = list(value)
@@ -312,5 +312,5 @@ def _cell(place: str, value: dict[str, Any], key: Any) -> str:
         return json.dumps(cell)
     found = "null" if cell is None else repr(cell)
     raise ValueError(
-        f"{place}: {key!r} is {found:.100}, expected a string; give a value, or remove the row"
+        f"{place}: {key!r} is {found:.100}, expected a string; fill in a value, or remove the row"
     )

@@ -58,7 +58,7 @@ def delimiter_of(name: str) -> str:
     """
     delimiter = {"tab": "\t", "\\t": "\t"}.get(name, name)
     if delimiter != "auto" and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ValueError(f"delimiter {name!r}: give one character, such as ';', or tab, or auto")
+        raise ValueError(f"delimiter {name!r}: pass one character, such as ';', or tab, or auto")
     return delimiter
 
 

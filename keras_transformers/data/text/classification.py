@@ -149,7 +149,7 @@ def _weights(examples: Examples, label_weights: Mapping[str, float]) -> tf.Tenso
     if examples.labels is None or missing:
         raise ValueError(
             f"{examples.source}: label_weights={dict(label_weights)} has no weight for "
-            f"{missing or 'examples without labels'}: give one for each label"
+            f"{missing or 'examples without labels'}: pass one for each label"
         )
     return tf.constant([label_weights[label] for label in examples.labels], tf.float32)
 

@@ -221,7 +221,7 @@ class _Reader:
             elif len(cells) != self.width:
                 raise ValueError(
                     f"{self.path}:{number}: {len(cells)} columns, the first row has {self.width}: "
-                    "give one word per line, an empty line after each sentence, and comments "
+                    "write one word per line, an empty line after each sentence, and comments "
                     "(# ...) only before a sentence"
                 )
             else:

@@ -144,7 +144,7 @@ def check_one_scheme(first: Mapping[str, str]) -> None:
         if all(found):
             raise ValueError(
                 f"{first[found[0]]}: label {found[0]!r}, but {found[1]!r} at {first[found[1]]}: "
-                f"{what}; give labels of one scheme (is it a header, which such files lack?)"
+                f"{what}; pass labels of one scheme (is it a header, which such files lack?)"
             )
     if "" in {part.prefix for part in parts.values()} and not {"O", "o"} & first.keys():
         label = next(iter(parts))

@@ -54,7 +54,7 @@ class LabelWeights:
             weight = _number(number)
             if label not in labels or label in given or not 0 < weight < math.inf:
                 raise ValueError(
-                    f"label_weights={pair!r}: give balanced alone, or label=weight, each label "
+                    f"label_weights={pair!r}: pass balanced alone, or label=weight, each label "
                     f"once and each weight above 0; the labels are {', '.join(labels)}"
                 )
             given[label] = weight

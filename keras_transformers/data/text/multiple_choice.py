@@ -138,7 +138,7 @@ def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> Cho
         place = f"{source}, row {number}"
         text, choices, label = _plain(place, row)
         if label is None:
-            raise ValueError(f"{place}: no label: give the index of the right choice")
+            raise ValueError(f"{place}: no label: pass the index of the right choice")
         if wrong := _mistake(choices, label):
             raise ValueError(f"{place}: {wrong}")
         found.append((text, choices, label))
@@ -324,7 +324,7 @@ def _mistake(choices: Sequence[str], label: int | None) -> str:
     if isinstance(choices, str) or len(choices) < 2:
         return f"the choices are {choices!r:.100}, expected two or more"
     if "" in choices:
-        return f"choice {list(choices).index('')} is empty: give it a text, or leave it out"
+        return f"choice {list(choices).index('')} is empty: write a text, or remove it"
     if label is not None and not 0 <= label < len(choices):
         return f"the label is {label}, expected 0 to {len(choices) - 1}"
     return ""

@@ -63,11 +63,11 @@ class TextPairs:
             if len(values) != len(self.texts):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         if self.negatives and self.scores is not None:
-            raise ValueError(f"{self.source}: give negatives or scores, not both")
+            raise ValueError(f"{self.source}: pass negatives or scores, not both")
         counts = {len(each) for each in self.negatives}
         if len(counts) > 1:
             raise ValueError(
-                f"{self.source}: {min(counts)} to {max(counts)} negatives: give each text as many"
+                f"{self.source}: {min(counts)} to {max(counts)} negatives: every text needs as many"
             )
         for row, score in enumerate(self.scores or ()):
             if not -1 <= score <= 1:
@@ -348,7 +348,7 @@ def _score(place: str, cell: str, scale: float) -> float:
         raise ValueError(f"{place}: the score is {cell!r:.60}, expected a number") from None
     if not -1 <= value <= 1:
         raise ValueError(
-            f"{place}: the score {cell} divided by {scale:g} is not from -1 to 1: give "
+            f"{place}: the score {cell} divided by {scale:g} is not from -1 to 1: pass "
             "score_scale, the highest score"
         )
     return value

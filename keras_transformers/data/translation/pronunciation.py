@@ -78,7 +78,7 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
             phonemes = [_STRESS.sub("", phoneme) for phoneme in phonemes]
         found.setdefault(_NUMBER.sub("", spelled).lower(), {})[" ".join(phonemes)] = None
     if not found:
-        raise ValueError(f"{path}: no words; give a dictionary in CMUdict's format")
+        raise ValueError(f"{path}: no words; pass a dictionary in CMUdict's format")
     return {word: tuple(pronunciations) for word, pronunciations in found.items()}
 
 
@@ -125,7 +125,7 @@ def split_words(
     for name, part in zip(splits._fields, splits, strict=True):
         if not part:
             raise ValueError(
-                f"none of the {len(dictionary)} words are in {name}: give a larger dictionary, or "
+                f"none of the {len(dictionary)} words are in {name}: use a larger dictionary, or "
                 "other fractions"
             )
     return splits

@@ -161,6 +161,6 @@ def _steps_left(
     if least < 0:
         raise ValueError(
             f"a prompt has {num_positions + 1 - least} tokens, and the model {num_positions} "
-            "positions: give its end alone"
+            "positions: pass only its last tokens"
         )
     return left if max_length is None else ops.minimum(left, max_length)

@@ -177,7 +177,7 @@ def size_of(name: str) -> dict[str, int]:
     if match := re.fullmatch(r"bert_l(\d+)_h(\d+)", name):
         return compact_size(int(match[1]), int(match[2]))
     if name not in SIZES:
-        raise ValueError(f"take one of {', '.join(SIZES)}, or a compact size, as bert_l4_h128")
+        raise ValueError(f"use one of {', '.join(SIZES)}, or a compact size, as bert_l4_h128")
     return dict(SIZES[name])
 
 

@@ -154,7 +154,7 @@ def electra_generator(
         (None, None, 4)
     """
     if not 0 < size <= 1:
-        raise ValueError(f"size={size}: give the generator's share of the width, above 0, up to 1")
+        raise ValueError(f"size={size}: pass the generator's share of the width, above 0, up to 1")
     shared = ("token_embedding", "segment_embedding", "position_embedding")
     embeddings = {layer.name: layer for layer in encoder.layers if layer.name in shared}
     layers = anatomy(encoder, "blocks").blocks

@@ -117,7 +117,7 @@ def modern_bert(
     """
     for argument, value in (("global_every", global_every), ("local_window", local_window)):
         if value < 1:
-            raise ValueError(f"{argument}={value}: give a number, at least 1")
+            raise ValueError(f"{argument}={value}: expected a number, at least 1")
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
     norm: Literal["layer", "layer_without_bias"] = (
         "layer" if use_norm_bias else "layer_without_bias"

@@ -46,7 +46,7 @@ def shrink_bert(
     """
     by_name = {layer.name: layer for layer in encoder.layers}
     if not {"segment_embedding", "embeddings_norm", *_WITH_ROWS} <= set(by_name):
-        raise ValueError(f"model {encoder.name!r} is not a BERT: give one that `bert` builds")
+        raise ValueError(f"model {encoder.name!r} is not a BERT: pass one that `bert` builds")
     blocks = anatomy(encoder, "blocks").blocks
     layers = range(len(blocks)) if layers is None else layers
     sizes = {
@@ -58,11 +58,11 @@ def shrink_bert(
         if wrong or len(set(chosen)) != len(chosen) or not len(chosen):
             shown = ", ".join(map(str, chosen[:8])) + (", ..." if len(chosen) > 8 else "")
             raise ValueError(
-                f"{name}=[{shown}]: give different numbers from 0 to {sizes[name] - 1}"
+                f"{name}=[{shown}]: pass different numbers from 0 to {sizes[name] - 1}"
             )
     positions = by_name["position_embedding"].max_sequence_length
     if not 1 <= max_sequence_length <= positions:
-        raise ValueError(f"max_sequence_length={max_sequence_length}: give 1 to {positions}")
+        raise ValueError(f"max_sequence_length={max_sequence_length}: expected 1 to {positions}")
     options = block_shape(blocks[0])
     kept = ("num_heads", "hidden_dim", "intermediate_dim", "dropout", "attention_dropout")
     small = bert(

@@ -45,7 +45,7 @@ def packed(model: keras.Model, *, name: str | None = None) -> keras.Model:
     if names != _INPUTS or not any(isinstance(x, IndexedPositionEmbedding) for x in model.layers):
         raise ValueError(
             f"model {model.name!r}: only a BERT with both pretraining heads reads packed rows; "
-            "give one from keras_transformers.heads.pretrainer"
+            "pass one from keras_transformers.heads.pretrainer"
         )
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in _PACKED_INPUTS}
     mask = DocumentMask(name="document_mask")(inputs["document_ids"])

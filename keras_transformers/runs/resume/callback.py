@@ -82,7 +82,7 @@ class Resume(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if minutes is not None and not minutes > 0:
-            raise ValueError(f"minutes={minutes}: give a number above 0, or None")
+            raise ValueError(f"minutes={minutes}: expected a number above 0, or None")
         if every is not None and every < 1:
             raise ValueError(f"every={every}: 1 batch or more, or None to save only after epochs")
         if (every or minutes) and keras.backend.backend() != "tensorflow":

@@ -62,7 +62,7 @@ def _locked(folder: Path) -> int:
         owner = os.read(descriptor, 1000).decode("utf-8", "replace").strip() or "another process"
         os.close(descriptor)
         raise FolderInUseError(
-            f"{folder}: in use by {owner}; wait for it or stop it, or give another folder. If it "
+            f"{folder}: in use by {owner}; wait for it or stop it, or choose another folder. If it "
             f"is gone, with its machine, remove {path}"
         ) from error
     except OSError as error:  # some network file systems have no locks

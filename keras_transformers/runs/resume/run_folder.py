@@ -22,7 +22,7 @@ def check_new_run(folder: Path) -> Path:
     """
     is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
     if folder.is_file() or is_used:
-        raise FileExistsError(f"{folder} exists: give the run another --name, or remove the folder")
+        raise FileExistsError(f"{folder} exists: choose another --name, or remove the folder")
     return folder
 
 
@@ -54,7 +54,7 @@ def check_same(
     ]
     if differences:
         raise ValueError(
-            f"{folder} was started with another configuration: {', '.join(differences)}; give the "
+            f"{folder} was started with another configuration: {', '.join(differences)}; pass the "
             "same options, or start in another folder (--name)"
         )
     return folder

@@ -135,7 +135,7 @@ def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
         ValueError: it cannot be read, or `max_batch_size` is below 1.
     """
     if max_batch_size < 1:
-        raise ValueError(f"max_batch_size={max_batch_size}: give 1 or more")
+        raise ValueError(f"max_batch_size={max_batch_size}: expected 1 or more")
     folder = resolve(path).absolute()
     check_fingerprint(folder)
     ops = graph_ops(folder)

@@ -73,7 +73,7 @@ class Client:
         if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
             raise ValueError(
                 f"timeout_s {timeout_s}, max_attempts {max_attempts}, batch_size {batch_size}: "
-                "give positive numbers"
+                "expected positive numbers"
             )
         self._timeout_s = timeout_s
         self._max_attempts = max_attempts

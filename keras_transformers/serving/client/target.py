@@ -42,7 +42,7 @@ class Target:
             is_whole = url.hostname and url.port and url.path in ("", "/")
             if url.scheme in ("grpc", "grpcs") and is_whole:
                 return cls("grpc", url.netloc, url.scheme == "grpcs")
-        raise ValueError(f"target {text!r}: give http://host:port for REST, or host:port for gRPC")
+        raise ValueError(f"target {text!r}: pass http://host:port for REST, or host:port for gRPC")
 
 
 def connect(target: Target, root_certificates: str | None) -> Transport:

@@ -18,7 +18,7 @@ def check_certificates(file: Path) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=file)
     except ssl.SSLError as error:
         raise OSError(
-            f"{file}: not a certificate in PEM ({_reason(error)}); give a file with "
+            f"{file}: not a certificate in PEM ({_reason(error)}); pass a file with "
             "-----BEGIN CERTIFICATE-----"
         ) from error
 
@@ -37,17 +37,17 @@ def check_key(certificate: Path, key: Path) -> None:
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise OSError(
-                f"{key}: not the key of {certificate}; give the pair that was made together"
+                f"{key}: not the key of {certificate}; pass the pair that was made together"
             ) from error
         raise OSError(
-            f"{key}: not a private key in PEM without a password ({_reason(error)}); give a file "
+            f"{key}: not a private key in PEM without a password ({_reason(error)}); pass a file "
             "with -----BEGIN PRIVATE KEY-----"
         ) from error
 
 
 def _check_exists(file: Path) -> None:
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
+        raise FileNotFoundError(f"{file}: no such file; pass a PEM file for TLS")
 
 
 def _reason(error: ssl.SSLError) -> str:

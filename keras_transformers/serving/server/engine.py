@@ -44,7 +44,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}: give a positive number")
+                raise ValueError(f"{name} is {value}: expected a positive number")
 
     @property
     def max_held_bytes(self) -> int:

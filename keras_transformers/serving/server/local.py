@@ -76,12 +76,12 @@ class Server:
         pages: Any = None,
     ) -> None:
         if rest_port is None and grpc_port is None:
-            raise ValueError("neither a REST nor a gRPC port: give at least one")
+            raise ValueError("neither a REST nor a gRPC port: pass at least one")
         for port in (rest_port, grpc_port):
             if port is not None and not 0 <= port < 2**16:  # gRPC would wrap it around
-                raise ValueError(f"port {port}: give 0 to 65535")
+                raise ValueError(f"port {port}: expected 0 to 65535")
         if not poll_interval_s > 0:
-            raise ValueError(f"poll_interval_s is {poll_interval_s}: give a positive number")
+            raise ValueError(f"poll_interval_s is {poll_interval_s}: expected a positive number")
         read = models if callable(models) else lambda: models
         limits = limits or Limits()
         self.engine = Engine(

@@ -41,10 +41,10 @@ def model_settings(text: str) -> ModelSettings:
     name, equals, path = text.partition("=")
     base = Path(path if equals and "/" not in name else text)
     if not base.is_dir():
-        raise FileNotFoundError(f"{base}: no such folder; give BASE_PATH or NAME=BASE_PATH")
+        raise FileNotFoundError(f"{base}: no such folder; pass BASE_PATH or NAME=BASE_PATH")
     if (base / "saved_model.pb").exists():
         raise ValueError(
-            f"{base} is itself an export: give {base.absolute().parent}, the folder of its versions"
+            f"{base} is itself an export: pass {base.absolute().parent}, the folder of its versions"
         )
     model = ModelSettings(name if base != Path(text) else base.absolute().name, base)
     check_names(model.name, (), text)

@@ -65,7 +65,7 @@ class Parts:
         match_special_tokens: bool = True,
     ) -> None:
         if unknown := set(description) - set(_FIELDS):
-            raise ValueError(f"unknown parts {', '.join(sorted(unknown))}: take {_FIELDS}")
+            raise ValueError(f"unknown parts {', '.join(sorted(unknown))}: use {_FIELDS}")
         self.description = {field: description.get(field) for field in _FIELDS}
         normalizer, splitter = description.get("normalizer"), description.get("pre_tokenizer")
         tokens: Sequence[Mapping[str, Any]] = description.get("added_tokens") or []

@@ -60,7 +60,7 @@ class EncoderPieces(tf.Module):
         if found != list(self.first_pieces):
             raise ValueError(
                 f"{path}: the first pieces are {found}, expected {list(self.first_pieces)}, as "
-                f"{type(self).__name__} needs: take the tokenizer of this model's family"
+                f"{type(self).__name__} needs: use the tokenizer of this model's family"
             )
         with tf.device("CPU:0"):  # where strings live
             self._kinds = Kinds(*map(tf.constant, character_kinds()))

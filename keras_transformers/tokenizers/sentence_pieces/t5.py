@@ -65,7 +65,9 @@ class T5Tokenizer(tf.Module):
         name: str = "t5_tokenizer",
     ) -> None:
         if num_extra_ids < 0:
-            raise ValueError(f"num_extra_ids={num_extra_ids}: give a number of tokens, 0 or more")
+            raise ValueError(
+                f"num_extra_ids={num_extra_ids}: expected a number of tokens, 0 or more"
+            )
         super().__init__(name=name)
         path = Path(path)
         path = path / self.model_file if path.is_dir() else path
@@ -97,7 +99,7 @@ class T5Tokenizer(tf.Module):
         if first != _SPECIAL_TOKENS:
             raise ValueError(
                 f"{path}: the first tokens are {first}, T5's are {_SPECIAL_TOKENS}: "
-                "take the model's own spiece.model"
+                "use the model's own spiece.model"
             )
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
         if self.vocabulary_size < self._num_tokens:

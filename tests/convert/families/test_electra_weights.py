@@ -106,7 +106,7 @@ def test_a_config_comes_back(change, tmp_path):
     [
         ({"model_type": "bert"}, "model_type is 'bert'"),
         ({"summary_activation": "tanh"}, "summary_activation='tanh'; only 'gelu' is supported"),
-        ({"embedding_size": 0}, "embedding_size=0; give an integer"),
+        ({"embedding_size": 0}, "embedding_size=0; expected an integer"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
     ],

@@ -155,7 +155,7 @@ def test_a_config_comes_back_in_both_spellings(tmp_path):
     [
         ({"classifier_pooling": "max"}, "classifier_pooling='max'; known are cls and mean"),
         ({"classifier_activation": "elu"}, "classifier_activation='elu'; known are"),
-        ({"local_attention": 1}, "local_attention=1; give an integer from 2"),
+        ({"local_attention": 1}, "local_attention=1; expected an integer from 2"),
         ({"decoder_bias": False}, "decoder_bias=False; only True is supported"),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types=.*full_attention in the first"),
         ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers=0"),

@@ -239,7 +239,7 @@ def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(written, tm
     save_weights(model, tmp_path, toys.t5_tokenizer(num_extra_ids=10), family="t5")
     for bad in ("many", -1, True, 10**9):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": bad}))
-        with pytest.raises(ValueError, match=f"tokenizer_config.json: extra_ids={bad!r}; give"):
+        with pytest.raises(ValueError, match=f"tokenizer_config.json: extra_ids={bad!r}; expected"):
             kt.load(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(ValueError, match="33 tokens.*100 extra.*128"):

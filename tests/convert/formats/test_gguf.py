@@ -153,7 +153,7 @@ def test_other_files_are_refused_by_name(changes, message, embed, tmp_path):
 def test_damaged_and_several_files(embed, tmp_path):
     file = write(tmp_path / "model.gguf", embed)
     write(tmp_path / "other.gguf", embed)
-    with pytest.raises(ValueError, match="several files of GGUF .*give the path of the one"):
+    with pytest.raises(ValueError, match="several files of GGUF .*pass the path of the one"):
         kt.load(tmp_path)
     file.write_bytes(file.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"model\.gguf: not readable as GGUF"):

@@ -211,8 +211,8 @@ def test_a_t5_gives_keras_nlps_logits(version, tmp_path, caplog):
     [
         ({"activation": "elu"}, "activation='elu'; known are relu"),
         ({"use_gated_activation": 1}, "use_gated_activation=1; expected true or false"),
-        ({"key_value_dim": -1}, "key_value_dim=-1; give an integer"),
-        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon='x'; give a number"),
+        ({"key_value_dim": -1}, "key_value_dim=-1; expected an integer"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon='x'; expected a number"),
         ({"num_layers": 0}, "num_layers=0 is out of range"),
     ],
 )

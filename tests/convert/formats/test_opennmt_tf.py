@@ -99,7 +99,7 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
     ("file", "text", "error", "message"),
     [
         ("model_description.py", None, ValueError, "how many heads .* 16 wide: copy the model_d"),
-        ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; give a number"),
+        ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; expected a number"),
         ("model_description.py", "num_heads = (", ValueError, "not a description in Python"),
         ("model_description.py", "f(ffn_activation=elu)", ValueError, "ffn_activation=elu; known"),
         ("transformer.yml", None, FileNotFoundError, "no configuration .* source_vocabulary: copy"),

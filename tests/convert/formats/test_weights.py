@@ -72,9 +72,9 @@ def test_the_folder_inside_or_around_is_named(tmp_path):
     with pytest.raises(ValueError, match="has model.safetensors, but no config.json"):
         kt.load(inner)
     (inner / "config.json").write_text(json.dumps(BERT))
-    with pytest.raises(ValueError, match="folders with weights: give bert"):
+    with pytest.raises(ValueError, match="folders with weights: pass bert"):
         kt.load(tmp_path)
-    with pytest.raises(ValueError, match=f"part of a folder, with a config.json: give {inner}"):
+    with pytest.raises(ValueError, match=f"part of a folder, with a config.json: pass {inner}"):
         kt.load(inner / "model.safetensors")
 
 

@@ -112,10 +112,10 @@ def test_what_the_options_say(version, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--language", "English"], "language 'English': give an ISO 639 code"),
-        (["--score", "0.9"], "--score '0.9': give NAME=VALUE"),
-        (["--score", "F1=high"], "--score 'F1=high': give NAME=VALUE"),
-        (["--score", "F1=nan"], "score 'F1': nan: give finite numbers"),
+        (["--language", "English"], "language 'English': pass an ISO 639 code"),
+        (["--score", "0.9"], "--score '0.9': pass NAME=VALUE"),
+        (["--score", "F1=high"], "--score 'F1=high': pass NAME=VALUE"),
+        (["--score", "F1=nan"], "score 'F1': nan: expected finite numbers"),
         (["--score", "F1 on dev=0.6"], "score 'F1 on dev': "),
         (["--data", "other data"], "training data 'other data': the manifest beside"),
     ],
