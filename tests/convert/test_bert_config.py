@@ -95,7 +95,7 @@ def test_hugging_face_has_the_labels(tmp_path):
         ({"hidden_dropout_prob": 1}, "hidden_dropout_prob=1; expected a number, at least 0 and"),
         ({"layer_norm_eps": "1e-12"}, "layer_norm_eps='1e-12'; expected a number"),
         ({"initializer_range": float("nan")}, "initializer_range=nan; expected a number"),
-        ({"hidden_act": ["gelu"]}, r"hidden_act=\['gelu'\]; known are gelu"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act=\['gelu'\]; expected one of gelu"),
     ],
 )
 def test_values_that_no_model_has_are_refused(tmp_path, change, message):

@@ -352,7 +352,7 @@ def test_gguf_with_wrong_numbers_is_refused(change, message, tmp_path):
         ("llama", {"rope_scaling": [1], "rope_parameters": None}, "rope_scaling=.*an object"),
         ("llama", {"rope_parameters": {"rope_type": "linear"}}, "'linear' has no field 'factor'"),
         ("llama", {"rope_parameters": {"rope_theta": 0.5}}, "rope_theta=0.5"),
-        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5; only whole heads"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5; only 1"),
         ("llama", {"tie_word_embeddings": "yes"}, "tie_word_embeddings='yes'"),
         ("llama", {"num_key_value_heads": 3}, "no multiple of num_key_value_heads=3"),
         ("llama", {"head_dim": 5}, "heads are 5 wide"),
@@ -407,7 +407,7 @@ def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     for one, other in zip(until_the_end(texts), generate(texts), strict=True):
         assert other.text == one.text[: one.text.find("1") + 1 or None]
         assert other.finished == (one.finished or "1" in one.text)
-    with pytest.raises(ValueError, match="also_end_token_ids: 7 is no token"):
+    with pytest.raises(ValueError, match="also_end_token_ids: 7 is not a token"):
         kt.pipelines.TextGenerator(model, tokenizer, also_end_token_ids=[7])
     exported = kt.export(again, tmp_path / "export")
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]

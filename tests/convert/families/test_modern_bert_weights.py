@@ -153,8 +153,8 @@ def test_a_config_comes_back_in_both_spellings(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"classifier_pooling": "max"}, "classifier_pooling='max'; known are cls and mean"),
-        ({"classifier_activation": "elu"}, "classifier_activation='elu'; known are"),
+        ({"classifier_pooling": "max"}, "classifier_pooling='max'; expected cls or mean"),
+        ({"classifier_activation": "elu"}, "classifier_activation='elu'; expected one of"),
         ({"local_attention": 1}, "local_attention=1; expected an integer from 2"),
         ({"decoder_bias": False}, "decoder_bias=False; only True is supported"),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types=.*full_attention in the first"),

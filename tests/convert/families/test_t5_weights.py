@@ -161,8 +161,11 @@ def test_what_files_leave_out_or_have_too_much(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "mt5"}, "model_type is 'mt5'; only 't5' can be read here"),
-        ({"feed_forward_proj": "gated-elu"}, "feed_forward_proj='gated-elu'; known are gated-g"),
+        ({"model_type": "mt5"}, "model_type is 'mt5'; expected 't5'"),
+        (
+            {"feed_forward_proj": "gated-elu"},
+            "feed_forward_proj='gated-elu'; expected one of gated-g",
+        ),
         ({"pad_token_id": 3}, "pad_token_id=3; only 0 is supported"),
         ({"decoder_start_token_id": 2}, "decoder_start_token_id=2; only 0 is supported"),
         ({"d_kv": None}, "has no field 'd_kv'"),

@@ -138,9 +138,9 @@ def test_a_new_task_gets_a_new_head(embed, tmp_path):
     [
         (
             {"architecture": "nomic-bert"},
-            "architecture 'nomic-bert'; of GGUF's, known are bert, ",
+            "architecture 'nomic-bert' is not supported in GGUF; expected one of bert, ",
         ),
-        ({"pooling_type": 4}, "bert.pooling_type=4; known are"),
+        ({"pooling_type": 4}, "bert.pooling_type=4; expected 1"),
         ({"attention.head_count": 3}, "3 attention heads do not divide the width 256"),
     ],
 )

@@ -87,7 +87,7 @@ def test_logits_are_opennmts(name, more, left_behind, tmp_path):
     ("name", "message"),
     [
         ("relative", "relative positions .*: serve the SavedModel"),
-        ("lstm", "no Transformer, but another model of OpenNMT-tf's"),
+        ("lstm", "not a Transformer but another OpenNMT-tf model"),
     ],
 )
 def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
@@ -103,7 +103,12 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
         ("model_description.py", "num_heads = (", ValueError, "not a description in Python"),
         ("model_description.py", "f(ffn_activation=elu)", ValueError, "ffn_activation=elu; known"),
         ("transformer.yml", None, FileNotFoundError, "no configuration .* source_vocabulary: copy"),
-        ("transformer.yml", "beam_width: many", ValueError, "beam_width: many, which is no number"),
+        (
+            "transformer.yml",
+            "beam_width: many",
+            ValueError,
+            "beam_width: many, which is not a number",
+        ),
         ("tgt.vocab", None, FileNotFoundError, "tgt.vocab is missing: copy the vocabulary data/"),
         ("tgt.vocab", "a\nb\n", ValueError, "tgt.vocab: the vocabulary starts with"),
         (

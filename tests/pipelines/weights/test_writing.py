@@ -208,7 +208,10 @@ def test_nothing_is_written_where_something_is_or_when_it_fails(tmp_path):
     with pytest.raises(ValueError, match="format='onnx': take.*keras_transformers, huggi"):
         kt.save(made, tmp_path / "new", format="onnx")
     for task, message in (
-        ("translation", "by model 'transformer' with SentencePieceTokenizer fits no class of tra"),
+        (
+            "translation",
+            "by model 'transformer' with SentencePieceTokenizer fits none of transformers",
+        ),
         ("translation", "which are MarianMTModel with MarianTokenizer, T5ForConditionalGeneration"),
         ("word_embedding", "word_embedding by model .* fits no class of transformers"),
     ):
@@ -242,7 +245,7 @@ def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
         tokenizer = kt.tokenizers.MPNetTokenizer(weights_folders.MPNET_VOCABULARY[::-1])
     encoder = ENCODERS[family][0](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
     made = kt.pipelines.Embedder(encoder, tokenizer)
-    with pytest.raises(ValueError, match="'<pad>' has the id .*padding must have it: save in the"):
+    with pytest.raises(ValueError, match="'<pad>' has the id .*must be the padding: save in the"):
         kt.save(made, tmp_path / "hf", format="huggingface")
     assert not (tmp_path / "hf").exists()
 
