@@ -432,7 +432,7 @@ def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
     status, out, err = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"))
     assert (status, out) == (2, "")
     assert err == (
-        "keras-transformers: somewhere answers label, score, no translation: use a translator\n"
+        "keras-transformers: somewhere answers label, score, not a translation: use a translator\n"
     )
 
 
