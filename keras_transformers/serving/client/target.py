@@ -27,13 +27,13 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Parses what a user types.
+        """Parses a target as a user types it.
 
         >>> Target.parse("localhost:8500")
         Target(protocol='grpc', address='localhost:8500', tls=False)
 
         Raises:
-            ValueError: there is no port, or the scheme is unknown.
+            ValueError: the port is missing, or the scheme is unknown.
         """
         with contextlib.suppress(ValueError):  # the port is not a number, or a bracket is left open
             url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
@@ -46,7 +46,7 @@ class Target:
 
 
 def connect(target: Target, root_certificates: str | None) -> Transport:
-    """Returns the transport to a target, importing only the libraries of its protocol.
+    """Returns the transport for a target, importing only the libraries of its protocol.
 
     It sends nothing yet.
 

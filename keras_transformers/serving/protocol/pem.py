@@ -1,9 +1,9 @@
-"""Checks PEM files for TLS at the start; OpenSSL's own errors name no file."""
+"""Checks PEM files for TLS at start-up, because OpenSSL's own errors name no file."""
 
 import ssl
 from pathlib import Path
 
-_NO_PASSWORD = ""  # or OpenSSL would ask for one on the terminal
+_NO_PASSWORD = ""  # otherwise OpenSSL would ask for one on the terminal
 
 
 def check_certificates(file: Path) -> None:
@@ -11,7 +11,7 @@ def check_certificates(file: Path) -> None:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        OSError: it has no certificate, or a damaged one.
+        OSError: it has no certificate, or the certificate is damaged.
     """
     _check_exists(file)
     try:
@@ -24,7 +24,7 @@ def check_certificates(file: Path) -> None:
 
 
 def check_key(certificate: Path, key: Path) -> None:
-    """Checks that a file has the private key of a certificate, which `check_certificates` passed.
+    """Checks that a file has the private key of a certificate checked by `check_certificates`.
 
     Raises:
         FileNotFoundError: the file does not exist.
