@@ -1,7 +1,7 @@
 """fastText: Joulin et al. 2016, "Bag of Tricks for Efficient Text Classification".
 
 A linear layer classifies the mean of the vectors of a text's words and n-grams (Bojanowski et al.
-2017 for character n-grams). It is the baseline that slower classifiers have to beat.
+2017 for character n-grams). It is the baseline for slower classifiers to beat.
 `tokenizers.NgramTokenizer` makes the ids: one per word of a dictionary, and one per bucket that
 n-grams are hashed into.
 

@@ -19,7 +19,7 @@ ContextFrom = Literal["last", "mean"]
 class RecurrentEncoder(CompositeLayer):
     """Stacks LSTMs, GRUs or plain networks, in one direction or both.
 
-    The source as one vector, its context c, is a function of the last state or of all states:
+    The context c, the source as one vector, is a function of the last state or of all states:
 
     | c | `context_from` | `context_dim` |
     |---|---|---|
@@ -165,7 +165,7 @@ class RecurrentEncoder(CompositeLayer):
         return {
             "memory": spec(batch, length, width),
             "summary": spec(batch, summary),
-            # A tensor of its own for each state: Keras tells results apart by identity.
+            # A separate tensor for each state, because Keras distinguishes results by identity.
             "states": tuple(tuple(spec(batch, n) for n in widths) for _ in self.recurrent_layers),
         }
 

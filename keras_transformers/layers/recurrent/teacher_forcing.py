@@ -1,4 +1,4 @@
-"""Teacher forcing: in training, a decoder is fed the target's tokens or its own."""
+"""Teacher forcing: whether a decoder in training is fed the target's tokens or its own."""
 
 from typing import Any
 

@@ -240,7 +240,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ({"corpora": ("brown",)}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
         ({"model": "bert_tinny"}, "--model bert_tinny: use one of bert_tiny"),
-        ({"model": "albert_base"}, "as bert_l4_h128; or one of distilbert_base,"),
+        ({"model": "albert_base"}, "such as bert_l4_h128; or one of distilbert_base,"),
         ({"weights": "w", "vocabulary": "v"}, "--weights has its own vocabulary and shape"),
         (
             {"weights": "none", "num_layers": None, "hidden_dim": None},
