@@ -151,7 +151,7 @@ class _Checked(io.RawIOBase):
 
 
 def _is_damage(error: Exception) -> bool:
-    """Tells whether an error is the data's, and not the disk's; a zip file may point anywhere."""
+    """Returns whether an error is the data's, and not the disk's; a zip file may point anywhere."""
     return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL)
 
 

@@ -14,7 +14,7 @@ _LONGEST_NAME = 255  # bytes
 
 
 def may_be_name(name: str) -> bool:
-    """Tells whether a string can be the name of a file, which a damaged file's may not.
+    """Returns whether a string can be the name of a file, which a damaged file's may not.
 
     >>> may_be_name("vocab.txt"), may_be_name("a" * 256), may_be_name("")
     (True, False, False)

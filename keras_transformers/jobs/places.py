@@ -22,7 +22,7 @@ Place = str
 
 
 def is_url(place: Place) -> bool:
-    """Tells whether a place is a URL, and so needs fsspec."""
+    """Returns whether a place is a URL, and so needs fsspec."""
     return "://" in place
 
 

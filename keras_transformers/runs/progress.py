@@ -279,7 +279,7 @@ class _Html:
 
 
 def in_notebook() -> bool:
-    """Tells whether this process is the kernel of a notebook."""
+    """Returns whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")

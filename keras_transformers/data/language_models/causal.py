@@ -1,4 +1,4 @@
-"""Text for causal language models: documents laid end to end and cut into rows.
+"""Turns text into rows for causal language models: documents end to end, cut into rows.
 
 TextFiles.read -> TokenStream.of -> RowBatches
 """
@@ -187,7 +187,7 @@ class RowBatches(Batches):
         return random.integers(self.length) + self.length * random.permutation(self.num_rows)
 
     def _batch(self, starts: np.ndarray) -> tuple[dict[str, np.ndarray], ...]:
-        """Returns the rows that start at `starts`, filled up with the last token of the text."""
+        """Returns the rows that start at `starts`, padded with the last token of the text."""
         targets_of = self.stream.num_targets
         places = np.minimum(starts[:, None] + np.arange(self.length + 1), targets_of)
         token_ids = self.stream.token_ids[places]  # (rows, length + 1)

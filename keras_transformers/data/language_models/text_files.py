@@ -1,4 +1,4 @@
-"""Recipe options for language-model text, and functions that read and split it."""
+"""Defines recipe options for language-model text, and reads and splits the text."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""TFRecords of pretraining examples, in the format of Google's create_pretraining_data.
+"""Reads and writes TFRecords in the format of Google's create_pretraining_data.
 
 A record is a tf.train.Example: `input_ids`, `input_mask`, `segment_ids` (one integer per token),
 `masked_lm_positions`, `masked_lm_ids` (one integer per prediction), `masked_lm_weights` (one float
@@ -92,7 +92,7 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file ends within a record, or has another size.
+        ValueError: the file ends within a record, or has a different size.
     """
     path = Path(path)
     if not path.is_file():
@@ -148,7 +148,7 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
 
 
 def first_damage(files: RecordFiles) -> str | None:
-    """Reads all records; returns the first that cannot be read or parsed, None if all can."""
+    """Reads all records; returns the first that cannot be read or parsed, or None."""
     for path in files.paths:
         records = tf.data.TFRecordDataset(path).batch(1)
         number = 0

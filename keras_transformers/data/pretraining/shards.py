@@ -102,9 +102,9 @@ def make_pretraining_data(
 
     The same files, vocabulary and options give the same bytes with any engine and any number of
     workers. The folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and a
-    `manifest.json` with configuration, sizes and report. After a stop, call this again with the
-    same arguments to continue, also with another engine: finished files and shards are kept. If all
-    is finished, this only returns the report.
+    `manifest.json` with configuration, sizes and report. After an interruption, call this again
+    with the same arguments to continue, on any engine: finished files and shards are kept. If
+    everything is finished, this only returns the report.
 
     Google's script keeps all text and examples in memory; here a worker only keeps the pairs of
     one shard, a few numbers each. Token ids and sentence starts are on disk until the end: 2 bytes
@@ -142,7 +142,7 @@ def make_pretraining_data(
     if report is None:
         try:
             (engine or Local())(_stages(job, texts), corpus.work_dir)
-        except ValueError:  # fixing the text changes the configuration: keep nothing
+        except ValueError:  # fixing the text changes the configuration, so keep nothing
             places.remove(corpus.work_dir)
             places.remove_file(job.manifest)
             raise
@@ -154,7 +154,7 @@ def make_pretraining_data(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What a process needs to make a shard."""
+    """The data that a process needs to make a shard."""
 
     output_dir: places.Place
     corpus: CorpusFiles

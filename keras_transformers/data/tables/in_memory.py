@@ -1,6 +1,6 @@
-"""Columns of data in memory: lists, data frames, Arrow tables, `datasets` and `tf.data`.
+"""Reads columns of data in memory: lists, data frames, Arrow tables, `datasets`, `tf.data`.
 
-Libraries are recognised by what their objects can do, and none is imported.
+Libraries are recognized by the methods of their objects, and none is imported.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ class Wanted:
 
     Attributes:
         name: its name here, such as "text" or "label".
-        usual: names that public data sets give it.
-        required: whether data without it is refused; those that are come first.
+        usual: its names in public data sets.
+        required: whether data must have it; required columns come first.
     """
 
     name: str
@@ -50,16 +50,16 @@ def columns_of(
             - a pandas or polars DataFrame, an Arrow table, or a split of the `datasets` library;
             - a list of rows: mappings, or tuples in the order of `wanted`; strings if one column is
               wanted;
-            - a `tf.data.Dataset` of such rows, as TensorFlow Datasets has them, not batched.
+            - a `tf.data.Dataset` of such rows, as in TensorFlow Datasets, not batched.
         wanted: the columns to read.
         names: name in `wanted` -> name in the data, where they differ.
 
     Returns:
-        Name in `wanted` -> values. A column that is not required and not there is left out. Bytes
-        become strings.
+        Name in `wanted` -> values. Optional columns that are missing are left out. Bytes become
+        strings.
 
     Raises:
-        TypeError: the data is of none of these kinds.
+        TypeError: the data has none of these types.
         ValueError: a column is missing, several could be meant, columns differ in length, there are
             no rows, or a value is missing; the message has the column and the row.
 
@@ -136,7 +136,7 @@ def _of_rows(
         width = len(rows[0])
         for number, row in enumerate(rows):
             if not isinstance(row, tuple | list) or len(row) != width:
-                raise ValueError(f"row {number} has not {width} values, as row 0 has: {row!r:.80}")
+                raise ValueError(f"row {number} needs {width} values, as row 0 has: {row!r:.80}")
         return _in_order(tuple(zip(*rows, strict=True)), wanted)
     if len([each for each in wanted if each.required]) > 1:
         expected = ", ".join(each.name for each in wanted)
@@ -190,7 +190,7 @@ def _column(data: Any, name: Any) -> Any:
 
 
 def _with_names(data: Any, name: str, values: list[Any]) -> list[Any]:
-    """Returns classes by their names, where datasets know them: its ClassLabel has integers."""
+    """Returns classes by name, if `datasets` knows the names of its ClassLabel's integers."""
     feature = (getattr(data, "features", None) or {}).get(name)
     classes = getattr(feature, "names", None)
     if not isinstance(classes, list) or not all(isinstance(value, int) for value in values):
@@ -226,7 +226,7 @@ def _value(name: str, row: int, value: Any) -> Any:
 
 
 def _is_batched(data: tf.data.Dataset) -> bool:
-    """Tells whether the elements' strings and numbers have a batch axis of unknown size."""
+    """Returns whether the elements' strings and numbers have a batch axis of unknown size."""
     specs = tf.nest.flatten(data.element_spec)
     return all(
         isinstance(spec, tf.TensorSpec)

@@ -1,4 +1,4 @@
-"""Pronouncing dictionaries: words, each with one or more pronunciations in phonemes.
+"""Reads pronouncing dictionaries: words, each with one or more pronunciations in phonemes.
 
 read_dictionary -> split_words -> dictionary_pairs, dictionary_symbols -> PairBatches
 """
@@ -26,7 +26,7 @@ __all__ = [
 Dictionary = dict[str, tuple[str, ...]]
 
 _NUMBER = re.compile(r"\(\d+\)$")  # marks another pronunciation: "tomato(2)"
-_STRESS = re.compile(r"[0-2]$")  # none, primary, secondary
+_STRESS = re.compile(r"[0-2]$")  # no stress, primary, secondary
 
 
 def cmudict_path() -> Path:
@@ -83,7 +83,7 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
 
 
 class Splits(NamedTuple):
-    """Three parts of a dictionary without common words."""
+    """Three parts of a dictionary, without words in common."""
 
     train: Dictionary
     val: Dictionary

@@ -109,7 +109,7 @@ def test_only_masks_that_are_drawn_can_be_all_alike(made):
     )
     assert (hidden[is_chosen] == made.tokenizer.mask_token_id).all()
     assert (targets["mask_logits"].numpy()[is_chosen] != made.tokenizer.mask_token_id).all()
-    with pytest.raises(ValueError, match="without dynamic_masking none are"):
+    with pytest.raises(ValueError, match="none are drawn without dynamic_masking"):
         made.batches(LENGTH, **options)
 
 

@@ -117,7 +117,7 @@ def test_optional_columns():
         ),
         (TEXTS, r"row 0 of the data is 'a': pass columns or rows of \(text, label\)"),
         ([{"text": "a", "label": 0}, {"text": "b"}], "row 1 has other names than row 0"),
-        ([("a", 0), ("b",)], "row 1 has not 2 values, as row 0 has"),
+        ([("a", 0), ("b",)], "row 1 needs 2 values, as row 0 has"),
         (
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2),
             "the tf.data.Dataset is bat",

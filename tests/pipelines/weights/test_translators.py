@@ -143,7 +143,7 @@ def test_embeddings_may_have_more_rows_than_the_vocabulary_but_not_fewer(folder_
         assert loaded.vocabulary == tokenizer.vocabulary
     more = {f"more{index}": rows + index for index in range(3)}
     change_json(marian_folder / "vocab.json", **more)
-    with pytest.raises(ValueError, match=f"vocab.json has {rows + 3} tokens, the model only"):
+    with pytest.raises(ValueError, match=f"vocab.json has {rows + 3} tokens, but the model only"):
         kt.load(marian_folder)
     change_json(t5_folder / "tokenizer_config.json", extra_ids=PADDED)
     with pytest.raises(ValueError, match=f"{PADDED}.*{PADDED}: use"):
