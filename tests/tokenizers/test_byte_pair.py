@@ -204,19 +204,19 @@ def without(key):
     [
         (
             {"merges": lambda m: m[:1]},
-            "none of its 0 merges makes 103 tokens of .*vocab.json",
+            "none of its 0 merges produces 103 tokens of .*vocab.json",
         ),
-        ({"merges": lambda m: m[:-1]}, "merges makes 1 tokens .*truncated, or belongs to another"),
+        ({"merges": lambda m: m[:-1]}, "merges produces 1 tokens .*truncated, or belongs to another"),
         ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' is not two tokens"),
         ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
         ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is not in the vocab"),
         ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* repeats an earlier line"),
         ({"tokens": without("!")}, "token '\"' has the id 1, expected 0"),
         ({"tokens": lambda t: t | {"!": 1}}, "has the id 1, expected 0"),
-        ({"tokens": without("<|endoftext|>")}, "lacks 1 of the 256 bytes and <|endoftext|>"),
+        ({"tokens": without("<|endoftext|>")}, "1 of the 256 bytes and <|endoftext|> are missing"),
         ({"tokens": lambda t: list(t)}, "a JSON list, expected an object"),
         ({"tokens": lambda t: {k: str(v) for k, v in t.items()}}, "a JSON object, token -> id"),
-        ({"tokens": lambda t: t | {"new": 360}}, "merges makes 1 tokens .*such as 'new'"),
+        ({"tokens": lambda t: t | {"new": 360}}, "merges produces 1 tokens .*such as 'new'"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(folder, tmp_path, change, message):
