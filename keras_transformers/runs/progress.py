@@ -1,4 +1,4 @@
-"""Shows how far a training is, and the time left for all of its epochs."""
+"""Shows how far a training has got, and the time left for all of its epochs."""
 
 import atexit
 import html
@@ -21,10 +21,10 @@ _SECONDS_BETWEEN_PAGES = 0.5
 
 
 class NoProgress(keras.callbacks.ProgbarLogger):
-    """Takes the place of the progress bar that `fit` would add, and shows nothing."""
+    """Replaces the progress bar that `fit` would add, and shows nothing."""
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Remembers the numbers of `epochs` and `steps`, each None if unknown."""
+        """Stores the numbers of `epochs` and `steps`, each None if unknown."""
         self.params = params
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -50,7 +50,7 @@ class NoProgress(keras.callbacks.ProgbarLogger):
 
 
 class _Pace:
-    """Progress over all epochs, and the time left at the pace so far.
+    """Computes progress over all epochs, and the time left at the pace so far.
 
     The time includes validation and checkpoints. If the number of steps is unknown, the time left
     is known from the second epoch on.
@@ -153,7 +153,7 @@ class RichProgress(NoProgress):
         )
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Draws the empty bar, and makes sure that the terminal is restored even after an error."""
+        """Draws the empty bar, and ensures that the terminal is restored even after an error."""
         self._task = self._progress.add_task("", total=None, left="", figures="")
         self._pace, self._drawn = _Pace(self.params), monotonic()
         self._progress.start()
@@ -266,7 +266,7 @@ class NotebookProgress(NoProgress):
 
 
 class _Html:
-    """What a notebook shows as it is."""
+    """Holds HTML that a notebook shows unchanged."""
 
     def __init__(self, page: str) -> None:
         self._page = page
@@ -302,7 +302,7 @@ def _texts(logs: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _clock(seconds: float) -> str:
-    """Returns 3725 seconds as 1:02:05.
+    """Returns seconds as a time: 1:02:05 for 3725.
 
     >>> _clock(3725), _clock(59.6)
     ('1:02:05', '1:00')

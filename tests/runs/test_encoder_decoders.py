@@ -75,11 +75,11 @@ def test_weights_to_average_are_an_epoch_or_some_batches_apart():
         ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: use a lower one"),
         (
             {"model_options": {"dropout": 0.1, "vocabulary_size": 5}},
-            "--model-options dropout, vocabulary_size: the recipe sets this itself",
+            "--model-options dropout, vocabulary_size: the recipe sets this",
         ),
         (
             {"model_options": {"teacher_forcing": 0.5, "pad_token_id": 5}},
-            "--model-options pad_token_id, teacher_forcing: the recipe sets this itself",
+            "--model-options pad_token_id, teacher_forcing: the recipe sets this",
         ),
         ({"model": "transformer_huge"}, "'transformer_huge' is not registered; did you mean"),
     ],

@@ -100,7 +100,7 @@ def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(fcntl, "flock", flock)
     assert folder_lock.lock_folder(tmp_path)
-    assert "start no second process there" in caplog.text
+    assert "run only one process there" in caplog.text
 
 
 def test_a_run_under_way_is_neither_resumed_nor_begun_again(tmp_path, capsys):

@@ -209,7 +209,7 @@ def test_a_finished_run_goes_on_for_more_epochs(tmp_path, capsys):
     train(config)
     assert "schedule" not in capsys.readouterr().out
     longer = train(dataclasses.replace(config, epochs=4, resume=True))
-    assert "task: 4 epochs, was 2; so the schedule changes\n" in capsys.readouterr().out
+    assert "task: 4 epochs instead of 2, so the schedule changes\n" in capsys.readouterr().out
     assert longer == train(dataclasses.replace(config, epochs=4, name="at_once"))
     kept = {path.name: json.loads(path.read_text()) for path in (tmp_path / "task").glob("*.json")}
     assert (kept["config_2_epochs.json"]["epochs"], kept["config.json"]["epochs"]) == (2, 4)
@@ -263,7 +263,7 @@ def test_a_program_ends_with_those_of_the_other_workers(monkeypatch, tmp_path):
 
 def test_a_missing_package_is_reported_at_the_start():
     runs.check_installed("keras", extra="images")
-    with pytest.raises(ImportError, match=r"no_such not installed: pip install .*\[x\]"):
+    with pytest.raises(ImportError, match=r"not installed: no_such. Run: pip install .*\[x\]"):
         runs.check_installed("keras", "no_such", extra="x")
 
 

@@ -206,7 +206,10 @@ def without(key):
             {"merges": lambda m: m[:1]},
             "none of its 0 merges produces 103 tokens of .*vocab.json",
         ),
-        ({"merges": lambda m: m[:-1]}, "merges produces 1 tokens .*truncated, or belongs to another"),
+        (
+            {"merges": lambda m: m[:-1]},
+            "merges produces 1 tokens .*truncated, or belongs to another",
+        ),
         ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' is not two tokens"),
         ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
         ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is not in the vocab"),

@@ -1,4 +1,4 @@
-"""Markdown tables for TensorBoard's tab "Text"."""
+"""Formats Markdown tables for TensorBoard's tab "Text"."""
 
 import html
 import re
@@ -46,7 +46,7 @@ def _text(value: Any) -> str:
 
 
 def _is_binary(value: bytes) -> bool:
-    """Returns whether bytes are an encoded image, or anything else that is not text."""
+    """Returns whether bytes are not text, such as an encoded image."""
     return b"\0" in value
 
 
