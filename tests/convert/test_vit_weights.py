@@ -237,7 +237,7 @@ def test_a_configuration_builds_its_model(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"model_type": "deit"}, "model_type is 'deit'; only 'vit'"),
+        ({"model_type": "deit"}, "model_type is 'deit'; expected"),
         ({"qkv_bias": False}, "qkv_bias=False; only True"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; expected one of gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),

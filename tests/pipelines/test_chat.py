@@ -205,7 +205,7 @@ def test_what_is_no_conversation_is_refused_by_place(messages, generator):
 def test_ask_refuses_what_a_conversation_has_no_place_for(capsys):
     command = ["ask", "http://127.0.0.1:1", "Hi", "--model", "m", "--chat", "--text-b", "a"]
     assert main(command) != 0
-    assert "--chat takes texts alone" in capsys.readouterr().err
+    assert "--chat takes only texts" in capsys.readouterr().err
 
 
 def test_no_conversation_has_no_answer(generator):

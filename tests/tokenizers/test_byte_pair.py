@@ -179,7 +179,7 @@ def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
         BytePairTokenizer.train(CORPUS, tmp_path / "none/x", vocabulary_size=300)
     with pytest.raises(ValueError, match="vocabulary_size=257: the 256 bytes"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=257)
-    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000: .* gives \d"):
+    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000: .* yields \d"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=5000)
     assert [path.name for path in tmp_path.iterdir()] == ["again"]  # nothing half-written
 

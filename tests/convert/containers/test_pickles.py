@@ -208,8 +208,8 @@ def test_a_planted_call_is_named(tmp_path, evil):
         (tensor(stored=storage(6, b"ctorch\nComplexFloatStorage\n")), r"names 'torch\.Complex"),
         (tensor(stored=storage(6, key="1")), "storage '1', which is missing"),
         (tensor(stored=storage(6, key="../0")), r"storage '\.\./0', which is missing"),
-        (number(3), "'weight' is a int, and not a tensor"),
-        (b"}", "'weight' is a dict, and not a tensor"),
+        (number(3), "'weight' is a int, not a tensor"),
+        (b"}", "'weight' is a dict, not a tensor"),
     ],
 )  # fmt: skip
 def test_a_tensor_lies_within_its_storage(tmp_path, described, message):

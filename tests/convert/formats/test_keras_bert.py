@@ -201,7 +201,7 @@ def test_what_is_missing_or_damaged_is_reported_in_one_line(tmp_path):
         kt.load(file)
     with h5py.File(file, "w") as opened:
         opened["other"] = np.ones(3, "float32")
-    with pytest.raises(ValueError, match=r"HDF5.*other\. Known"):
+    with pytest.raises(ValueError, match=r"HDF5.*other\. Expected"):
         kt.load(file)
 
 

@@ -86,7 +86,7 @@ def test_logits_are_opennmts(name, more, left_behind, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("relative", "relative positions .*: serve the SavedModel"),
+        ("relative", "relative positions .*: serve its SavedModel"),
         ("lstm", "not a Transformer but another OpenNMT-tf model"),
     ],
 )
@@ -98,10 +98,20 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
 @pytest.mark.parametrize(
     ("file", "text", "error", "message"),
     [
-        ("model_description.py", None, ValueError, "how many heads .* 16 wide: copy the model_d"),
+        (
+            "model_description.py",
+            None,
+            ValueError,
+            "how many heads .* width 16 have: copy the run's model_d",
+        ),
         ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; expected a number"),
         ("model_description.py", "num_heads = (", ValueError, "not a description in Python"),
-        ("model_description.py", "f(ffn_activation=elu)", ValueError, "ffn_activation=elu; known"),
+        (
+            "model_description.py",
+            "f(ffn_activation=elu)",
+            ValueError,
+            "ffn_activation=elu; expected one of",
+        ),
         ("transformer.yml", None, FileNotFoundError, "no configuration .* source_vocabulary: copy"),
         (
             "transformer.yml",

@@ -212,7 +212,7 @@ def test_a_delimiter_can_be_stated(tmp_path):
         assert load(path, delimiter=said).texts == TEXTS
     path = write(tmp_path / "d.csv", "sep=#\ntext#label\na#b\n")  # as Excel writes
     assert load(path).texts == ["a"]
-    with pytest.raises(ValueError, match="';;': give.*';',"):
+    with pytest.raises(ValueError, match="';;': pass.*';',"):
         load(path, delimiter=";;")
 
 

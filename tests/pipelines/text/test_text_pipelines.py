@@ -253,7 +253,7 @@ def test_vocabularies_and_lengths_that_do_not_fit(tokenizer, make):
         with pytest.raises(ValueError, match=rf"max_sequence_length={length}: .* at most 16"):
             make(model, tokenizer, max_sequence_length=length)
     if make in (classifier, TextRegressor):
-        with pytest.raises(ValueError, match="max_sequence_length=4: give.*5"):
+        with pytest.raises(ValueError, match="max_sequence_length=4: expected.*5"):
             make(model, tokenizer, max_sequence_length=4, pair=True)
 
 

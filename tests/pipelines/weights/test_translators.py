@@ -220,7 +220,7 @@ def test_a_t5s_vocabulary_in_tokenizer_json_is_enough(folder_of):
             {"normalizer": {"type": "NFC"}},
             "not a Hugging Face Unigram tokenizer .*no normalizer Precompiled",
         ),
-        ({"model": {**model, "vocab": [["a", "b", "c"]]}}, "not a Unigram tokenizer"),
+        ({"model": {**model, "vocab": [["a", "b", "c"]]}}, "not a Hugging Face Unigram tokenizer"),
         ({"model": {**model, "vocab": model["vocab"][1:]}}, "lacks one of <pad>"),
     ):
         change_json(folder / "tokenizer.json", **contents | change)
