@@ -1,4 +1,4 @@
-"""Phoneme and word error rates of pronunciations, from edit distances."""
+"""Computes phoneme and word error rates of pronunciations, from edit distances."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ __all__ = ["PronunciationErrors", "pronunciation_errors"]
 
 @dataclasses.dataclass(frozen=True)
 class PronunciationErrors:
-    """Error counts; each hypothesis is compared with the closest pronunciation of its word.
+    """Counts errors; each hypothesis is compared with the closest pronunciation of its word.
 
     Attributes:
         num_words: number of words.

@@ -1,4 +1,4 @@
-"""The token-frequency baseline: scores of a model that ignores context."""
+"""Computes the token-frequency baseline: scores of a model that ignores context."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ __all__ = ["UnigramBaseline", "unigram_baseline"]
 
 @dataclasses.dataclass(frozen=True)
 class UnigramBaseline:
-    """Scores of a language model that only knows how often each token occurs.
+    """Holds scores of a language model that only knows how often each token occurs.
 
     Attributes:
         accuracy: share of tokens that are the most frequent training token, 0 to 1.

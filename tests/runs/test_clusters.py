@@ -105,7 +105,7 @@ def test_wrong_flags_are_named(workers, index, message):
         ),
         (
             '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
-            "not a host:port",
+            "expected host:port",
         ),
     ],
 )

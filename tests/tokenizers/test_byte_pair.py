@@ -230,7 +230,7 @@ def test_files_that_do_not_fit_are_refused(folder, tmp_path, change, message):
 def test_a_vocabulary_without_its_merges_is_refused(folder, tmp_path):
     copy = copy_of(folder, tmp_path / "copy")
     (copy / "merges.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"merges.txt does not exist, .* belong together"):
+    with pytest.raises(FileNotFoundError, match=r"merges.txt does not exist, .* both required"):
         BytePairTokenizer(copy)
     (copy / "vocab.json").rename(copy / "encoder.json")
     with pytest.raises(FileNotFoundError, match=r"vocab.bpe does not exist"):
