@@ -186,7 +186,7 @@ def test_what_unpacks_beyond_measure_is_refused(tmp_path, monkeypatch, suffix):
     ("names", "message"),
     [
         ((), r"a\.zip: contains 0 files \(\); expected one\. Unpack it"),
-        (("a.csv", "b.csv"), r"a\.zip: has 2 files in it \(a.csv, b.csv\), not one"),
+        (("a.csv", "b.csv"), r"a\.zip: contains 2 files \(a.csv, b.csv\); expected one"),
     ],
 )
 def test_zip_files_have_one_file(tmp_path, names, message):
