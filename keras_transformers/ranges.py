@@ -3,7 +3,7 @@
     epochs: PositiveInt = 3
     label_smoothing: Annotated[float, Range(at_least=0, below=1)] = 0.1
 
-`check_ranges` checks these ranges, for recipes, commands and functions alike.
+`check_ranges` checks these ranges for recipes, commands and functions.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""ALBERT in Hugging Face's files: one block, whatever `num_layers` is."""
+"""Describes ALBERT in Hugging Face's files: one block for any `num_layers`."""
 
 from pathlib import Path
 from typing import Any

@@ -89,7 +89,7 @@ FAMILY: Family = Family(
         *("generator*", "discriminator_predictions.*", "sequence_summary.*"),
         *("classifier.*", "qa_outputs.*"),
     ),
-    masked_lm_activation="gelu",  # whatever the encoder's
+    masked_lm_activation="gelu",  # regardless of the encoder's
     trained={"ForPreTraining": ("replaced_tokens",)},
     accepts=_accepts,
 )

@@ -246,7 +246,7 @@ def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> N
     """Raises ValueError unless the model matches the options."""
     _check_is_elmo(model)
     ours = _arguments(model)
-    if ours["num_layers"] == 1:  # one layer has nothing to skip, whatever the options say
+    if ours["num_layers"] == 1:  # one layer has nothing to skip
         ours["use_skip_connections"] = options["use_skip_connections"]
     troubles = [
         f"{name} is {value} in the file but {ours[name]} in the model"

@@ -57,7 +57,7 @@ class Writer:
 def search_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of `generation_config.json` for the options of `pipelines.Translator`.
 
-    transformers searches by its own rules, whatever the Translator's rules are.
+    transformers searches by its own rules, regardless of the Translator's.
     """
     same = {name: options[name] for name in ("num_beams", "length_penalty", "min_length")}
     return {**same, "max_length": options["max_length"] + 1}  # it counts the start token

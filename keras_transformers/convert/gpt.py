@@ -89,7 +89,7 @@ CONFIG: ConfigMap = ConfigMap(
 def settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments with the activation used by the class that wrote the weights.
 
-    TensorFlow's classes used the exact GELU, whatever the configuration says: GPT-2's in
+    TensorFlow's classes used the exact GELU, regardless of the configuration: GPT-2's in
     transformers 3.3 to 4.10, GPT's since 4.1.
     """
     _, config = read_config(folder)

@@ -100,5 +100,5 @@ FAMILY: Family = Family(
         tokenizer_fields=tokenizer_fields,
     ),
     parts=PARTS,
-    masked_lm_activation="gelu",  # whatever the encoder's
+    masked_lm_activation="gelu",  # regardless of the encoder's
 )

@@ -248,7 +248,7 @@ def index_batches(
         slices = tf.data.Dataset.from_tensor_slices(starts)
         return slices.map(lambda start: order[start : start + batch_size])
 
-    # One number, drawn anew on each pass over the same dataset object, as `shuffle` does.
+    # One number, drawn again on each pass over the same dataset object, as with `shuffle`.
     passes = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
     num_batches = -(-len(lengths) // batch_size)
     return passes.flat_map(batches_of_pass).apply(

@@ -58,8 +58,8 @@ class Translator(Pipeline):
         num_beams: 1 is greedy search; the paper uses 4.
         length_penalty: the paper's alpha; see `decoding.beam_search`.
         rules: the rules of the search, "gnmt", "transformers" or "opennmt"; see there too.
-        force_end: whether a translation at its maximum length gets the end token as its last,
-            whatever its probability (Hugging Face: forced_eos_token_id), instead of being cut off.
+        force_end: whether a translation at its maximum length gets the end token as its last, at
+            any probability (Hugging Face: forced_eos_token_id), instead of being cut off.
         max_length: maximum tokens in a translation, end token included, if it differs from
             `max_sequence_length`.
         extra_length: how many tokens longer than its source a translation may be (50 in the paper);

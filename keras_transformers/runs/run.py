@@ -282,7 +282,7 @@ class Run:
         if is_chief() and self._best_epoch() is not None:
             check_weights(self.folder / BEST_WEIGHTS)  # later epochs are not better
         if config.resume and position.step == 0:
-            logger.warning("%s: no checkpoint, so the training starts anew", self.folder)
+            logger.warning("%s: no checkpoint, so the training starts again", self.folder)
 
     def damage(self) -> str | None:
         """Returns the damaged file of the training's data; see `Batches.damage`."""

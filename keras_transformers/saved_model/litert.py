@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 _SIGNATURE = "tokens"
 _TOLERANCE = 1e-4  # of the largest output; XNNPACK adds in another order
-_MOST_OFF_INT8 = 0.25  # likewise; a larger error from 8 bits means that something is wrong
+_MOST_OFF_INT8 = 0.25  # the same with 8 bits; a larger error means that something is wrong
 _DTYPES = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
 
 

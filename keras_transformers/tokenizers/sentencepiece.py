@@ -85,7 +85,7 @@ class SentencePieceTokenizer(tf.Module):
     ) -> "SentencePieceTokenizer":
         """Learns a vocabulary from text and writes it to a file, atomically.
 
-        The same lines give the same file, whatever the names of their files.
+        The same lines give the same file, regardless of the names of their files.
 
         Args:
             files: UTF-8 text, one sentence per line, plain or compressed.

@@ -150,7 +150,7 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(tmp_path, monkeypatc
         path.unlink()
     before = {path: path.read_bytes() for path in (tmp_path / "task").glob("[!.]*.*")}
     said = refusal(monkeypatch, capsys, tmp_path)
-    assert f"{checkpoints}: the checkpoints are gone, and starting anew would replace " in said
+    assert f"{checkpoints}: the checkpoints are gone, and starting again would replace " in said
     assert "metrics.json, best.weights.h5, last.weights.h5: put them back, or choose" in said
     (tmp_path / "task" / "metrics.json").unlink()
     shutil.rmtree(checkpoints)

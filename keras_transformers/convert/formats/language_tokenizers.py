@@ -177,7 +177,7 @@ def gguf_tokenizer(
         }
         _add_template(description, flags, names)
         return DescribedTokenizer(description, vocabulary_size=vocabulary_size or size, **names)
-    except Exception as error:  # whatever becomes of a damaged field
+    except Exception as error:  # a damaged field may cause any error
         raise ValueError(f"{file}: {error}") from error
 
 

@@ -89,7 +89,7 @@ class RowBatches(Batches):
         batch_size: rows per forward pass; the last batch may be smaller.
         accumulate: forward passes per batch, for gradient accumulation.
         separate_documents: whether to add `document_ids`, for models that take them.
-        shuffle: whether to cut and shuffle anew in each epoch.
+        shuffle: whether to split and shuffle again in each epoch.
         seed: seed for cuts and order.
         stride: for unshuffled batches, the distance between the starts of rows: 1 to `length`, by
             default `length`, the cheapest. Tokens counted in an earlier row get weight 0, so that

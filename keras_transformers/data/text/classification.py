@@ -51,7 +51,7 @@ class TextBatches(LengthBatches):
         static_shapes: see `LengthBatches`.
         label_weights: label -> the weight of its examples, which batches then have as sample
             weights. It replaces Keras' `class_weight`, which does not support named outputs.
-            Batches made with `of` have no weights, so that evaluation counts all examples alike.
+            Batches made with `of` have no weights, so that evaluation counts all examples equally.
 
     Raises:
         ValueError: there are no examples, the batch size is below 1, the pipeline does not know a

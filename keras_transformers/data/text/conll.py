@@ -181,7 +181,7 @@ class _Reader:
     Attributes:
         width: number of columns.
         num_documents: number of lines that start a document, once `sentences` has finished.
-        num_comments: number of comments, likewise.
+        num_comments: number of comments, once `sentences` has finished.
     """
 
     def __init__(self, path: str | Path, label_column: int | None, encoding: str) -> None:

@@ -17,7 +17,7 @@ class LabelWeights:
     label_weights: tuple[str, ...] = ()  # balanced, or label=weight for some; others have weight 1
 
     def weights_of(self, train: Examples, labels: Sequence[str]) -> dict[str, float] | None:
-        """Returns the weight of each label for `TextBatches`; None if all are alike.
+        """Returns the weight of each label for `TextBatches`; None if all are equal.
 
         "balanced" weights each label by the number of examples that it would have if all labels had
         equally many, divided by its actual number. The mean weight of an example is 1

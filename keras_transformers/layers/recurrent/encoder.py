@@ -124,7 +124,7 @@ class RecurrentEncoder(CompositeLayer):
             A dictionary: `memory` (batch, source, width), the last layer's outputs, 0 at padding;
             `summary` (batch, context width), the context; `states`, each layer's tuple of final
             states, (batch, units) or with `join_states` (batch, width). If the context is not just
-            the last state, it takes the place of every state.
+            the last state, it replaces every state.
         """
         hidden = inputs
         states = []

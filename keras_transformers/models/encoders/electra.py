@@ -209,7 +209,7 @@ def with_pooler(encoder: keras.Model) -> keras.Model:
 
     Hugging Face: the first layer of ElectraClassificationHead.
     """
-    return with_new_pooler(encoder, activation_function("gelu"))  # whatever the encoder's
+    return with_new_pooler(encoder, activation_function("gelu"))  # regardless of the encoder's
 
 
 def num_parameters(

@@ -33,7 +33,7 @@ def cell(value: Any) -> str:
     text = " ".join(_text(value).split())
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]} ..."
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))  # shown as it is
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))  # shown literally
 
 
 def _text(value: Any) -> str:

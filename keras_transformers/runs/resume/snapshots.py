@@ -157,7 +157,7 @@ def check_not_gone(folder: Path, *, figures: Path, weights: Sequence[Path]) -> N
         return
     if kept := [path.name for path in (figures, *weights) if path.is_file()]:
         raise FileNotFoundError(
-            f"{folder}: the checkpoints are gone, and starting anew would replace "
+            f"{folder}: the checkpoints are gone, and starting again would replace "
             f"{', '.join(kept)}: put them back, or choose another --name"
         )
 

@@ -61,7 +61,7 @@ class Version:
         try:
             saved_model = SavedModel(self.path)
             records = warm_up(saved_model)
-        except Exception as error:  # whatever the error, the current version must stay
+        except Exception as error:  # after any error, the current version must stay
             if saved_model is not None:
                 saved_model.close()
             self.attempts += 1

@@ -15,7 +15,7 @@ class Text(NamedTuple):
         codes: int32 (characters,), code points.
         rows: int64 (characters,), the number of each character's piece, ascending.
         starts: int64 (characters,), its origin: a byte offset in all original texts end to end.
-        ends: int64 (characters,), likewise, exclusive.
+        ends: int64 (characters,), in the same units, exclusive.
         places: int64 (characters,), where its tokens go among all tokens, ascending.
         leads: bool (characters,), whether its piece is the first of its text.
     """
