@@ -1,4 +1,4 @@
-"""The command that opens the explorer: `explore`."""
+"""Defines the command that opens the explorer: `explore`."""
 
 import logging
 import signal

@@ -1,4 +1,4 @@
-"""The entry point: one parser for all commands."""
+"""Defines the entry point: one parser for all commands."""
 
 import contextlib
 import inspect

@@ -1,4 +1,4 @@
-"""The command that finds the texts nearest to a query: `search`."""
+"""Defines the command that finds the texts nearest to a query: `search`."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""BERT in Hugging Face's files."""
+"""Describes BERT in Hugging Face's files."""
 
 from pathlib import Path
 from typing import Any

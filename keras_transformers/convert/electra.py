@@ -1,4 +1,4 @@
-"""ELECTRA in Hugging Face's files: discriminators, generators and fine-tuned models."""
+"""Describes ELECTRA in Hugging Face's files: discriminators, generators and fine-tuned models."""
 
 from typing import Any
 

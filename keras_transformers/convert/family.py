@@ -19,7 +19,7 @@ __all__ = ["Family", "Writer"]
 
 @dataclass(frozen=True)
 class Writer:
-    """What transformers' `from_pretrained` needs in addition to weights and configuration.
+    """Holds what transformers' `from_pretrained` needs besides weights and configuration.
 
     Attributes:
         classes: a pipeline's task -> the class of transformers that serves it; or, for encoders of

@@ -1,4 +1,4 @@
-"""GPT-2 in Hugging Face's files."""
+"""Describes GPT-2 in Hugging Face's files."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Llama, SmolLM2 and similar decoders in Hugging Face's files."""
+"""Describes Llama, SmolLM2 and similar decoders in Hugging Face's files."""
 
 import math
 from collections.abc import Callable, Mapping

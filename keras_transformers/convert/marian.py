@@ -1,4 +1,4 @@
-"""Marian (Opus-MT) in Hugging Face's files."""
+"""Describes Marian (Opus-MT) in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""ModernBERT in Hugging Face's files."""
+"""Describes ModernBERT in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path

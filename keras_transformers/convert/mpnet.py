@@ -1,4 +1,4 @@
-"""MPNet in Hugging Face's files."""
+"""Describes MPNet in Hugging Face's files."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The first GPT in Hugging Face's files."""
+"""Describes the first GPT in Hugging Face's files."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Qwen 3 in Hugging Face's files: Llama with norms on each head's queries and keys."""
+"""Describes Qwen 3 in Hugging Face's files: Llama with norms on each head's queries and keys."""
 
 import dataclasses
 from collections.abc import Mapping

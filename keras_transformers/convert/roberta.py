@@ -1,4 +1,4 @@
-"""RoBERTa in Hugging Face's files."""
+"""Describes RoBERTa in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""T5, 1.0 and 1.1, in Hugging Face's files."""
+"""Describes T5, 1.0 and 1.1, in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""ViT in Hugging Face's files."""
+"""Describes ViT in Hugging Face's files."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""XLM-RoBERTa in Hugging Face's files: RoBERTa with another tokenizer."""
+"""Describes XLM-RoBERTa in Hugging Face's files: RoBERTa with another tokenizer."""
 
 import dataclasses
 from pathlib import Path

@@ -57,7 +57,7 @@ class TokenMean(keras.metrics.Metric):
         self.count.assign_add(ops.sum(weights))
 
     def result(self) -> Any:
-        """The mean, a scalar; NaN before the first token."""
+        """Returns the mean, a scalar; NaN before the first token."""
         return self.total / self.count
 
     def _values(self, targets: Any, logits: Any) -> Any:
@@ -91,7 +91,7 @@ class Perplexity(TokenMean):
         return token_crossentropy(targets, logits)
 
     def result(self) -> Any:
-        """The perplexity, a scalar: 1 at best, NaN before the first token."""
+        """Returns the perplexity, a scalar: 1 at best, NaN before the first token."""
         return ops.exp(super().result())
 
 

@@ -66,7 +66,7 @@ class FitOptions(Training):
 
 
 class Given(NamedTuple):
-    """What a job's functions are given to set up training."""
+    """Holds the arguments of a job's functions that set up training."""
 
     pipeline: Any
     options: FitOptions

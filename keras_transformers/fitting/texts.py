@@ -1,4 +1,4 @@
-"""Shared by the jobs on labelled texts: their columns, files and splits."""
+"""Holds the code that jobs on labelled texts share: columns, files and splits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -18,7 +18,7 @@ KeysValues = tuple[Any, Any]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class MultiHeadAttention(CompositeLayer):
-    """Self- and cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
+    """Computes self- or cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
 
     It projects, applies positions, attends and projects back. One argument takes every kind of
     mask, distinguished by rank. Masked keys do not affect the output. A query that sees no key gets

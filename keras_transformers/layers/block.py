@@ -1,4 +1,4 @@
-"""The residual block of every Transformer here."""
+"""Defines the residual block of every Transformer here."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The base class of layers that consist of other layers; it keeps frozen layers frozen."""
+"""Defines the base class of layers that consist of other layers; it keeps frozen layers frozen."""
 
 from collections.abc import Callable
 from typing import Any, Self

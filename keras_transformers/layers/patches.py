@@ -225,7 +225,7 @@ def _bilinear(size: int, new_size: int) -> np.ndarray:
 
 
 def _bicubic(size: int, new_size: int) -> np.ndarray:
-    """Like `_bilinear`, but uses the four nearest points, aligns pixel edges and repeats ends."""
+    """Returns weights of the four nearest points, with pixel edges aligned and ends repeated."""
     points = (np.arange(new_size) + 0.5) * size / new_size - 0.5
     matrix = np.zeros((new_size, size))
     for offset in (-1, 0, 1, 2):

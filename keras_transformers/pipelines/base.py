@@ -1,4 +1,4 @@
-"""The base of all pipelines: a model with its preprocessing and postprocessing, written once.
+"""Defines the base of all pipelines: a model with its pre- and postprocessing, written once.
 
 `encode` and `answer` are graph code. Training and validation use the first; Python answers and the
 export use both, so they cannot disagree.

@@ -1,4 +1,4 @@
-"""The base class of pipelines whose model reads tokens: `encode`, its checks and helpers."""
+"""Defines the base class of pipelines whose model reads tokens, with `encode` and helpers."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

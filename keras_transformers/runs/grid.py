@@ -1,4 +1,4 @@
-"""One run per learning rate and batch size of BERT's appendix A.3."""
+"""Executes one run per learning rate and batch size of BERT's appendix A.3."""
 
 import dataclasses
 import itertools

@@ -21,32 +21,32 @@ _SECONDS_BETWEEN_PAGES = 0.5
 
 
 class NoProgress(keras.callbacks.ProgbarLogger):
-    """Replaces the progress bar that `fit` would add, and shows nothing."""
+    """Replaces the progress bar that `fit` would add, and shows none."""
 
     def set_params(self, params: Mapping[str, Any]) -> None:
         """Stores the numbers of `epochs` and `steps`, each None if unknown."""
         self.params = params
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_test_end(self, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class _Pace:

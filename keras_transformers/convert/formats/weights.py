@@ -30,7 +30,7 @@ MOST_LABELS = 1_000_000  # a damaged count must not exhaust memory with names
 
 @dataclass(frozen=True)
 class Head:
-    """What a folder in Hugging Face's layout says about a model's head.
+    """Describes the head of a model in a folder in Hugging Face's layout.
 
     The tasks decide which of them it serves; see `pipelines.tasks`.
 

@@ -1,4 +1,4 @@
-"""LSTM, GRU and a plain tanh network, one step at a time or over whole sequences.
+"""Computes LSTM, GRU and a plain tanh network, one step at a time or over whole sequences.
 
 A cell has two parts: the projection of its inputs, one matrix product for all steps, and the step
 itself, which needs the previous state. Only the step runs in a loop. On a CPU this is faster than

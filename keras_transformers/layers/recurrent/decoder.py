@@ -1,4 +1,4 @@
-"""The decoder of a recurrent sequence-to-sequence model, with and without attention."""
+"""Defines the decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

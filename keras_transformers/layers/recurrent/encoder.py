@@ -1,4 +1,4 @@
-"""The encoder of a recurrent sequence-to-sequence model."""
+"""Defines the encoder of a recurrent sequence-to-sequence model."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""The model class of decoders such as GPT, with step-by-step decoding."""
+"""Defines the model class of decoders such as GPT, with step-by-step decoding."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The model class that encoder-decoder Transformers share, with step-by-step decoding."""
+"""Defines the model class that encoder-decoder Transformers share, with step-by-step decoding."""
 
 from collections.abc import Callable
 from typing import Any

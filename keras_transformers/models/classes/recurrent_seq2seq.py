@@ -1,4 +1,4 @@
-"""The model class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
+"""Defines the model class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Shared by BERT and its descendants: the embeddings' norm, blocks and pooler."""
+"""Builds what BERT and its descendants share: the embeddings' norm, blocks and pooler."""
 
 from typing import Any
 

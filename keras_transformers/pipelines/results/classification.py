@@ -1,4 +1,4 @@
-"""The answer of classification: a label."""
+"""Defines the answer of classification: a label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

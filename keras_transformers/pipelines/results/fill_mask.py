@@ -1,4 +1,4 @@
-"""The answer of mask filling: tokens for each mask."""
+"""Defines the answer of mask filling: tokens for each mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

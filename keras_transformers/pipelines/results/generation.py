@@ -1,4 +1,4 @@
-"""The answer of generation: the continuation of a prompt."""
+"""Defines the answer of generation: the continuation of a prompt."""
 
 from dataclasses import dataclass
 

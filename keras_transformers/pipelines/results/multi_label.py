@@ -1,4 +1,4 @@
-"""The answer of multi-label classification: all labels that fit."""
+"""Defines the answer of multi-label classification: all labels that fit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The answer of multiple choice: one of the choices."""
+"""Defines the answer of multiple choice: one of the choices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

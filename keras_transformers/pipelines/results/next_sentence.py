@@ -1,4 +1,4 @@
-"""The answer of next-sentence prediction: a probability."""
+"""Defines the answer of next-sentence prediction: a probability."""
 
 from dataclasses import dataclass
 

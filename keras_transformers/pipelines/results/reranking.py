@@ -1,4 +1,4 @@
-"""The answer of reranking: scores of documents, and their order."""
+"""Defines the answer of reranking: scores of documents, and their order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

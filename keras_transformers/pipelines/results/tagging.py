@@ -1,4 +1,4 @@
-"""The answer of tagging: words with labels."""
+"""Defines the answer of tagging: words with labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -76,7 +76,7 @@ def _locked(folder: Path) -> int:
 
 
 def _forget_all() -> None:
-    """A forked process shares its parent's locks, and would keep them when the parent is gone."""
+    """Closes the locks in a forked process, which would keep them when its parent is gone."""
     for lock in list(_held.values()):
         lock.close()
     _held.clear()

@@ -32,7 +32,7 @@ from keras_transformers.saved_model.versions import resolve
 
 @dataclass(frozen=True)
 class Audit:
-    """What is known about an export's compatibility.
+    """Holds the findings about an export's compatibility.
 
     Attributes:
         path: the version folder.

@@ -131,7 +131,7 @@ class Client:
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """Like `ask`, but each answer is a dict: output name -> str, number or nested list."""
+        """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
         spec = ModelSpec(model, version, label)
         found = self._signature(spec, signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]

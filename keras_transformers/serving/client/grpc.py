@@ -1,4 +1,4 @@
-"""The client's gRPC transport."""
+"""Defines the client's gRPC transport."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

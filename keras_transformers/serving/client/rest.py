@@ -1,4 +1,4 @@
-"""The client's REST transport, which needs no TensorFlow."""
+"""Defines the client's REST transport, which needs no TensorFlow."""
 
 import base64
 import json

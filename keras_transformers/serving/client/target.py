@@ -1,4 +1,4 @@
-"""The address of a server, and the transport that reaches it."""
+"""Defines the address of a server, and the transport that reaches it."""
 
 import contextlib
 import urllib.parse

@@ -135,7 +135,7 @@ class BytePairs:
         return ids, numbers, tf.ones_like(ids, tf.int64), starts
 
     def _characters(self, words: Any) -> tuple[Any, Any, Any, Any]:
-        """The same for characters; those that the vocabulary lacks become their bytes."""
+        """Does the same for characters; those that the vocabulary lacks become their bytes."""
         codes = tf.strings.unicode_decode(words, "UTF-8")
         place = tf.searchsorted(self._codes, codes.values)
         known = tf.gather(self._codes, place) == codes.values

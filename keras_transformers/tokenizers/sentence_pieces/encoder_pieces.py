@@ -1,4 +1,4 @@
-"""The base class of tokenizers of encoders that have a SentencePiece model."""
+"""Defines the base class of tokenizers of encoders that have a SentencePiece model."""
 
 import os
 from collections.abc import Mapping, Sequence
