@@ -168,7 +168,7 @@ def test_a_new_head_is_random_and_the_encoder_is_not(tmp_path, caplog):
         assert kt.load(tmp_path / "bert", pipeline=task, **labels).task == task
     with pytest.raises(ValueError, match="pass labels="):
         kt.load(tmp_path / "bert", pipeline="tagging")
-    with pytest.raises(ValueError, match="pipeline='summary': take.*emb"):
+    with pytest.raises(ValueError, match="pipeline='summary': use one of .*emb"):
         kt.load(tmp_path / "bert", pipeline="summary")
 
 
