@@ -4,7 +4,7 @@
 `save` and `export` are here. Everything else is in a room: `layers`, `models` and its `heads`,
 `tokenizers`, `decoding`, `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`,
 `fitting`, `saved_model`, `serving`, `inspection`, `jobs` and `files`. Names are looked up on first
-use, so importing this package is fast, and does not import TensorFlow if Keras has another backend.
+use, so importing this package is fast and does not load TensorFlow if Keras uses another backend.
 """
 
 import importlib

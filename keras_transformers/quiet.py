@@ -1,12 +1,12 @@
 """Keeps TensorFlow's start-up notices from stderr. Import it before Keras and TensorFlow.
 
-TensorFlow's C++ code reports at each start that oneDNN is on and that there is no GPU.
-`TF_CPP_MIN_LOG_LEVEL`, which this sets to 2, does not silence what it says while it is loaded, so
-that is read and passed on without the notices. One line may follow later, when TensorFlow looks for
-a GPU and finds none.
+On every start, TensorFlow's C++ code reports that oneDNN is on and that there is no GPU.
+`TF_CPP_MIN_LOG_LEVEL`, which this module sets to 2, does not silence messages printed during the
+import, so the module captures those and passes on all but the notices. One line may follow later,
+when TensorFlow looks for a GPU and finds none.
 
 Only the recipes and the command line import this; `import keras_transformers` does not. It does
-nothing with `TF_CPP_MIN_LOG_LEVEL=0`, and where TensorFlow is loaded already.
+nothing if `TF_CPP_MIN_LOG_LEVEL=0` is set or TensorFlow is already loaded.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _NOTICE = re.compile(
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds TensorFlow at its first import, and has it loaded without its notices."""
+    """Intercepts the first import of TensorFlow and loads it without its notices."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Returns what the other finders find."""
+        """Returns the spec that the other finders find, with a loader that drops the notices."""
         if fullname != "tensorflow":
             return None
         sys.meta_path.remove(self)
@@ -49,10 +49,10 @@ def _load(load: Callable[[Any], None], module: Any) -> None:
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """Keeps what is written to stderr, C++ code's too, then writes all but the notices."""
+    """Captures stderr, including C++ output, then writes everything except the notices."""
     try:
         stderr = os.dup(2)
-    except OSError:  # it is closed
+    except OSError:  # stderr is closed
         yield
         return
     with tempfile.TemporaryFile() as kept:

@@ -1,9 +1,9 @@
-"""The numbers that an option may have, stated where the option is declared.
+"""Declares the range of a numeric option beside the option.
 
     epochs: PositiveInt = 3
     label_smoothing: Annotated[float, Range(at_least=0, below=1)] = 0.1
 
-`check_ranges` reads them, for recipes, commands and functions alike.
+`check_ranges` checks these ranges for recipes, commands and functions.
 """
 
 import math
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """Finite numbers between two ends, for `typing.Annotated`.
+    """A range of finite numbers, for `typing.Annotated`.
 
     >>> print(Range(at_least=0, below=1))
     0 to below 1
@@ -39,10 +39,10 @@ class Range:
     False
 
     Args:
-        at_least: the lowest number.
-        above: instead, a number below all of them.
-        at_most: the highest number.
-        below: instead, a number above all of them.
+        at_least: the lowest number allowed.
+        above: an exclusive lower bound, instead of `at_least`.
+        at_most: the highest number allowed.
+        below: an exclusive upper bound, instead of `at_most`.
     """
 
     at_least: float | None = None
@@ -78,18 +78,18 @@ NonNegativeFloat = Annotated[float, Range(at_least=0)]
 Share = Annotated[float, Range(at_least=0, at_most=1)]
 Rate = Annotated[float, Range(at_least=0, below=1)]
 Fraction = Annotated[float, Range(above=0, below=1)]
-Seed = Annotated[int, Range(at_least=0, at_most=2**32 - 1)]  # as NumPy wants it
+Seed = Annotated[int, Range(at_least=0, at_most=2**32 - 1)]  # the range that NumPy accepts
 AnyInt = Annotated[int, Range()]
 AnyFloat = Annotated[float, Range()]
 
 
 def as_argument(name: str, value: Any) -> str:
-    """Returns an argument as Python has it: "batch_size=0"."""
+    """Returns an argument as written in Python: "batch_size=0"."""
     return f"{name}={value!r}"
 
 
 def as_option(name: str, value: Any) -> str:
-    """Returns an option as on the command line: "--batch-size 0"."""
+    """Returns an option as written on the command line: "--batch-size 0"."""
     words = map(str, value) if isinstance(value, tuple) else [str(value)]
     return " ".join([f"--{name.replace('_', '-')}", *words])
 
@@ -97,15 +97,15 @@ def as_option(name: str, value: Any) -> str:
 def check_ranges(
     owner: Any, values: Mapping[str, Any], *, written: Callable[[str, Any], str] = as_argument
 ) -> None:
-    """Checks numbers against the ranges that are declared for them.
+    """Checks numbers against their declared ranges.
 
     Args:
-        owner: a dataclass or function, whose annotations have the ranges.
-        values: name -> value; of a tuple, each number is checked.
+        owner: a dataclass or function whose annotations declare the ranges.
+        values: name -> value; every number in a tuple is checked.
         written: how an error writes a name and its value.
 
     Raises:
-        ValueError: a number is out of its range; the message has the name, the value and the range.
+        ValueError: a number is out of range; the message has the name, the value and the range.
 
     Example:
         >>> def fit(*, epochs: PositiveInt = 3): ...
@@ -132,7 +132,7 @@ def ranges_in(hint: Any) -> Iterator[Range]:
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Yields a number, or those in a tuple."""
+    """Yields a number, or each number in a tuple."""
     if isinstance(value, tuple):
         for item in value:
             yield from _numbers(item)

@@ -1,4 +1,4 @@
-"""Makes a room of this package show its modules and their public names, imported on first use."""
+"""Lets a room of this package expose its modules and public names, imported on first use."""
 
 import ast
 import contextlib
@@ -16,7 +16,7 @@ def open_room(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns a room's `__getattr__` and `__dir__`, which import its modules on first use.
 
-    The room's stub, `__init__.pyi`, says what it shows, to editors too; `make stubs` writes it.
+    The room's stub, `__init__.pyi`, lists the names, for editors too; `make stubs` writes it.
 
     Args:
         name: the room's `__name__`.
@@ -45,7 +45,7 @@ def open_room(
 
 
 def _places(stub: Path) -> dict[str, str]:
-    """Returns each name that a stub imports -> the module that has it; "" for modules."""
+    """Returns each name that a stub imports -> the module that defines it; "" for modules."""
     return {
         alias.name: node.module or ""
         for node in ast.parse(stub.read_bytes()).body

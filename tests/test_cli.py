@@ -128,7 +128,7 @@ def test_a_module_of_ours_that_is_missing_is_no_extra():
 def test_a_target_that_makes_no_sense(capsys):
     status, _, err = run(capsys, "ask", "http://[::1", "text", "--model", "m")
     assert (status, len(err.splitlines())) == (2, 1)
-    assert "target 'http://[::1': give http://host" in err
+    assert "target 'http://[::1': pass http://host" in err
 
 
 def test_ctrl_c_ends_a_command_in_one_line(capsys, monkeypatch):
@@ -268,7 +268,7 @@ def test_wrong_names_end_with_one_line(capsys):
 def test_summary_is_a_page_or_json(capsys, tmp_path):
     page = tmp_path / "page.html"
     status, _, err = run(capsys, "summary", "bert_tiny", "--json", "--html", str(page))
-    assert (status, "give one of them" in err, page.exists()) == (2, True, False)
+    assert (status, "use one of them" in err, page.exists()) == (2, True, False)
 
 
 def test_heads_need_an_encoder(capsys, zeros):
@@ -304,7 +304,7 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
         capsys, "predict", "somewhere", "--text", "a", "--text-b", "b", "--text-b", "c"
     )
     assert status == 2
-    assert "texts: 1, --text-b: 2; give one of each" in err
+    assert "texts: 1, --text-b: 2; pass one of each" in err
 
 
 def test_predict_reads_choices(capsys, monkeypatch):
@@ -329,9 +329,9 @@ def test_predict_reads_choices(capsys, monkeypatch):
     ]
     monkeypatch.setattr("sys.stdin", io.StringIO("one\ttwo\nthree\n"))
     for arguments, message in (
-        ((), "stdin:2: no choices: give `text<TAB>choice<TAB>choice`"),
+        ((), "stdin:2: no choices: expected `text<TAB>choice<TAB>choice`"),
         (("--text", "a", "--text", "b", "--choice", "c"), "texts: 2, --text-b: 0; --choice needs"),
-        (("--text", "a", "--text-b", "b"), "takes text, choices: give 2 texts per row, --text and"),
+        (("--text", "a", "--text-b", "b"), "takes text, choices: pass 2 texts per row, --text and"),
     ):
         status, _, err = run(capsys, "predict", "somewhere", *arguments)
         assert (status, message in err) == (2, True), err
@@ -355,7 +355,7 @@ def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names)
     assert calls == [{names[0]: ["a"], names[1]: ["b"]}]
     status, _, err = run(capsys, "predict", "somewhere", "--text", "a")
     assert status == 2
-    assert f"somewhere takes {', '.join(names)}: give 2 texts per row" in err
+    assert f"somewhere takes {', '.join(names)}: pass 2 texts per row" in err
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +381,7 @@ def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
     assert (status, [json.loads(line) for line in out.splitlines()]) == (0, rows)
     for given in ((), ("--choice", "film")):
         status, _, err = run(capsys, "predict", folder, "--text", "good", *given)
-        assert (status, f"{folder} takes text, text_b: give 2 texts per row" in err) == (2, True)
+        assert (status, f"{folder} takes text, text_b: pass 2 texts per row" in err) == (2, True)
 
 
 def test_predict_runs_pretrained_weights(capsys, tmp_path):
@@ -432,7 +432,7 @@ def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
     status, out, err = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"))
     assert (status, out) == (2, "")
     assert err == (
-        "keras-transformers: somewhere answers label, score, no translation: give a translator\n"
+        "keras-transformers: somewhere answers label, score, not a translation: use a translator\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The argument types and the input that several commands share."""
+"""Defines the argument types and the input that several commands share."""
 
 import io
 import itertools
@@ -14,7 +14,7 @@ from keras_transformers.ranges import PositiveInt
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What all commands have."""
+    """Base class of commands."""
 
     debug: bool = False  # show an error's traceback, and all of TensorFlow's messages
 
@@ -33,7 +33,7 @@ def argument(metavar: str, help: str | None = None) -> Any:
     return arg(metavar=metavar, help=help, help_behavior_hint="")
 
 
-# Without a constructor tyro would read the word None as no value, and offer it in the help.
+# Without a constructor, tyro would read the word None as no value and offer it in the help.
 OptionalText = Annotated[str | None, argument("STR"), arg(constructor=str)]
 OptionalFile = Annotated[str | None, argument("FILE"), arg(constructor=str)]
 OptionalCount = Annotated[PositiveInt | None, argument("INT"), arg(constructor=int)]
@@ -78,7 +78,7 @@ def batches(
         texts: one text per row.
         texts_b: the second text of each pair; empty for single texts.
         choices: the choices for the only text, for models that take them.
-        names: the inputs of the model, if they are known.
+        names: the inputs of the model, if known.
 
     Yields:
         A batch's columns: the texts and, for pairs, the second texts, or the lists of choices. A
@@ -86,19 +86,19 @@ def batches(
         `text<TAB>choice<TAB>choice` with any number of choices.
 
     Raises:
-        ValueError: the columns differ in length, or stdin's lines in their number of fields.
+        ValueError: the columns differ in length, or lines of stdin in their number of fields.
     """
     if choices:
         if len(texts) != 1 or texts_b:
             raise ValueError(
-                f"texts: {len(texts)}, --text-b: {len(texts_b)}; --choice needs one text: give "
+                f"texts: {len(texts)}, --text-b: {len(texts_b)}; --choice needs one text: pass "
                 "more as lines of stdin, `text<TAB>choice<TAB>choice`"
             )
         yield [list(texts), [list(choices)]]
         return
     if texts_b and len(texts_b) != len(texts):
         raise ValueError(
-            f"texts: {len(texts)}, --text-b: {len(texts_b)}; give one of each for every pair"
+            f"texts: {len(texts)}, --text-b: {len(texts_b)}; pass one of each for every pair"
         )
     if texts:
         yield [list(texts), list(texts_b)] if texts_b else [list(texts)]
@@ -114,7 +114,7 @@ def batched(items: Iterator[_T]) -> Iterator[list[_T]]:
 
 
 def stdin_lines() -> Iterator[str]:
-    """Returns stdin's lines without their ends; bytes that are not UTF-8 become surrogates."""
+    """Returns stdin's lines without line breaks; bytes that are not UTF-8 become surrogates."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     return (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
@@ -128,7 +128,9 @@ def _rows(names: Sequence[str]) -> Iterator[list[Any]]:
         if any(map(takes_lists, names)):
             row = split_line(line, names)
             if len(row) != len(names):
-                raise ValueError(f"stdin:{number}: no choices: give `text<TAB>choice<TAB>choice`")
+                raise ValueError(
+                    f"stdin:{number}: no choices: expected `text<TAB>choice<TAB>choice`"
+                )
             yield row
             continue
         row = line.split("\t")

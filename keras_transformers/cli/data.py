@@ -12,10 +12,10 @@ from keras_transformers.ranges import Fraction, PositiveInt, Range, Seed, Share
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Mirrors `data.pretraining.PretrainingOptions`, whose import would load TensorFlow."""
+    """Mirrors `data.pretraining.PretrainingOptions`, because importing that loads TensorFlow."""
 
-    max_sequence_length: Annotated[int, Range(at_least=5)] = 128  # tokens in an example
-    max_predictions: PositiveInt = 20  # most tokens to predict in an example
+    max_sequence_length: Annotated[int, Range(at_least=5)] = 128  # maximum tokens in an example
+    max_predictions: PositiveInt = 20  # maximum tokens to predict in an example
     mask_probability: Fraction = 0.15  # share of tokens to predict
     whole_words: bool = False  # mask whole words
     dupe_factor: PositiveInt = 10  # passes over the text, each with new pairs and masks
@@ -26,7 +26,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class MakePretrainingData(Options, Command):
-    """Make TFRecords for BERT's pretraining, from text.
+    """Make TFRecords for pretraining BERT from text.
 
     Examples:
         keras-transformers make-pretraining-data data/ texts/ --vocabulary vocab.txt
@@ -46,7 +46,7 @@ class MakePretrainingData(Options, Command):
     # lines: one sentence per line, blank lines between documents; prose: one document per file, to
     # be split into sentences; wikitext: WikiText's articles
     text_format: Literal["lines", "prose", "wikitext"] = "lines"
-    # leave out lines that are not text, and list them in OUTPUT/unreadable.jsonl
+    # skip lines that are not text, and list them in OUTPUT/unreadable.jsonl
     skip_unreadable: bool = False
     num_processes: PositiveInt = 1  # processes to run in parallel
     beam: BeamOptions = ()
@@ -58,7 +58,7 @@ class MakePretrainingData(Options, Command):
         from keras_transformers.tokenizers import WordPieceTokenizer
 
         if not self.files:
-            raise ValueError("no text: give at least one FILE, or a folder of files")
+            raise ValueError("no text: pass at least one FILE, or a folder of files")
         report = make_pretraining_data(
             self.files,
             self.output,

@@ -1,4 +1,4 @@
-"""The command that opens the explorer: `explore`."""
+"""Defines the command that opens the explorer: `explore`."""
 
 import logging
 import signal
@@ -26,7 +26,7 @@ class Explore(Command):
 
     paths: Annotated[Positional[tuple[str, ...]], argument("PATH ...", "weights or exports")]
     host: str = "127.0.0.1"  # address to listen on
-    port: Annotated[int, Range(at_least=0, at_most=65535)] = 8600  # 0 picks a free one
+    port: Annotated[int, Range(at_least=0, at_most=65535)] = 8600  # 0 picks a free port
     no_browser: bool = False  # only print the address
 
     def run(self) -> int:
@@ -35,7 +35,7 @@ class Explore(Command):
         from keras_transformers.serving.server.hosts import is_loopback
 
         if not self.paths:
-            raise ValueError("give at least one folder of weights, or an export")
+            raise ValueError("pass at least one folder of weights, or an export")
         logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
         server = explorer_server(open_subjects(self.paths), host=self.host, port=self.port)
         stopped = threading.Event()
@@ -46,7 +46,7 @@ class Explore(Command):
         with server:
             host = f"[{self.host}]" if ":" in self.host else self.host
             address = f"http://{host}:{server.rest_port}/"
-            print(f"{address} (Ctrl-C ends it)", flush=True)
+            print(f"{address} (press Ctrl-C to stop)", flush=True)
             if not self.no_browser:
                 webbrowser.open(address)
             stopped.wait()

@@ -50,7 +50,7 @@ class Show(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Card(Command):
-    """Write the model card of an export or of a saved pipeline, README.md in its folder.
+    """Write the model card of an export or a saved pipeline, as README.md in its folder.
 
     Examples:
         keras-transformers card saved_models/sentiment --data SST-2 --licence apache-2.0
@@ -59,13 +59,13 @@ class Card(Command):
 
     path: Annotated[Positional[str], argument("PATH", f"{_EXPORT}; or a saved pipeline")]
     data: OptionalText = None  # what it was trained on
-    data_licence: OptionalText = None  # the licence of these data
+    data_licence: OptionalText = None  # the licence of that data
     licence: OptionalText = None  # the licence of the weights, such as apache-2.0
-    limits: OptionalText = None  # what it is not for, and what it was not tested for
-    language: Texts = ()  # ISO 639 code of a language that it reads or writes
-    command: OptionalText = None  # what trained and scored it
-    score: Texts = ()  # NAME=VALUE, where the name says which data were used
-    overwrite: bool = False  # replace the card that is there
+    limits: OptionalText = None  # uses that it is not meant or tested for
+    language: Texts = ()  # ISO 639 codes of the languages that it reads or writes
+    command: OptionalText = None  # the command that trained and scored it
+    score: Texts = ()  # NAME=VALUE, where the name says which data was used
+    overwrite: bool = False  # replace an existing card
 
     def run(self) -> int:
         """Prints the card's path."""
@@ -87,7 +87,7 @@ class Card(Command):
 
 
 def _print(found: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Prints what was found or done, for programs or for people."""
+    """Prints the result, as JSON or as text."""
     print(json.dumps(found, indent=1) if as_json else "\n".join(lines))
 
 
@@ -99,13 +99,13 @@ def _score(given: str) -> tuple[str, float]:
     except ValueError:
         name = ""
     if not name:
-        raise ValueError(f"--score {given!r}: give NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
+        raise ValueError(f"--score {given!r}: pass NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
     return name, number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Command):
-    """Check whether TF Serving takes an export.
+    """Check whether TF Serving can serve an export.
 
     Examples:
         keras-transformers check saved_models/translate_de_en
@@ -113,11 +113,11 @@ class Check(Command):
     """
 
     path: ExportPath
-    max_batch_size: PositiveInt = 8  # most rows to try
+    max_batch_size: PositiveInt = 8  # largest batch to try
     json: bool = False  # print JSON
 
     def run(self) -> int:
-        """Prints the findings; fails if TF Serving would not take the export."""
+        """Prints the findings; fails if TF Serving could not serve the export."""
         from keras_transformers.saved_model.checks import audit
 
         found = audit.audit(self.path, max_batch_size=self.max_batch_size)
@@ -127,7 +127,7 @@ class Check(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Publish(Command):
-    """Put an export where TF Serving looks for it.
+    """Publish an export to the folder that TF Serving watches.
 
     Examples:
         keras-transformers publish runs/film/1 models/sentiment
@@ -135,11 +135,11 @@ class Publish(Command):
     """
 
     export: ExportPath
-    base_path: Annotated[_BasePath, arg(help=f"{_BASE}; BASE_PATH/7 asks for that version")]
+    base_path: Annotated[_BasePath, arg(help=f"{_BASE}; BASE_PATH/7 publishes version 7")]
     label: OptionalText = None  # label for the version, such as stable or canary
     config: _Config = None
-    server_path: OptionalText = None  # BASE_PATH as the server sees it, in a container
-    keep: OptionalCount = None  # afterwards remove all but this many newest versions
+    server_path: OptionalText = None  # BASE_PATH as the server sees it, such as in a container
+    keep: OptionalCount = None  # then keep only this many of the newest versions
     warm_up: Rows = ()  # add warm-up requests with batches of this many rows
     json: bool = False  # print JSON
 
@@ -180,7 +180,7 @@ class Rollback(Command):
     """
 
     base_path: _BasePath
-    label: OptionalText = None  # withdraw the version with this label instead of the newest
+    label: OptionalText = None  # withdraw the version with this label, not the newest
     config: _Config = None
     json: bool = False  # print JSON
 
@@ -246,7 +246,7 @@ class ServingConfig(Command):
         from keras_transformers.saved_model.serving_config import write_serving_config
 
         if not self.base_paths:
-            raise ValueError("no model to serve: give at least one BASE_PATH")
+            raise ValueError("no model to serve: pass at least one BASE_PATH")
         written = write_serving_config(
             self.base_paths,
             self.output,

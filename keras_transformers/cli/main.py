@@ -1,4 +1,4 @@
-"""The entry point: one parser for all commands."""
+"""Defines the entry point: one parser for all commands."""
 
 import contextlib
 import dataclasses
@@ -61,17 +61,17 @@ COMMANDS: tuple[type[Command], ...] = (
     Convert,
     MakePretrainingData,
 )
-_UNEXPECTED = 3  # the status of an error that this package did not foresee
+_UNEXPECTED = 3  # the status after an unexpected error
 
 
 def command_name(command: type[Command]) -> str:
-    """Returns the word that calls a command: `warm-up` for WarmUp."""
+    """Returns the name of a command: `warm-up` for WarmUp."""
     name = command.__name__
     return "".join(f"-{char.lower()}" if char.isupper() else char for char in name).lstrip("-")
 
 
 def examples(command: type[Command]) -> list[str]:
-    """Returns the command lines in a command's docstring, which its help shows."""
+    """Returns the example command lines in a command's docstring, for its help."""
     text = (inspect.getdoc(command) or "").partition("\nExamples:\n")[2]
     return [line.strip() for line in text.splitlines() if line.strip()]
 
@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str] | None = None) -> Command:
         arguments: the words after the program's name; those of `sys.argv` by default.
 
     Raises:
-        SystemExit: with status 2 if the arguments fit no command, 0 after `--help`.
+        SystemExit: with status 2 if the arguments match no command, 0 after `--help`.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     words, of_recipe = _divide(words)
@@ -120,12 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: See `parse`. By default, TensorFlow's start-up notices are dropped, too.
+        arguments: see `parse`. By default, TensorFlow's start-up notices are dropped too.
 
     Returns:
         The exit status: 0 for success, 1 for a failed check, 2 for wrong input (stderr says why),
-        3 for an error that this package did not foresee, 130 after Ctrl-C. docs/command_line.md
-        has the table.
+        3 for an unexpected error, 130 after Ctrl-C. docs/command_line.md has the table.
     """
     command: Command | None = None
     debug = False
@@ -142,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _flush()
         return status
-    except BrokenPipeError:  # the reader of our output, such as `head`, has left
+    except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
         _drop_output()
         return 0
     except KeyboardInterrupt:
@@ -163,9 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _flush() -> None:
-    """Writes what was printed now, when an error can still be told in one line."""
+    """Flushes stdout while an error can still be reported in one line."""
     try:
-        if sys.stdout is not None:  # it is closed
+        if sys.stdout is not None:  # stdout is closed
             sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -175,12 +174,12 @@ def _flush() -> None:
 
 
 def _drop_output() -> None:
-    """Keeps Python from writing the rest, and failing again, when it exits."""
+    """Keeps Python from flushing the rest, and failing again, on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:
-    with contextlib.suppress(OSError):  # the status says it too
+    with contextlib.suppress(OSError):  # the status also says so
         print(f"keras-transformers: {message}", file=sys.stderr)
 
 

@@ -72,13 +72,13 @@ class Summary(Command):
     json: bool = False  # print JSON
 
     def run(self) -> int:
-        """Shows the count by layer; fails if it differs from the registered or published one."""
+        """Prints the count by layer; fails if it differs from the registered or published count."""
         from keras_transformers.inspection import agrees_with_figure, parameter_table
         from keras_transformers.models import heads
         from keras_transformers.models.registry import entry
 
         if self.json and self.html is not None:
-            raise ValueError("--html writes a page and --json prints: give one of them")
+            raise ValueError("--html writes a page and --json prints: use one of them")
         found = entry(self.name)
         overrides = _overrides(self.vocabulary_size)
         symbols = dict(found.symbols)
@@ -115,7 +115,7 @@ class Summary(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Plot(Command):
-    """Draw a model: its blocks as the paper does, or every layer.
+    """Draw a model: its blocks, as in the paper, or every layer.
 
     Examples:
         keras-transformers plot bert_base --to bert.svg
@@ -133,7 +133,7 @@ class Plot(Command):
     ]
     to: Annotated[str, arg(metavar="FILE")]  # the picture: .svg; for layers also .png or .pdf
     level: Literal["block", "layer"] = "block"  # layer needs the extra `plot`, with Graphviz
-    vocabulary_size: OptionalCount = None  # replaces the paper's; only with a name
+    vocabulary_size: OptionalCount = None  # replaces the paper's size; only with a name
     heads: _Heads = None
 
     def run(self) -> int:
@@ -160,7 +160,7 @@ def _overrides(vocabulary_size: int | None) -> dict[str, int]:
 
 
 def _created(name: str, overrides: dict[str, int], heads: str | None) -> Any:
-    """Returns the registered model, with heads if they are given."""
+    """Returns the registered model, with heads if given."""
     from keras_transformers.models import heads as all_heads
     from keras_transformers.models.registry import create_model
 
@@ -190,7 +190,7 @@ def _show(result: dict[str, Any], html: str | None) -> None:
 
     from keras_transformers.files import replaced
 
-    # Wide enough even in a pipe: a long line is better than a number cut off.
+    # Wide enough even in a pipe: a long line is better than a truncated number.
     width = max(160, Console().width)
     if html is None:
         _print(result, Console(width=width))

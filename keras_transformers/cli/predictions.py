@@ -42,7 +42,7 @@ class Predict(Command):
     path: PipelinePath
     text: Texts = ()  # a text to run on; default: the lines of stdin
     text_b: Texts = ()  # the second text of each pair
-    choice: Texts = ()  # one of the choices, or documents, for --text; give each
+    choice: Texts = ()  # a choice, or a document, for --text; repeat for each
     input: Annotated[
         tuple[str, ...],
         argument(
@@ -52,16 +52,16 @@ class Predict(Command):
             "`text<TAB>choice<TAB>choice`",
         ),
     ] = ()
-    # the folder or URL for the answers to --input; a stopped run resumes there
+    # folder or URL for the answers to --input; a stopped run resumes there
     output: OptionalText = None
-    text_column: OptionalText = None  # of tables: a name, or a number from 0; default: text
-    text_b_column: OptionalText = None  # likewise, of the second text of pairs
-    delimiter: str = "auto"  # between columns: a character, or tab
-    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
+    text_column: OptionalText = None  # column of tables: a name, or a number from 0; default: text
+    text_b_column: OptionalText = None  # the same for the second text of pairs
+    delimiter: str = "auto"  # separates columns: a character, or tab
+    encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252
     beam: BeamOptions = ()
 
     def run(self) -> int:
-        """Prints one JSON object per text, or writes the answers of files."""
+        """Prints one JSON object per text, or writes the answers to files."""
         if self.input or self.output or self.beam:
             return self._run_on_files()
         names, answer = _answerer(self.path)
@@ -72,7 +72,7 @@ class Predict(Command):
             if len(columns) != len(names) or takes_choices != isinstance(columns[-1][0], list):
                 second = "--choice" if takes_choices else "--text-b"
                 raise ValueError(
-                    f"{self.path} takes {', '.join(names)}: give {len(names)} "
+                    f"{self.path} takes {', '.join(names)}: pass {len(names)} "
                     f"text{'s'[: len(names) - 1]} per row, --text and {second}, or lines with a "
                     "tab between them"
                 )
@@ -120,13 +120,13 @@ class Translate(Command):
 
         names, answer = _answerer(self.path)
         if names != ("text",):
-            raise ValueError(f"{self.path} takes {', '.join(names)}: give a translator")
+            raise ValueError(f"{self.path} takes {', '.join(names)}: use a translator")
         lines = read_lines(self.file) if self.file else stdin_lines()
         for batch in batched(lines):
             for row in answer({"text": batch}):
                 if "translation" not in row:
                     raise ValueError(
-                        f"{self.path} answers {', '.join(row)}, no translation: give a translator"
+                        f"{self.path} answers {', '.join(row)}, not a translation: use a translator"
                     )
                 line = " ".join(row["translation"].splitlines())
                 print(json.dumps(row, ensure_ascii=False) if self.json else line, flush=True)

@@ -1,4 +1,4 @@
-"""The command that finds the texts nearest to a query: `search`."""
+"""Defines the command that finds the texts nearest to a query: `search`."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -36,9 +36,9 @@ class Search(Command):
 
     path: PipelinePath
     texts: Annotated[
-        Path, argument("FILE", "what to search: one text per line, plain or compressed")
+        Path, argument("FILE", "the texts to search, one per line, plain or compressed")
     ]
-    # their vectors, which `predict --input FILE --output FOLDER` wrote; default: computes them
+    # their vectors from `predict --input FILE --output FOLDER`; default: computed
     vectors: OptionalFile = None
     query: Annotated[
         UseAppendAction[tuple[str, ...]], argument("TEXT", "default: the lines of stdin")
@@ -59,7 +59,7 @@ class Search(Command):
         if len(found) != len(texts):
             raise ValueError(
                 f"{self.vectors} has {len(found)} vectors for the {len(texts)} texts of "
-                f"{self.texts}: make them of this file, with `predict --input {self.texts}`"
+                f"{self.texts}: compute them from this file, with `predict --input {self.texts}`"
             )
         units = _unit(found)
         for queries in [self.query] if self.query else batched(stdin_lines()):
@@ -67,7 +67,7 @@ class Search(Command):
             if vectors.shape[1] != units.shape[1]:
                 raise ValueError(
                     f"{self.vectors} has vectors of {units.shape[1]} numbers, {self.path} makes "
-                    f"{vectors.shape[1]}: make them with the same model"
+                    f"{vectors.shape[1]}: compute both with the same model"
                 )
             scores = vectors @ units.T  # (queries, texts)
             best = np.argsort(-scores, axis=1, kind="stable")[:, : self.top]
@@ -84,11 +84,11 @@ class Search(Command):
 
 
 def _embedders(path: str) -> tuple[Embed, Embed]:
-    """Returns what embeds queries, and what embeds texts.
+    """Returns the function that embeds queries, and the one that embeds texts.
 
     Raises:
         FileNotFoundError: the path has neither an export nor weights.
-        ValueError: it does not embed texts.
+        ValueError: the model does not embed texts.
     """
     import numpy as np
 
@@ -119,7 +119,7 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
             rows = [row for batch in batched(iter(texts)) for row in predictor({"text": batch})]
             if not rows or "embedding" not in rows[0]:
                 answers = ", ".join(rows[0]) if rows else "nothing"
-                raise ValueError(f"{path} answers {answers}, no embedding: give an embedder")
+                raise ValueError(f"{path} answers {answers}, not an embedding: use an embedder")
             return np.array([row["embedding"] for row in rows], np.float32)
 
         return embed
@@ -128,11 +128,11 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
 
 
 def _read_vectors(path: Path) -> Any:
-    """Returns the vectors of a file of answers.
+    """Returns the vectors in a file of answers.
 
     Raises:
         FileNotFoundError: it does not exist.
-        ValueError: a line has no vector, or one of another length.
+        ValueError: a line has no vector, or one of a different length.
     """
     import numpy as np
 
@@ -147,7 +147,7 @@ def _read_vectors(path: Path) -> Any:
                 vector = np.array(row, np.float32)
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"{path}:{number}: no embedding ({error}): give what `predict --output` wrote"
+                    f"{path}:{number}: no embedding ({error}): pass a file from `predict --output`"
                 ) from error
             if vector.shape != (width,):
                 raise ValueError(f"{path}:{number}: {len(row)} numbers, the first row has {width}")

@@ -1,4 +1,4 @@
-"""Commands that serve models and ask model servers: `serve` and `ask`."""
+"""Commands that serve models and query model servers: `serve` and `ask`."""
 
 import dataclasses
 import functools
@@ -58,19 +58,19 @@ class Serve(Command):
     host: str = "127.0.0.1"  # address to listen on
     allowed_host: Annotated[
         UseAppendAction[tuple[str, ...]],
-        arg(metavar="NAME", help="another Host name that REST requests may give; * for all"),
+        arg(metavar="NAME", help="Host name to accept in REST requests; * for all"),
     ] = ()
     rest_port: _Port = 8501  # 0 picks a free port, -1 turns REST off
     grpc_port: _Port = 8500  # 0 picks a free port, -1 turns gRPC off
-    no_batching: bool = False  # run every request alone
-    max_batch_size: PositiveInt = 32  # most rows in a batch
+    no_batching: bool = False  # do not batch requests
+    max_batch_size: PositiveInt = 32  # maximum rows in a batch
     batch_timeout: NonNegativeFloat = 1.0  # milliseconds that a request waits for others
     allowed_batch_sizes: Annotated[
         Rows, arg(help="pad batches to one of these; ascending, up to --max-batch-size")
     ] = ()
     num_threads: PositiveInt = 2  # batches to run in parallel
-    max_requests: PositiveInt = 64  # most requests under way; others get 429
-    max_rows: PositiveInt = 1024  # most rows in a request
+    max_requests: PositiveInt = 64  # maximum requests in progress; others get 429
+    max_rows: PositiveInt = 1024  # maximum rows in a request
     max_body_mib: PositiveFloat = 16.0  # largest request in MiB
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     poll_interval: PositiveFloat = 1.0  # seconds between checks for new versions
@@ -83,7 +83,7 @@ class Serve(Command):
         from keras_transformers.serving import BatchingOptions, Limits, Server
 
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-        for name in ("tensorflow", "uvicorn"):  # their log of each start is just noise here
+        for name in ("tensorflow", "uvicorn"):  # their start-up logs are only noise here
             logging.getLogger(name).setLevel(logging.ERROR)
         limits = Limits(
             max_body_bytes=int(self.max_body_mib * 1024 * 1024),
@@ -116,7 +116,7 @@ class Serve(Command):
         from keras_transformers.serving.server import settings
 
         if bool(self.config) == bool(self.base_paths):
-            raise ValueError("give base paths, or --config FILE, but not both")
+            raise ValueError("pass base paths, or --config FILE, but not both")
         if self.config:
             return functools.partial(settings.read_model_config, self.config)
         models = [settings.model_settings(path) for path in self.base_paths]
@@ -140,7 +140,7 @@ class Serve(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Ask(Command):
-    """Ask a model server; print JSON lines.
+    """Query a model server; print JSON lines.
 
     Examples:
         keras-transformers ask http://127.0.0.1:8501 "Ein Hund." --model translate_de_en
@@ -155,7 +155,7 @@ class Ask(Command):
         Positional[tuple[str, ...]], argument("[TEXT ...]", "default: the lines of stdin")
     ] = ()
     text_b: Texts = ()  # the second text of each pair
-    choice: Texts = ()  # one of the choices, or documents, for the text; give each
+    choice: Texts = ()  # a choice, or a document, for the text; repeat for each
     model: str  # its name on the server
     version: Annotated[
         NonNegativeInt | None,
@@ -165,8 +165,8 @@ class Ask(Command):
     ] = None
     label: Annotated[OptionalText, _which_version, arg(help="the version's label")] = None
     signature: str = "serving_default"  # the signature to run
-    chat: bool = False  # each text is what a user says to a chat model
-    system: OptionalText = None  # the system's message before each text; implies --chat
+    chat: bool = False  # send each text as a user's message to a chat model
+    system: OptionalText = None  # a system message before each text; implies --chat
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
 
@@ -177,7 +177,7 @@ class Ask(Command):
 
         talks = self.chat or self.system is not None
         if talks and (self.text_b or self.choice or self.signature != "serving_default"):
-            raise ValueError("--chat takes texts alone: leave out --text-b, --choice, --signature")
+            raise ValueError("--chat takes only texts: leave out --text-b, --choice, --signature")
         with Client(
             self.target, timeout_s=self.timeout, root_certificates=self.root_certificates
         ) as client:
@@ -194,7 +194,7 @@ class Ask(Command):
         return 0
 
     def _talk(self, client: Any, which: Mapping[str, Any]) -> int:
-        """Prints the answer to each text, which is a conversation of its own."""
+        """Prints the answer to each text, as a separate conversation."""
         first = [] if self.system is None else [{"role": "system", "content": self.system}]
         for text in self.texts or stdin_lines():
             answer = client.chat([*first, {"role": "user", "content": text}], **which)
@@ -226,7 +226,7 @@ def _run_until_stopped(server: Any, host: str, *, encrypted: bool) -> int:
         if not stopped.is_set() and server.engine.models.is_ready():
             _say(f"ready: {', '.join(server.engine.models.names)}")
         stopped.wait()
-        _say("stopping after the requests under way")
+        _say("stopping after the requests in progress")
     return 0
 
 

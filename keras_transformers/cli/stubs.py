@@ -1,11 +1,11 @@
-"""Writes the type stubs of the package and its rooms, from which rooms also read their names.
+"""Writes the type stubs of the package and its rooms; rooms also read their names from them.
 
     python -m keras_transformers.cli.stubs      # `make stubs`; a test compares the files
 
-A room shows every module in its folder and the names in their `__all__`, and the public names of
-its sub-rooms, except for names that several of them have. So a new file needs no entry in a list:
+A room exposes every module in its folder, the names in their `__all__`, and the public names of
+its sub-rooms, except names that several of them have. A new file needs no entry in a list:
 `make stubs` finds it. The package's own stub has the factories of all models with their
-arguments, and what `load` returns for each task.
+arguments, and the type that `load` returns for each task.
 """
 
 import ast
@@ -27,7 +27,7 @@ _STUB = "__init__.pyi"
 
 
 def stubs() -> Iterator[tuple[Path, list[str]]]:
-    """Yields each stub and its lines; those of rooms, which open only with one, come first."""
+    """Yields each stub and its lines, those of rooms first, because rooms need their stub."""
     for file in sorted(PACKAGE.rglob("__init__.py")):
         if file.parent != PACKAGE and file.parent.name != "cli":
             yield file.with_suffix(".pyi"), [_HEADER, "", *_room(file.parent)]
@@ -73,7 +73,7 @@ def public_names(file: Path) -> tuple[str, ...]:
 
 
 def _package() -> Iterator[str]:
-    from keras_transformers.models.registry import all_entries  # the models' rooms must be open
+    from keras_transformers.models.registry import all_entries  # needs the models' rooms
 
     imports: set[str] = set()
     factories = [
@@ -96,7 +96,7 @@ def _package() -> Iterator[str]:
 
 
 def _loaders(imports: set[str]) -> Iterator[str]:
-    """Yields `load` for each task, with the class of its pipeline, and for any."""
+    """Yields `load` for each task, with the class of its pipeline, and for any task."""
     from keras_transformers.pipelines.base import Pipeline
     from keras_transformers.pipelines.tasks import all_tasks
 
@@ -122,7 +122,7 @@ def _parameters(factory: Any, imports: set[str]) -> str:
 
 
 def _annotation(annotation: Any, imports: set[str]) -> str:
-    """Returns an annotation as a stub writes it, and adds the imports that it needs."""
+    """Returns an annotation as written in a stub, and adds the imports that it needs."""
     if annotation is None or annotation is types.NoneType:
         return "None"
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -145,7 +145,7 @@ def _annotation(annotation: Any, imports: set[str]) -> str:
 
 
 def main() -> None:
-    """Writes every stub, and removes those of rooms that are gone."""
+    """Writes every stub, and removes those of deleted rooms."""
     written = set()
     for file, lines in stubs():
         write_lines(file, lines)

@@ -1,4 +1,4 @@
-"""Commands that work on weights: `average`, `convert`."""
+"""Commands for weights: `average` and `convert`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from keras_transformers.cli.arguments import Command, argument
 
 @dataclass(frozen=True, kw_only=True)
 class Average(Command):
-    """Average the weights of one model in several files.
+    """Average the weights of a model over several files.
 
     Examples:
         keras-transformers average mean.weights.h5 epoch_8.weights.h5 epoch_9.weights.h5
@@ -34,7 +34,7 @@ class Average(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Convert(Command):
-    """Write a saved pipeline or pretrained weights in another format.
+    """Convert a saved pipeline or pretrained weights to another format.
 
     Examples:
         keras-transformers convert sentiment/ sentiment-hf/ --format huggingface
@@ -52,8 +52,8 @@ class Convert(Command):
     target: Annotated[
         Positional[str], argument("TO", "the folder to create, or the .onnx file to write")
     ]
-    # huggingface is what transformers, and for embeddings sentence-transformers, load; onnx is an
-    # encoder with its head, for ONNX Runtime
+    # huggingface: for transformers and, for embeddings, sentence-transformers; onnx: an encoder
+    # with its head, for ONNX Runtime
     format: Literal["huggingface", "keras_transformers", "onnx"]
 
     def run(self) -> int:

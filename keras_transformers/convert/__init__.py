@@ -1,4 +1,4 @@
-"""Reads and writes weights in the formats of other libraries, one module per format."""
+"""Reads and writes weights in the formats of other libraries."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""ALBERT in Hugging Face's files: one block, whatever the number of layers."""
+"""Describes ALBERT in Hugging Face's files: one block for any `num_layers`."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
 
 
 def _is_one_block(model: keras.Model) -> bool:
-    """Returns whether all layers of a model are one, by which ELECTRA differs."""
+    """Returns whether all layers of a model share one block, unlike ELECTRA's."""
     return len({id(block) for block in anatomy(model).blocks}) == 1
 
 

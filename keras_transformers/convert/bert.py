@@ -1,4 +1,4 @@
-"""BERT in Hugging Face's files."""
+"""Describes BERT in Hugging Face's files."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ NAMES: NameMap = NameMap(
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    # 0, 1, 2, ..., which old versions also saved.
+    # 0, 1, 2, ..., which old versions saved too.
     buffers=("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"),
     required=("token_embedding", "position_embedding", "segment_embedding"),
     traits={**ENCODER_TRAITS, "pooler.activation": "tanh"},
@@ -80,7 +80,7 @@ SPECIAL_TOKENS: tuple[str, ...] = ("unk_token", "sep_token", "pad_token", "cls_t
 
 
 def wordpieces(path: Path, lowercase: bool) -> Any:
-    """Makes the tokenizer of a folder or of its vocab.txt."""
+    """Makes the tokenizer from a folder or from its vocab.txt."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 

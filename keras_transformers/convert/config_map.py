@@ -12,11 +12,11 @@ from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import RelativePositionBias
 from keras_transformers.models.anatomy import anatomy, block_shape
 
-_LARGEST = 2**24  # no size is larger; a mistaken one would take all memory
+_LARGEST = 2**24  # no real size is larger; a mistaken one would take all memory
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout")
 _NUMBERS = (*_RATES, "norm_epsilon", "initializer_range")
-# Hugging Face's name of an activation -> ours. Of several names, the first one is written. These
-# are all of transformers' ACT2FN but those with weights of their own (prelu, xielu).
+# Hugging Face's name of an activation -> ours. Of several names, saving writes the first. These
+# are all of transformers' ACT2FN except those with weights of their own (prelu, xielu).
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_approximate",
@@ -45,20 +45,20 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class ConfigMap:
-    """The fields of a family's `config.json`.
+    """Maps the fields of a family's `config.json`.
 
     Attributes:
         model_type: the family's name there.
         required: our argument -> field.
-        optional: our argument -> field, and its value in files that lack it.
-        activation: the field with the activation, and its value in files that lack it.
+        optional: our argument -> field, and its default in files that lack it.
+        activation: the field with the activation, and its default in files that lack it.
         activations: Hugging Face's name of an activation -> ours.
-        fixed: field -> the only value that our layers support, also meant by files that lack it.
+        fixed: field -> the only value that our layers support, and the default if it is missing.
         pairs: arguments that may be two sizes, a height and a width.
-        offsets: our argument -> by how much the field is larger.
+        offsets: our argument -> how much larger the field is.
         written: more fields to write, always with these values.
-        after_read: takes the file, its contents and our arguments; returns the builder's, if they
-            are not just these. ValueError if the contents need something that our layers lack.
+        after_read: takes the file, its contents and our arguments; returns the builder's arguments,
+            if they differ. ValueError if the contents need something that our layers lack.
         before_write: takes a model and its shape as our arguments; returns the arguments to write
             and more fields.
     """
@@ -99,7 +99,7 @@ class ConfigMap:
         activation = config.get(name, default)
         if not isinstance(activation, str) or activation not in self.activations:
             known = ", ".join(sorted(self.activations))
-            raise ValueError(f"{file}: {name}={activation!r}; known are {known}")
+            raise ValueError(f"{file}: {name}={activation!r}; expected one of {known}")
         arguments = {
             ours: self._value(file, ours, theirs, config[theirs])
             for ours, theirs in self.required.items()
@@ -118,7 +118,7 @@ class ConfigMap:
         return arguments if self.after_read is None else self.after_read(file, config, arguments)
 
     def _value(self, file: Path, ours: str, theirs: str, value: Any) -> Any:
-        """Returns a field's value; ValueError if no model has such a one."""
+        """Returns a field's value; ValueError if no model can have it."""
         if ours in _NUMBERS:
             return check_number(file, theirs, value, below=1.0 if ours in _RATES else 1e9)
         if ours in self.pairs and isinstance(value, list) and len(value) == 2:
@@ -137,7 +137,7 @@ class ConfigMap:
 
         Raises:
             FileNotFoundError: the folder does not exist.
-            ValueError: Hugging Face has no name for the activation, or no field for something else.
+            ValueError: Hugging Face has no name for the activation, or lacks a field.
         """
         arguments = arguments_of(model)
         if self.before_write is not None:
@@ -146,7 +146,7 @@ class ConfigMap:
         foreign = {ours: theirs for theirs, ours in reversed(list(self.activations.items()))}
         if arguments["activation"] not in foreign:
             raise ValueError(
-                f"activation={arguments['activation']!r} has no Hugging Face name; known are "
+                f"activation={arguments['activation']!r} has no Hugging Face name; expected one of "
                 f"{', '.join(foreign)}"
             )
         required = {ours: (theirs, None) for ours, theirs in self.required.items()}
@@ -166,14 +166,14 @@ class ConfigMap:
 
 
 def check_size(file: Path, field: str, value: Any, *, least: int = 1) -> int:
-    """Returns a field's value if it can be the size or number of something.
+    """Returns a field's value if it is a valid size or number.
 
     Raises:
         ValueError: it is not an integer, is below `least`, or is too large for any model.
     """
     if type(value) is not int or not least <= value <= _LARGEST:
         raise ValueError(
-            f"{file}: {field}={value!r:.100}; give an integer from {least} to {_LARGEST}"
+            f"{file}: {field}={value!r:.100}; expected an integer from {least} to {_LARGEST}"
         )
     return value
 
@@ -184,13 +184,14 @@ def check_number(
     """Returns a field's value if it is a number in this range; ValueError otherwise."""
     if type(value) not in (int, float) or not least <= value < below:
         raise ValueError(
-            f"{file}: {field}={value!r:.100}; give a number, at least {least:g} and below {below:g}"
+            f"{file}: {field}={value!r:.100}; expected a number, at least {least:g} and below "
+            f"{below:g}"
         )
     return value
 
 
 def arguments_of(model: keras.Model) -> dict[str, Any]:
-    """Returns a model's shape by the names that builders have for it, as far as its layers tell.
+    """Returns a model's shape as arguments of its builder, as far as its layers tell.
 
     Raises:
         ValueError: the model has no blocks.
@@ -225,15 +226,15 @@ def arguments_of(model: keras.Model) -> dict[str, Any]:
 
 
 def num_labels(model: keras.Model) -> int | None:
-    """Returns how many labels a model's head has, 1 for a number; None without such a head."""
+    """Returns how many labels a model's head has, 1 for a regressor; None without such a head."""
     outputs = model.output if isinstance(model.output, dict) else {}
     if "score" in outputs:
         return 1
-    return outputs["logits"].shape[-1] if "logits" in outputs else None  # None for choices
+    return outputs["logits"].shape[-1] if "logits" in outputs else None  # None for multiple choice
 
 
 def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, Any]:
-    """Returns the fields for the labels of a model's head; none for a model without a head.
+    """Returns the fields for the labels of a model's head; empty for a model without a head.
 
     Args:
         model: a model with any head, or none.
@@ -250,7 +251,7 @@ def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, 
     if count is None:
         return {}
     if labels is not None and len(set(labels)) < len(labels):
-        raise ValueError(f"labels={list(labels)}: one occurs twice, and each class needs its own")
+        raise ValueError(f"labels={list(labels)}: one occurs twice, but each class needs its own")
     names = [f"LABEL_{index}" for index in range(count)] if labels is None else list(labels)
     return {
         "num_labels": count,
@@ -264,8 +265,8 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, 
 
     Args:
         path: the file or its folder.
-        *model_types: accepted values of `model_type`; all if none is given. If only one is given,
-            a file without `model_type` is accepted too.
+        *model_types: accepted values of `model_type`; by default all. If there is only one, a file
+            without `model_type` is accepted too.
 
     Returns:
         The file's path, for error messages, and its contents.
@@ -280,5 +281,5 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, 
     found = config.get("model_type", model_types[0] if len(model_types) == 1 else None)
     if model_types and found not in model_types:
         known = " or ".join(map(repr, model_types))
-        raise ValueError(f"{file}: model_type is {found!r}; only {known} can be read here")
+        raise ValueError(f"{file}: model_type is {found!r}; expected {known}")
     return file, config

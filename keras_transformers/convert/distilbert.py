@@ -1,4 +1,4 @@
-"""DistilBERT in Hugging Face's files."""
+"""Describes DistilBERT in Hugging Face's files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ELECTRA in Hugging Face's files: discriminators, generators and what they were fine-tuned to."""
+"""Describes ELECTRA in Hugging Face's files: discriminators, generators and fine-tuned models."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _CLASSES = {"replaced_logits": "ElectraForPreTraining", "mask_logits": "ElectraF
 def _classes(
     model: keras.Model, arguments: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the class of a discriminator or generator, whose configurations are alike."""
+    """Returns the class of a discriminator or generator, whose configurations look the same."""
     classes = [_CLASSES[name] for name in model.output if name in _CLASSES]
     return arguments, {"architectures": classes} if classes else {}
 
@@ -64,9 +64,9 @@ def _build(**arguments: Any) -> keras.Model:
 
 
 def _accepts(model: keras.Model) -> bool:
-    """Returns whether a model has layers that BERT lacks, and is no tagger with one logit.
+    """Returns whether a model has layers that BERT lacks, and is not a tagger with one logit.
 
-    A detector's logits are numbers, and ElectraForTokenClassification's are two classes.
+    A detector has one logit per token, while ElectraForTokenClassification has two classes.
     """
     names = {layer.name for layer in model.layers}
     return bool(names & {"embeddings_project", "pooler"}) and "replaced_score" not in names
@@ -89,7 +89,7 @@ FAMILY: Family = Family(
         *("generator*", "discriminator_predictions.*", "sequence_summary.*"),
         *("classifier.*", "qa_outputs.*"),
     ),
-    masked_lm_activation="gelu",  # whatever the encoder's
+    masked_lm_activation="gelu",  # regardless of the encoder's
     trained={"ForPreTraining": ("replaced_tokens",)},
     accepts=_accepts,
 )

@@ -40,8 +40,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not JSON, lacks a field, or describes a model that does not read
-            characters.
+        ValueError: it is not JSON, lacks a field, or describes a model without character inputs.
 
     Example:
         encoder = elmo(**read_elmo_options("elmo_options.json"), dropout=0.0)
@@ -77,7 +76,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     known = get_args(CnnActivation)
     if arguments["activation"] not in known:
         raise ValueError(
-            f"{path}: activation={arguments['activation']!r:.100}; give {' or '.join(known)}"
+            f"{path}: activation={arguments['activation']!r:.100}; expected {' or '.join(known)}"
         )
     if arguments["projection_dim"] >= arguments["lstm_dim"]:  # there is no projection
         arguments["projection_clip"] = None
@@ -86,7 +85,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _filters(path: Path, pairs: Any) -> list[tuple[int, ...]]:
     if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
-        raise ValueError(f"{path}: filters={pairs!r:.100}; give pairs of a width and a number")
+        raise ValueError(f"{path}: filters={pairs!r:.100}; expected pairs of a width and a number")
     return [tuple(check_size(path, "filters", size) for size in pair) for pair in pairs]
 
 
@@ -105,13 +104,13 @@ def load_elmo(
     """Loads bilm-tf's weights into an ELMo encoder.
 
     Unless every array is used or matches `ignore`, loading fails and the model is unchanged.
-    Settings that the arrays do not reveal (clips, skip connections, activation) are compared with
-    the options.
+    Settings that the arrays do not reveal (clipping, skip connections, activation) are compared
+    with the options.
 
     Args:
         model: an encoder from `keras_transformers.models.elmo.elmo`, or a model on top of one.
         path: the `.hdf5` file.
-        options: the options.json. By default the one beside `path`: "x_options.json" for
+        options: the options.json. By default the file beside `path`: "x_options.json" for
             "x_weights.hdf5", or "options.json".
         ignore: wildcards of arrays to leave out, such as "softmax/*".
 
@@ -131,7 +130,7 @@ def load_elmo(
 def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes an ELMo encoder's weights in bilm-tf's format, atomically.
 
-    The format has no place for the padding embedding, which becomes zeros when the file is loaded.
+    The format does not store the padding embedding, which becomes zeros when the file is loaded.
     Word vectors do not depend on it.
 
     Args:
@@ -196,7 +195,7 @@ def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: "WordVocab
 
     Args:
         encoder: an encoder from `keras_transformers.models.elmo.elmo`.
-        folder: folder for weights.hdf5, options.json and, unless it has one, vocabulary.txt.
+        folder: the folder for weights.hdf5, options.json and, if it lacks one, vocabulary.txt.
         vocabulary: the words that the encoder was trained to predict.
     """
     folder.mkdir(exist_ok=True)
@@ -213,7 +212,7 @@ def _options_beside(path: Path) -> Path:
             return candidate
     raise FileNotFoundError(
         f"neither {named_alike} nor options.json is beside {path.name}, and the weights do not "
-        "tell clips and skip connections: pass options=PATH"
+        "reveal clipping and skip connections: pass options=PATH"
     )
 
 
@@ -230,7 +229,13 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
     try:
         with h5py.File(path, "r") as file:
             file.visititems(keep)
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py raises all
+    except (
+        OSError,
+        RuntimeError,
+        KeyError,
+        ValueError,
+        TypeError,
+    ) as error:  # all from h5py
         raise ValueError(
             f"{path}: not a readable HDF5 file ({error}); it may be truncated: download it again"
         ) from error
@@ -238,10 +243,10 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> None:
-    """Raises ValueError unless the model is what the options describe."""
+    """Raises ValueError unless the model matches the options."""
     _check_is_elmo(model)
     ours = _arguments(model)
-    if ours["num_layers"] == 1:  # nothing to skip, whatever the options say
+    if ours["num_layers"] == 1:  # one layer has nothing to skip
         ours["use_skip_connections"] = options["use_skip_connections"]
     troubles = [
         f"{name} is {value} in the file but {ours[name]} in the model"
@@ -313,10 +318,10 @@ def _tensors(model: keras.Model) -> list[NamedTensor]:
 
 
 def _of_cnn(layer: CharacterCNN) -> Iterator[NamedTensor]:
-    # Our ids are one higher: row 0 is padding, which is zeros and not in the file.
+    # Our ids are one higher: row 0 is padding, which is all zeros and not in the file.
     yield NamedTensor("char_embed", (layer.embeddings,), Form(absent=1))
     for index, (kernel, bias) in enumerate(zip(layer.kernels, layer.biases, strict=True)):
-        # bilm-tf convolves in two dimensions, the first of size 1.
+        # bilm-tf convolves in two dimensions, the first of which has size 1.
         yield NamedTensor(f"CNN/W_cnn_{index}", (kernel,), Form(ones=1))
         yield NamedTensor(f"CNN/b_cnn_{index}", (bias,))
 

@@ -32,22 +32,22 @@ def load_encoder(
     """Loads an encoder and its tokenizer.
 
     Args:
-        weights: what `keras_transformers.load` takes: a saved pipeline, a folder in Hugging Face's
-            layout and so on, or "hf://organization/name@commit". Heads are left out, so that a
-            model fine-tuned for one task can begin another.
+        weights: any weights that `keras_transformers.load` takes: a saved pipeline, a folder in
+            Hugging Face's layout and so on, or "hf://organization/name@commit". Heads are left out,
+            so a model fine-tuned for one task can start another.
         model: instead of `weights`, a name from `list_models()`; its weights are random.
         vocabulary: the vocabulary for `model`, in its family's usual files; `weights` have their
             own.
-        lowercase: whether to lower-case. By default the files of `weights` decide, or else the
-            words of their vocabulary, and texts for `model` are lower-cased. Families that always
-            keep case ignore it.
+        lowercase: whether to lower-case. By default, the files of `weights` decide, or else the
+            words of their vocabulary; for `model`, texts are lower-cased. Ignored by families that
+            always keep case.
         dropout: rate in the encoder and its attention.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: the arguments are neither `weights` alone nor `model` with `vocabulary`; the
-            family is unknown; the files do not belong together, ask for something that the
-            tokenizers lack, or say another case than `lowercase`.
+            family is unknown; the files do not belong together, need something that the tokenizers
+            lack, or contradict `lowercase`.
     """
     return _load("embedding", weights, model, vocabulary, lowercase, dropout)
 
@@ -62,8 +62,8 @@ def load_language_model(
     """Loads a causal language model and its tokenizer.
 
     Args:
-        weights: what `keras_transformers.load` takes, such as what the `language_model` recipe
-            writes; see `load_encoder`.
+        weights: any weights that `keras_transformers.load` takes, such as the output of the
+            `language_model` recipe; see `load_encoder`.
         model: instead of `weights`, a name from `keras-transformers list 'gpt*'`; its weights are
             random.
         vocabulary: the folder with vocab.json and merges.txt for `model`; `weights` have their own.
@@ -86,10 +86,10 @@ def load_image_encoder(
     """Loads a ViT without its head, at any resolution.
 
     Args:
-        weights: what `keras_transformers.load` takes; see `load_encoder`.
-        image_size: (height, width) in pixels. For another than that of the weights, the position
-            embeddings are resized bilinearly; a saved pipeline keeps its own.
-        num_channels: 3 for RGB, 1 for grey; that of the weights.
+        weights: any weights that `keras_transformers.load` takes; see `load_encoder`.
+        image_size: (height, width) in pixels. If it differs from that of the weights, the position
+            embeddings are resized bilinearly; a saved pipeline keeps its own size.
+        num_channels: 3 for RGB, 1 for grey; must match the weights.
         dropout: rate in the encoder.
 
     Raises:
@@ -107,11 +107,11 @@ def load_image_encoder(
 
 
 def load_headless(found: FoundWeights, **rates: float) -> keras.Model:
-    """Loads the model of weights, without the head of its task.
+    """Loads the model of the weights found, without the head of its task.
 
     Args:
         found: from `find_weights`.
-        **rates: of dropout, instead of those that the files have.
+        **rates: rates of dropout, instead of those in the files.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -121,7 +121,8 @@ def load_headless(found: FoundWeights, **rates: float) -> keras.Model:
         model = found.build(**rates)
     filled = model
     if found.base == "embedding" and not found.has_pooler and "pooled_output" in model.output:
-        # Masked language models and token classifiers have none. A task that needs one trains it.
+        # Masked language models and token classifiers have no pooler. A task that needs one trains
+        # it.
         _logger.warning("%s has no pooler: the encoder's starts with random weights", found.source)
         filled = without_pooler(model)
     found.fill(filled, found.parts)
@@ -130,11 +131,11 @@ def load_headless(found: FoundWeights, **rates: float) -> keras.Model:
 
 
 def _found(weights: Path | str, base: str) -> FoundWeights:
-    """Finds weights; ValueError unless they are of this kind."""
+    """Finds weights; ValueError unless they serve this base task."""
     found = find_weights(weights)
     if found.base != base:
         raise ValueError(
-            f"{weights}: its model is for {found.base} and not for {base}: give weights for that"
+            f"{weights}: its model is for {found.base}, not for {base}: pass weights for that"
         )
     return found
 
@@ -169,7 +170,7 @@ def _load(
         tokenizer = family.tokenizer(Path(vocabulary), lowercase is not False)
         made = named.factory(vocabulary_size=tokenizer.vocabulary_size, **rates)
         return made, tokenizer
-    raise ValueError("give either weights=FOLDER, or model=NAME and vocabulary=FILE")
+    raise ValueError("pass either weights=FOLDER, or model=NAME and vocabulary=FILE")
 
 
 def _named(base: str, model: str) -> tuple[Family, Entry]:
@@ -179,9 +180,9 @@ def _named(base: str, model: str) -> tuple[Family, Entry]:
         if model in family.entries:
             return family, family.entries[model]
     with contextlib.suppress(ValueError):
-        found = entry(model)  # of a size that its family does not list
+        found = entry(model)  # a size that its family does not list
         for family in known:
             if family.model_type == found.family:
                 return family, found
     names = ", ".join(name for family in known for name in family.entries)
-    raise ValueError(f"model={model!r}: take one of {names}")
+    raise ValueError(f"model={model!r}: use one of {names}")

@@ -1,4 +1,4 @@
-"""Every family that a module in this folder registers by defining `FAMILY`; no list names it."""
+"""Finds the families: each module in this folder registers one by defining `FAMILY`."""
 
 import functools
 import importlib
@@ -33,7 +33,7 @@ def families() -> tuple[Family, ...]:
 
 
 def encoders() -> tuple[Family, ...]:
-    """Returns the families whose models read a text both ways."""
+    """Returns the families whose models read a text in both directions."""
     return tuple(family for family in families() if family.task == "embedding")
 
 
@@ -41,7 +41,7 @@ def family_named(model_type: str) -> Family:
     """Returns the family of this `model_type`; ValueError for an unknown one."""
     known = {family.model_type: family for family in families()}
     if model_type not in known:
-        raise ValueError(f"family={model_type!r}: take one of {', '.join(sorted(known))}")
+        raise ValueError(f"family={model_type!r}: use one of {', '.join(sorted(known))}")
     return known[model_type]
 
 
@@ -53,15 +53,15 @@ def load_weights(
 ) -> list[str]:
     """Fills a model with the weights in a file or folder, under Hugging Face's names.
 
-    The model's layers tell its family. Unless every tensor is used or matches `ignore`, loading
-    fails and the model is unchanged.
+    The model's layers determine its family. Unless every tensor is used or matches `ignore`,
+    loading fails and the model is unchanged.
 
     Args:
         model: from a builder in `keras_transformers.models`, with any of the heads in `heads`.
         path: a file of weights, such as `model.safetensors`, or a folder with one.
         ignore: wildcards of tensors to leave out, such as "cls.*" for BERT's pretraining heads.
-            Names are those that classes with a head write: "bert." starts an encoder's, even if the
-            file's have no such start.
+            They match the names that classes with a head write, where an encoder's start with
+            "bert.", even if those in the file do not.
 
     Returns:
         The names of the tensors that `ignore` left out.
@@ -81,10 +81,10 @@ def load_weights(
 
 
 def _family_for(model: keras.Model, arrays: Arrays) -> Family:
-    """Returns the family with a place for all layers of a model; of several, the one in the file.
+    """Returns the family that fits all layers of a model; of several, the one in the file.
 
     Raises:
-        ValueError: no family has a place for them; the message says what the nearest one lacks.
+        ValueError: no family fits; the message says what the closest one lacks.
     """
     problems = {family.model_type: family.names.problems(model) for family in families()}
     nearest = min(families(), key=lambda family: len(problems[family.model_type]))
@@ -104,19 +104,19 @@ def has_pooler(folder: Path) -> bool:
 
 
 def without_pooler(encoder: keras.Model) -> keras.Model:
-    """Returns the part of an encoder that leads to its `sequence_output`."""
+    """Returns the part of an encoder that computes its `sequence_output`."""
     outputs = {"sequence_output": encoder.output["sequence_output"]}
     return keras.Model(encoder.input, outputs, name=encoder.name)
 
 
 def tokenizer_family(folder: Path, family: Family) -> Family:
-    """Returns the family whose tokenizer a folder has, which may be another than its encoder's.
+    """Returns the family of a folder's tokenizer, which may differ from its encoder's.
 
-    Multilingual MiniLM is a BERT that reads the pieces of XLM-RoBERTa. tokenizer_config.json names
-    the tokenizer's class; without a class, the name of a SentencePiece model says it, or the first
-    tokens of the one in tokenizer.json.
+    Multilingual MiniLM, for example, is a BERT with XLM-RoBERTa's tokenizer. tokenizer_config.json
+    names the tokenizer's class; without it, the name of a SentencePiece model decides, or the first
+    tokens of the model in tokenizer.json.
     """
-    if family.task != "embedding":  # models that write texts have tokenizers of their own
+    if family.task != "embedding":  # models that generate text have their own tokenizers
         return family
     file = folder / "tokenizer_config.json"
     kind = read_json(file).get("tokenizer_class") if file.is_file() else None
@@ -138,13 +138,13 @@ def tokenizer_family(folder: Path, family: Family) -> Family:
 
 
 def tokenizer_writer(family: Family, *tokenizers: str) -> Writer | None:
-    """Returns how transformers reads the tokenizer of a family's model; None if it has no class.
+    """Returns how transformers reads the tokenizer of a family's model; None without a class.
 
     An encoder may have the tokenizer of another family, as `tokenizer_family` finds it.
 
     Args:
-        family: the model's.
-        *tokenizers: the classes here of the model's tokenizers; a writer has one.
+        family: the model's family.
+        *tokenizers: our classes of the model's tokenizers; a writer has one.
     """
     others = encoders() if family.task == "embedding" else ()
     for other in (family, *others):
@@ -154,7 +154,7 @@ def tokenizer_writer(family: Family, *tokenizers: str) -> Writer | None:
 
 
 def _unigrams(folder: Path) -> list[Any]:
-    """Returns the tokens of the SentencePiece model in tokenizer.json; none if it has another."""
+    """Returns the tokens of a SentencePiece model in tokenizer.json; none for another model."""
     file = folder / "tokenizer.json"
     model = read_json(file).get("model") if file.is_file() else None
     if not isinstance(model, dict) or model.get("type") != "Unigram":

@@ -1,4 +1,4 @@
-"""What a module for a family of models says of it, and what follows from that."""
+"""Describes a family of models; reading and writing its weights follows from that."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,19 +19,19 @@ __all__ = ["Family", "Writer"]
 
 @dataclass(frozen=True)
 class Writer:
-    """What transformers' `from_pretrained` needs beside a family's weights and configuration.
+    """Holds what transformers' `from_pretrained` needs besides weights and configuration.
 
     Attributes:
-        classes: task, one of the pipelines' -> the class of transformers that serves it; or, for
-            encoders of texts, how the names of all their classes start. Tasks say how they end.
-        tokenizer: the class of tokenizers here whose files transformers reads; "" for images.
-        tokenizer_class: the class there that reads them.
+        classes: a pipeline's task -> the class of transformers that serves it; or, for encoders of
+            texts, the common prefix of their classes. Tasks define the suffixes.
+        tokenizer: our tokenizer class whose files transformers reads; "" for images.
+        tokenizer_class: the class in transformers that reads them.
         special_tokens: the fields of `tokenizer_config.json` that name special tokens.
         tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
             returns more fields of `tokenizer_config.json`.
-        generation_fields: for models that write texts: takes the pipeline's options; returns the
-            fields of `generation_config.json` besides special tokens.
-        more_files: takes a model and a folder; writes what belongs beside config.json.
+        generation_fields: for models that generate text: takes the pipeline's options; returns the
+            fields of `generation_config.json` other than special tokens.
+        more_files: takes a model and a folder; writes additional files beside config.json.
     """
 
     classes: Mapping[str, str] | str
@@ -46,8 +46,8 @@ class Writer:
         """Returns the class of transformers that serves a task; "" if there is none.
 
         Args:
-            task: one of the pipelines'.
-            end: how the names of encoders' classes for it end; "" if they have none.
+            task: a pipeline's task.
+            end: the suffix of encoders' classes for the task; "" if they have none.
         """
         if isinstance(self.classes, str):
             return f"{self.classes}{end}" if end else ""
@@ -57,7 +57,7 @@ class Writer:
 def search_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of `generation_config.json` for the options of `pipelines.Translator`.
 
-    transformers searches by its own rules, whatever the Translator's are.
+    transformers searches by its own rules, regardless of the Translator's.
     """
     same = {name: options[name] for name in ("num_beams", "length_penalty", "min_length")}
     return {**same, "max_length": options["max_length"] + 1}  # it counts the start token
@@ -73,28 +73,29 @@ class Family:
         names: the names of its weights.
         fields: the fields of its `config.json`.
         build: makes the model without a head, with random weights.
-        tokenizer: takes a folder or vocabulary file and whether to lower-case, which families that
-            keep case ignore; returns a tokenizer.
+        tokenizer: takes a folder or vocabulary file and whether to lower-case (ignored by families
+            that keep case); returns a tokenizer.
         writer: what else transformers needs; None if it has no class for the family.
         parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
-        masked_lm_activation: the activation of the masked-word head, if not the encoder's.
-        task: the task that a model without a head serves, one of the pipelines'.
-        trained: the end of a class's name -> the tasks that its heads were trained for, if they are
-            not those of other families' classes.
+        masked_lm_activation: the activation of the masked-word head, if it differs from the
+            encoder's.
+        task: the pipelines' task that a model without a head serves.
+        trained: the suffix of a class -> the tasks that its heads were trained for, if they differ
+            from those of other families' classes.
         target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
             their own.
-        tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
-            default those of any family.
-        pieces_file: the tokenizer's SentencePiece model, if one can be made of a tokenizer.json.
-        first_pieces: the first tokens of that tokenizer.json, if they tell it from others.
-        vocabulary_file: the tokenizer's file, if its name tells the tokenizer from others.
-        longest_text: most tokens of a text if no file says so.
-        settle: takes a folder and the arguments that its config.json gives; returns the arguments
-            of `build`, if some depend on the weights.
+        tokenizer_classes: the tokenizer classes, without "Fast", whose files are read; by default
+            those of any family.
+        pieces_file: the tokenizer's SentencePiece model, if one can be made from tokenizer.json.
+        first_pieces: the first tokens of that tokenizer.json, if they identify the tokenizer.
+        vocabulary_file: the tokenizer's file, if its name identifies the tokenizer.
+        longest_text: maximum tokens in a text if no file says so.
+        settle: takes a folder and the arguments from its config.json; returns the arguments of
+            `build`, if some depend on the weights.
         adapt: takes a model and weights under today's names; returns the weights that the model
-            needs, if they are not just these.
-        accepts: returns whether a model that has a place for all its layers is of this family
-            alone, if the names do not tell it from another.
+            needs, if they differ.
+        accepts: returns whether a model whose layers all fit belongs to this family, if the names
+            alone do not distinguish it from another.
     """
 
     model_type: str
@@ -122,7 +123,7 @@ class Family:
         """Reads a configuration as the arguments of `build`.
 
         Args:
-            path: a folder, or its config.json alone, which may tell less.
+            path: a folder, or only its config.json, which may say less.
 
         Raises:
             FileNotFoundError: a file is missing.

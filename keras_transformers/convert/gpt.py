@@ -1,4 +1,4 @@
-"""GPT-2 in Hugging Face's files."""
+"""Describes GPT-2 in Hugging Face's files."""
 
 import re
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
 def before_write(
     model: keras.Model, arguments: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the arguments, and the rate on the embeddings, which is that of all layers."""
+    """Returns the arguments, and the embeddings' dropout, which is the same as everywhere."""
     return arguments, {"embd_pdrop": arguments["dropout"]}
 
 
@@ -87,16 +87,16 @@ CONFIG: ConfigMap = ConfigMap(
 
 
 def settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments with the activation that the class computed which wrote the weights.
+    """Returns the arguments with the activation used by the class that wrote the weights.
 
-    It was the exact GELU, whatever the configuration says, in TensorFlow's classes: GPT-2's in
+    TensorFlow's classes used the exact GELU, regardless of the configuration: GPT-2's in
     transformers 3.3 to 4.10, GPT's since 4.1.
     """
     _, config = read_config(folder)
     version = re.match(r"(\d+)\.(\d+)", str(config.get("transformers_version")))
     if config["model_type"] == "openai-gpt":
         ignored = version is not None
-    else:  # the field came and went with the fault
+    else:  # the field appeared and disappeared with the bug
         is_new = version is not None and tuple(map(int, version.groups())) >= (4, 11)
         ignored = "gradient_checkpointing" in config and not is_new
     if ignored and open_arrays(folder).architecture:
@@ -108,7 +108,7 @@ PARTS: tuple[str, ...] = ("score.*", "classifier.*", "multiple_choice_head.*")
 
 
 def byte_pairs(path: Path, lowercase: bool) -> "BytePairTokenizer":
-    """Makes the tokenizer of a folder with vocab.json and merges.txt."""
+    """Makes the tokenizer from a folder with vocab.json and merges.txt."""
     from keras_transformers.tokenizers import BytePairTokenizer
 
     return BytePairTokenizer(path)

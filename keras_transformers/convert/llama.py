@@ -1,4 +1,4 @@
-"""Llama, SmolLM2 and other decoders of their kind in Hugging Face's files."""
+"""Describes Llama, SmolLM2 and similar decoders in Hugging Face's files."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -37,11 +37,11 @@ _SCALINGS = {
     },
     "yarn": {"beta_fast": "beta_fast", "beta_slow": "beta_slow"},
 }
-_MOST_SCALED = 1e4  # no published factor is larger
+_MOST_SCALED = 1e4  # larger than any published factor
 
 
 def name_map(family: str) -> NameMap:
-    """Returns the names of the weights, the same in all these families."""
+    """Returns the names of the weights, which all these families share."""
     return NameMap(
         family,
         layers={
@@ -83,10 +83,10 @@ def config_map(
     """Returns the fields of a family's `config.json`.
 
     Args:
-        model_type: its name there.
+        model_type: the family's name there.
         read_more: reads the fields that the families do not share.
-        write_more: writes them.
-        key_heads: number of key heads in files without the field; that of the heads by default.
+        write_more: writes the fields that the families do not share.
+        key_heads: number of key heads in files without the field; by default, the number of heads.
     """
 
     def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
@@ -126,7 +126,7 @@ def config_map(
 
 
 def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
-    """Returns a field that is true or false, and false if it is missing; ValueError for others."""
+    """Returns a field that is true or false, false if missing; ValueError for other values."""
     value = config.get(field, False)
     if not isinstance(value, bool):
         raise ValueError(f"{file}: {field}={value!r:.100}; expected true or false")
@@ -134,19 +134,19 @@ def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
 
 
 def check_heads(file: Path, arguments: Arguments) -> None:
-    """Raises ValueError for numbers of heads that make no attention with rotary positions."""
+    """Raises ValueError for numbers of heads that do not work with rotary positions."""
     heads, width = arguments["num_heads"], arguments["hidden_dim"]
     head_dim = arguments.get("head_dim")  # other families have no field for it
     key_heads = arguments.get("num_key_value_heads") or heads
     if heads % key_heads:
         raise ValueError(
-            f"{file}: num_attention_heads={heads} is no multiple of "
-            f"num_key_value_heads={key_heads}: each key head serves as many query heads"
+            f"{file}: num_attention_heads={heads} is not a multiple of "
+            f"num_key_value_heads={key_heads}: all key heads serve equally many query heads"
         )
     head_dim = head_dim or width // heads
     if head_dim % 2:
         raise ValueError(
-            f"{file}: heads are {head_dim} wide; rotary positions turn pairs of numbers, so their "
+            f"{file}: heads are {head_dim} wide; rotary positions rotate pairs of numbers, so the "
             "width must be even"
         )
 
@@ -163,14 +163,14 @@ def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argument
     share = scaling.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if share not in (1.0, None):
         raise ValueError(
-            f"{file}: partial_rotary_factor={share!r:.100}; only whole heads are turned here"
+            f"{file}: partial_rotary_factor={share!r:.100}; only 1 (whole heads) is supported"
         )
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind in ("default", None):
         return {"rotary_base": base}
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise ValueError(
-            f"{file}: rope_type={kind!r:.100}; known are default, {', '.join(_SCALINGS)}"
+            f"{file}: rope_type={kind!r:.100}; expected one of default, {', '.join(_SCALINGS)}"
         )
 
     def number(name: str, default: Any = None, least: float = 1e-6) -> float:
@@ -214,7 +214,7 @@ def _yarn(
 
 
 def _written_rotary(rotary: Any) -> dict[str, Any]:
-    """Returns the fields of rotary positions, which transformers 4 and 5 both read."""
+    """Returns the fields of rotary positions, in a form that transformers 4 and 5 both read."""
     scaling = rotary.scaling
     if scaling is None:
         return {"rope_theta": rotary.base, "rope_scaling": None}
@@ -231,7 +231,7 @@ def _written_rotary(rotary: Any) -> dict[str, Any]:
 def read_windows(
     file: Path, config: Mapping[str, Any], arguments: Arguments
 ) -> tuple[int | None, ...]:
-    """Returns the window of each layer, as Qwen's files say it; () if no layer has one."""
+    """Returns the window of each layer from Qwen's files; () if no layer has one."""
     count = arguments["num_layers"]
     window = config.get("sliding_window")
     if window is None or not flag(file, config, "use_sliding_window"):
@@ -254,13 +254,13 @@ def read_windows(
 
 
 def windows_of(model: keras.Model) -> tuple[int | None, ...]:
-    """Returns the window of each layer of a model, itself included."""
+    """Returns the window of each layer of a model, which counts the token itself."""
     attentions = [block.self_attention for block in anatomy(model, "blocks").blocks]
     return tuple(None if each.window is None else each.window + 1 for each in attentions)
 
 
 def written_windows(model: keras.Model) -> dict[str, Any]:
-    """Returns the fields of the windows as Qwen's files have them.
+    """Returns the fields for windows as in Qwen's files.
 
     Raises:
         ValueError: the windows differ.
@@ -268,7 +268,7 @@ def written_windows(model: keras.Model) -> dict[str, Any]:
     windows = windows_of(model)
     sizes = {window for window in windows if window is not None}
     if len(sizes) > 1:
-        raise ValueError(f"windows={windows}: config.json has one size for all layers")
+        raise ValueError(f"windows={windows}: config.json has only one size for all layers")
     kinds = ["full_attention" if each is None else "sliding_attention" for each in windows]
     return {
         "use_sliding_window": bool(sizes),
@@ -286,7 +286,7 @@ def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
 
 
 def tokenizer(path: Path, lowercase: bool) -> "DescribedTokenizer":
-    """Makes the tokenizer of a folder; see `language_tokenizer`."""
+    """Makes the tokenizer from a folder; see `language_tokenizer`."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
 
@@ -306,15 +306,15 @@ def family(
     *,
     entries: tuple[str, ...],
 ) -> Family:
-    """Returns a family of decoders of this kind.
+    """Returns a family of such decoders.
 
     Args:
         model_type: its name in `config.json`.
-        start: how the names of its classes in transformers start.
+        start: the prefix of its classes in transformers.
         name: its name in messages.
         fields: from `config_map`.
         accepts: see `Family`.
-        entries: how the names of its sizes in `models.llama` start.
+        entries: the prefix of its names in `models.llama`.
     """
     return Family(
         model_type,

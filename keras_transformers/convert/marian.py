@@ -1,4 +1,4 @@
-"""Marian (Opus-MT) in Hugging Face's files."""
+"""Describes Marian (Opus-MT) in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-# Field -> another one, which must agree with it.
+# Field -> another field that must agree with it.
 _SAME = {
     "encoder_attention_heads": "decoder_attention_heads",
     "encoder_ffn_dim": "decoder_ffn_dim",
@@ -71,7 +71,7 @@ _NAMES = NameMap(
 
 def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     if config.get("scale_embedding", False) is not True:
-        raise ValueError(f"{file}: scale_embedding is not true; only true is supported")
+        raise ValueError(f"{file}: scale_embedding must be true; nothing else is supported")
     for first, other in _SAME.items():
         value = config.get(first)
         if config.get(other, value) not in (value, None):
@@ -106,7 +106,7 @@ _CONFIG = ConfigMap(
         "feed_forward_dropout": ("activation_dropout", 0.0),
     },
     activation=("activation_function", "gelu"),
-    activations={"swish": "silu", **ACTIVATIONS},  # the name that is written
+    activations={"swish": "silu", **ACTIVATIONS},  # the name that saving writes
     fixed={
         "share_encoder_decoder_embeddings": True,
         "tie_word_embeddings": True,
@@ -125,7 +125,7 @@ _WRITTEN = {ours: _SAME[theirs] for ours, theirs in _CONFIG.required.items() if 
 
 
 def _settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments with the positions that the weights have, of which no field tells."""
+    """Returns the arguments with the kind of positions found in the weights; no field has it."""
     shape = (arguments["max_sequence_length"], arguments["hidden_dim"])
     arrays = _NAMES.today(open_arrays(folder))
     found = [arrays[name] for name in (_ENCODER_POSITIONS, _DECODER_POSITIONS) if name in arrays]
@@ -135,14 +135,14 @@ def _settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _adapt(model: keras.Model, arrays: Arrays) -> Arrays:
-    """Returns the weights with positions as the model has them, and for a search without padding.
+    """Returns the weights adapted to the model's positions, and so that searches skip padding.
 
-    Sinusoids are no weights of a model that computes them, and those of one whose positions are
-    learned if the file has none. No search may find padding, which these models leave to the search
-    (Hugging Face: bad_words_ids): the bias of its logit becomes -10,000.
+    A model that computes sinusoids does not need them from the file; one with learned positions
+    gets sinusoids if the file has none. Searches must not predict padding, which these models leave
+    to the search (Hugging Face: bad_words_ids): the bias of its logit becomes -10,000.
 
     Raises:
-        ValueError: the file has other positions than the model's sinusoids.
+        ValueError: the file's positions differ from the model's sinusoids.
     """
     decoder = anatomy(model, "token_embedding", "encoder")
     assert decoder.encoder is not None
@@ -170,12 +170,12 @@ def _adapt(model: keras.Model, arrays: Arrays) -> Arrays:
 
 
 def _are_sinusoids(tensor: np.ndarray, shape: tuple[int, int]) -> bool:
-    """Returns whether a tensor has the sinusoids, rounded to its own precision."""
+    """Returns whether a tensor equals the sinusoids, rounded to its own precision."""
     if tensor.shape != shape:
         return False
     table = sinusoids(*shape, interleaved=False).astype(tensor.dtype)
     difference = np.abs(tensor.astype("float64") - table.astype("float64"))
-    return bool(np.all(difference <= 1e-6))  # false for NaN too
+    return bool(np.all(difference <= 1e-6))  # also false for NaN
 
 
 def _side(folder: Path, side: Literal["source", "target"]) -> "MarianTokenizer":
@@ -198,7 +198,7 @@ def _tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     if sides != ["source", "target"]:
         raise ValueError(
             f"tokenizers of the side {' and '.join(sides)}: Marian's folders have a source's and a "
-            "target's: give both to the pipeline"
+            "target's: pass both to the pipeline"
         )
     return {"separate_vocabs": False}
 

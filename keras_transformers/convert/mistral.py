@@ -1,4 +1,4 @@
-"""Mistral in Hugging Face's files: Llama with sliding windows."""
+"""Describes Mistral in Hugging Face's files: Llama with sliding windows."""
 
 from collections.abc import Mapping
 from pathlib import Path

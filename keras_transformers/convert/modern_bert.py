@@ -1,4 +1,4 @@
-"""ModernBERT in Hugging Face's files."""
+"""Describes ModernBERT in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +50,7 @@ _NAMES = NameMap(
     required=("token_embedding", "embeddings_norm", "final_norm"),
     traits={"block.norm_position": "pre"},
 )
-# The kind of layer there -> our argument, the field in old files and its value without one.
+# The kind of layer there -> our argument, the field in old files and its default.
 _LAYERS = {
     "full_attention": ("global_rotary_base", "global_rope_theta", 160_000.0),
     "sliding_attention": ("local_rotary_base", "local_rope_theta", 10_000.0),
@@ -68,12 +68,14 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
     check_heads(file, arguments)
     pooling = config.get("classifier_pooling", "cls")
     if pooling not in _POOLINGS:
-        raise ValueError(f"{file}: classifier_pooling={pooling!r:.100}; known are cls and mean")
+        raise ValueError(f"{file}: classifier_pooling={pooling!r:.100}; expected cls or mean")
     activation = config.get("classifier_activation", "gelu")
     if not isinstance(activation, str) or activation not in _CONFIG.activations:
         known = ", ".join(sorted(_CONFIG.activations))
-        raise ValueError(f"{file}: classifier_activation={activation!r:.100}; known are {known}")
-    # There it counts both sides, without the token itself.
+        raise ValueError(
+            f"{file}: classifier_activation={activation!r:.100}; expected one of {known}"
+        )
+    # There, the window counts both sides, without the token itself.
     window = check_size(file, "local_attention", config.get("local_attention", 128), least=2) // 2
     return {
         **arguments,
@@ -87,10 +89,12 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
 
 
 def _rotary_bases(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
-    """Returns both bases, in the spelling of transformers 4 or 5."""
+    """Returns both bases, from the fields of transformers 4 or 5."""
     given = config.get("rope_parameters") or {}
     if not isinstance(given, dict) or config.get("rope_scaling"):
-        raise ValueError(f"{file}: rope_parameters={given!r:.100}; expected those of both layers")
+        raise ValueError(
+            f"{file}: rope_parameters={given!r:.100}; expected those of both kinds of layers"
+        )
     found = {}
     for kind, (ours, old, default) in _LAYERS.items():
         base = config.get(old) or default
@@ -109,7 +113,7 @@ def _rotary_bases(file: Path, config: Mapping[str, Any], longest: int) -> Argume
 
 
 def _global_every(file: Path, config: Mapping[str, Any], num_layers: int) -> int:
-    """Returns n if layers 0, n, 2 n and so on see all tokens."""
+    """Returns n if layers 0, n, 2n and so on attend to all tokens."""
     kinds = config.get("layer_types")
     if kinds is None:
         every = config.get("global_attn_every_n_layers", 3)
@@ -119,7 +123,7 @@ def _global_every(file: Path, config: Mapping[str, Any], num_layers: int) -> int
             return every
     raise ValueError(
         f"{file}: layer_types={kinds!r:.200}; expected full_attention in the first of the "
-        f"{num_layers} layers and in every second, third and so on, and sliding_attention between"
+        f"{num_layers} layers and in every n-th after it, and sliding_attention between"
     )
 
 
@@ -129,10 +133,10 @@ def _layer_types(num_layers: int, every: int) -> list[str]:
 
 
 def _before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
-    """Returns the arguments to write and the fields of layers, positions, biases and head.
+    """Returns the arguments to write, and the fields of layers, positions, biases and head.
 
     Raises:
-        ValueError: the layers alternate in another way than one in n.
+        ValueError: the layers do not alternate as one in n.
     """
     blocks = anatomy(model, "blocks").blocks
     attentions: list[Any] = [block.self_attention for block in blocks]

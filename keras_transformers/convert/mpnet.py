@@ -1,4 +1,4 @@
-"""MPNet in Hugging Face's files."""
+"""Describes MPNet in Hugging Face's files."""
 
 from pathlib import Path
 from typing import Any
@@ -84,5 +84,5 @@ FAMILY: Family = Family(
         tokenizer_fields=roberta.tokenizer_fields,
     ),
     parts=("mpnet.pooler.*", "lm_head.*", "classifier.*", "qa_outputs.*"),
-    masked_lm_activation="gelu",  # whatever the encoder's
+    masked_lm_activation="gelu",  # regardless of the encoder's
 )

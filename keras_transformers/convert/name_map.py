@@ -21,7 +21,7 @@ from keras_transformers.convert.tensors import (
 from keras_transformers.layers import TransformerBlock
 from keras_transformers.models.anatomy import anatomy
 
-# Our name of a variable -> PyTorch's, in its module.
+# Our name of a variable -> PyTorch's name within its module.
 _WEIGHTS = {
     "kernel": "weight",
     "bias": "bias",
@@ -38,12 +38,12 @@ _OLD_NORMS = (
 
 @dataclass(frozen=True)
 class Blocks:
-    """The names of a family's blocks in Hugging Face's files.
+    """Names a family's blocks as in Hugging Face's files.
 
     Attributes:
         module: the module of block number {}, counted from 0.
-        parts: part of a block -> module in it. Several parts of the same module are stored side by
-            side in one matrix.
+        parts: part of a block -> module in it. Parts with the same module are stored side by side
+            in one matrix.
         gated: the parts that have other names in a block with a gate.
     """
 
@@ -66,27 +66,26 @@ class Blocks:
 
 @dataclass(frozen=True)
 class NameMap:
-    """The names of a family's weights in Hugging Face's files.
+    """Names a family's weights as in Hugging Face's files.
 
-    A model's blocks are found by their type. All other layers have the names that the family's own
-    builder and the heads give them.
+    A model's blocks are found by their type. All other layers are found by the names that the
+    family's builder and the heads give them.
 
     Attributes:
         family: the family's name for error messages, such as "BERT".
         layers: our layer outside the blocks -> module.
         blocks: the names of the blocks; of an encoder-decoder, those of the encoder.
-        decoder_blocks: those of an encoder-decoder's decoder.
-        sequence_head: what `layers` says of a model whose head reads the pooler, if that differs.
+        decoder_blocks: the names of an encoder-decoder's decoder blocks.
+        sequence_head: entries of `layers` that differ in a model whose head reads the pooler.
         stored: "layer/variable" -> the tensor's name and form, where they do not follow the rule.
         kernel: how files store the matrices of dense layers.
-        rewritten: patterns of names that some files have -> today's. Names of other layers may
-            follow in files; these come first.
+        rewritten: patterns of names in some files -> today's names, applied before the common ones.
         tied: copy of tied weights that some files also have -> the original.
-        buffers: wildcards of tensors that are no weights.
+        buffers: wildcards of tensors that are not weights.
         required: the layers that every model of the family has.
         traits: "layer.attribute", or "block.attribute" for all blocks -> the value that it must
             have if the model has the layer.
-        foreign: wildcard of layers that no model there has -> what they are and what to do.
+        foreign: wildcard of layers that no model there has -> what they are, and the remedy.
     """
 
     family: str
@@ -119,7 +118,7 @@ class NameMap:
         ]
 
     def problems(self, model: keras.Model) -> list[str]:
-        """Returns what keeps a model from being one of the family; nothing if it is one."""
+        """Returns the reasons why a model is not one of the family; none if it is."""
         by_name = {layer.name: layer for layer in model.layers}
         blocks = [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
         found = [f"it has no layer {name}" for name in self.required if name not in by_name]
@@ -140,7 +139,7 @@ class NameMap:
         ]
 
     def check(self, model: keras.Model) -> None:
-        """Raises ValueError unless a model is one of the family, with any of its heads."""
+        """Raises ValueError unless a model belongs to the family, with any of its heads."""
         if problems := self.problems(model):
             raise ValueError(f"model {model.name!r} is not a {self.family}: {'; '.join(problems)}")
 
@@ -170,7 +169,7 @@ class NameMap:
         return assign(tensors, arrays, ignore=ignore, buffers=self.buffers)
 
     def today(self, arrays: Arrays) -> Arrays:
-        """Returns a file's tensors under the names that today's classes with a head write."""
+        """Returns a file's tensors under the names that today's classes with a head use."""
 
         def name_today(name: str) -> str:
             for pattern, replacement in (*self.rewritten, *_OLD_NORMS):
@@ -186,7 +185,7 @@ class NameMap:
         return self.layers
 
     def _numbered(self, model: keras.Model) -> Iterator[tuple[str, tuple[Blocks, int]]]:
-        """Yields the name of each block, what names its tensors, and its number."""
+        """Yields the name of each block, the map for its tensors, and its number."""
         found = anatomy(model)
         decoder = self.decoder_blocks
         sides = [(self.blocks, found)]
@@ -226,16 +225,16 @@ class NameMap:
         )
 
     def _without_place(self, layer: Any) -> str:
-        """Says that a layer has no counterpart there."""
+        """Returns the message for a layer without a counterpart there."""
         for wildcard, what in self.foreign.items():
             if fnmatch.fnmatchcase(layer.name, wildcard):
                 return f"layer {layer.name!r} is {what}"
         return (
-            f"layer {layer.name!r} has no place in Hugging Face's {self.family}; load or save the "
-            "model without its head"
+            f"layer {layer.name!r} has no counterpart in Hugging Face's {self.family}; load or "
+            "save the model without its head"
         )
 
 
 def prefixed(prefix: str, *starts: str) -> tuple[str, str]:
-    """Returns what adds the prefix to names of a class without a head, which start like this."""
+    """Returns a rule that adds the prefix to names of a class without a head."""
     return rf"^(?=({'|'.join(map(re.escape, starts))})\.)", f"{prefix}."

@@ -1,4 +1,4 @@
-"""The first GPT in Hugging Face's files."""
+"""Describes the first GPT in Hugging Face's files."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def _before_write(
     hidden, inner = arguments["hidden_dim"], arguments["intermediate_dim"]
     if inner != 4 * hidden:
         raise ValueError(
-            f"intermediate_dim={inner}: the first GPT's config.json has no field for it, so it "
+            f"intermediate_dim={inner}: the first GPT's config.json has no field for this, so it "
             f"must be 4 * hidden_dim = {4 * hidden}"
         )
     return gpt.before_write(model, arguments)
@@ -57,7 +57,7 @@ _CONFIG = ConfigMap(
         ours: theirs for ours, theirs in gpt.CONFIG.optional.items() if ours != "intermediate_dim"
     },
     activation=("afn", "gelu"),
-    # Hugging Face's first GPT means the tanh form by "gelu".
+    # In Hugging Face's first GPT, "gelu" means the tanh form.
     activations={"gelu": "gelu_approximate", "relu": "relu", "silu": "silu", "swish": "silu"},
     after_read=_after_read,
     before_write=_before_write,

@@ -1,4 +1,4 @@
-"""Models to pretrain, new or from weights, for the recipes."""
+"""Makes models to pretrain, new or from weights, for the recipes."""
 
 import inspect
 import os
@@ -28,7 +28,7 @@ def pretraining_size(model: str) -> dict[str, Any]:
 
     Args:
         model: a BERT, such as "bert_base" or "bert_l4_h128", or a named model of another family
-            that can learn masked words from WordPiece's tokens, such as "modern_bert_base".
+            that can learn masked words from WordPiece tokens, such as "modern_bert_base".
 
     Raises:
         ValueError: the name is unknown.
@@ -51,10 +51,10 @@ def _named(model: str) -> tuple[Family, dict[str, Any]]:
 
 
 def _can_learn(family: Family) -> bool:
-    """Returns whether texts of any vocabulary can train a family's models, with the heads here.
+    """Returns whether a family's models can be pretrained here with any vocabulary.
 
-    RoBERTa's positions begin behind the id of its padding. ALBERT and ELECTRA have segments, but no
-    head for next sentences, and so no place for it in their files.
+    RoBERTa's positions start after the id of its padding. ALBERT and ELECTRA have segments but no
+    next-sentence head, so their files have no place for one.
     """
     offset = family.names.traits.get("position_embedding.first_position", 0)
     layers = family.names.layers
@@ -66,19 +66,19 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
 
     Args:
         weights: see `load_pretrainer`.
-        max_sequence_length: tokens of the longest examples.
+        max_sequence_length: number of tokens in the longest examples.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the weights are not an encoder's, its tokenizer is not WordPiece's, or it has
-            too few positions.
+        ValueError: the weights are not an encoder's, its tokenizer is not WordPiece, or it has too
+            few positions.
     """
     found, _ = _pretrained(weights, max_sequence_length)
     tokenizer = found.tokenizers()[0]
     if type(tokenizer).__name__ != "WordPieceTokenizer":
         raise ValueError(
-            f"{weights}: its tokenizer is a {type(tokenizer).__name__}, and pretraining data is "
-            "made with a WordPieceTokenizer: give weights that have one"
+            f"{weights}: its tokenizer is a {type(tokenizer).__name__}, but pretraining data is "
+            "made with a WordPieceTokenizer: pass weights that have one"
         )
     return tokenizer
 
@@ -86,7 +86,7 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
 def _pretrained(
     weights: str | os.PathLike[str], max_sequence_length: int, **rates: float
 ) -> tuple[FoundWeights, keras.Model]:
-    """Finds an encoder with enough positions, and makes it without values for its variables."""
+    """Finds an encoder with enough positions, and builds it without loading its weights."""
     found = find_weights(weights)
     if found.base == "embedding":
         with without_values():
@@ -100,8 +100,8 @@ def _pretrained(
                 )
             return found, encoder
     raise ValueError(
-        f"{weights}: its model is not an encoder of texts: give the weights of a BERT or "
-        "ModernBERT, or leave them out and give the name of a model"
+        f"{weights}: its model is not an encoder of texts: pass the weights of a BERT or "
+        "ModernBERT, or leave them out and pass the name of a model"
     )
 
 
@@ -124,9 +124,9 @@ def load_pretrainer(
     """Loads or builds an encoder with its pretraining heads.
 
     Args:
-        weights: what `keras_transformers.load` takes: an encoder with these heads, to continue
-            from.
-        model: without `weights`, see `pretraining_size`; the model's weights are random.
+        weights: any weights that `keras_transformers.load` takes, of an encoder with these heads,
+            to continue from.
+        model: used without `weights`: see `pretraining_size`; the model's weights are random.
         shape: overrides that model's num_layers, num_heads and hidden_dim; None keeps a value.
         vocabulary_size: number of tokens.
         max_sequence_length: positions of a new model; a loaded one needs at least as many.
@@ -134,7 +134,7 @@ def load_pretrainer(
         initializer_range: standard deviation of a new encoder's matrices.
 
     Returns:
-        A model of `heads.pretrainer` if the encoder has segments, of `heads.masked_lm` if not.
+        A model from `heads.pretrainer` if the encoder has segments, else from `heads.masked_lm`.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -178,24 +178,24 @@ def load_electra_pair(
 ) -> tuple[keras.Model, keras.Model]:
     """Builds a generator and a discriminator, from random weights or from a BERT's.
 
-    Clark et al. 2020, section 3.2: a discriminator that starts from random weights, far behind its
-    generator, may not learn beyond the majority class.
+    Clark et al. 2020, section 3.2: a discriminator with random weights that starts far behind its
+    generator may not learn more than the majority class.
 
     Args:
-        weights: what `keras_transformers.load` takes: a BERT with both heads, as `pretrain_bert`
-            writes it. Generator and discriminator get its shape and its weights.
-        model: without `weights`, a name from `keras-transformers list 'electra_*'`.
+        weights: any weights that `keras_transformers.load` takes, of a BERT with both heads, as
+            `pretrain_bert` writes them. Generator and discriminator get its shape and weights.
+        model: used without `weights`: a name from `keras-transformers list 'electra_*'`.
         shape: overrides that model's num_layers, num_heads, hidden_dim and embedding_dim; None
             keeps a value.
         vocabulary_size: number of tokens.
         max_sequence_length: positions of new models; a BERT needs at least as many.
-        generator_size: without `weights`, see `models.encoders.electra_generator`.
+        generator_size: used without `weights`: see `models.encoders.electra_generator`.
         dropout: rate in both models and their attention.
         initializer_range: standard deviation of the matrices of new models.
 
     Returns:
-        A model of `heads.masked_lm` and one of `heads.replaced_token_detector`, which share their
-        embeddings, for `heads.electra_pretrainer`.
+        A model from `heads.masked_lm` and one from `heads.replaced_token_detector`, which share
+        their embeddings, for `heads.electra_pretrainer`.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -217,8 +217,8 @@ def load_electra_pair(
     found = load_pretrainer(weights=weights, **sizes)
     if "next_sentence_logits" not in found.output:
         raise ValueError(
-            f"{weights}: its model is not a BERT with segments and a pooler: give such weights, "
-            "or leave them out and give the name of a model"
+            f"{weights}: its model is not a BERT with segments and a pooler: pass such weights, "
+            "or leave them out and pass the name of a model"
         )
     taken = inspect.signature(electra).parameters
     shape = {name: value for name, value in arguments_of(found).items() if name in taken}

@@ -1,4 +1,4 @@
-"""Qwen 2 and 2.5 in Hugging Face's files: Llama with biases of queries, keys and values."""
+"""Describes Qwen 2 and 2.5 in Hugging Face's files: Llama with biases on queries, keys, values."""
 
 from collections.abc import Mapping
 from pathlib import Path

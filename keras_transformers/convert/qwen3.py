@@ -1,4 +1,4 @@
-"""Qwen 3 in Hugging Face's files: Llama with norms of each head's queries and keys."""
+"""Describes Qwen 3 in Hugging Face's files: Llama with norms on each head's queries and keys."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from keras_transformers.models.anatomy import anatomy
 
 __all__: list[str] = []
 
-_HEAD_DIM = 128  # in files that do not say it
+_HEAD_DIM = 128  # in files without the field
 
 
 def _read_more(

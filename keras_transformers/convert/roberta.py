@@ -1,4 +1,4 @@
-"""RoBERTa in Hugging Face's files."""
+"""Describes RoBERTa in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from keras_transformers.models.encoders.roberta import FIRST_POSITION, MODELS, r
 
 __all__: list[str] = []
 
-# A classifier there has no pooler: its layer is the first one of the head.
+# A classifier there has no pooler: the pooler's layer is the first layer of the head.
 SEQUENCE_HEAD: dict[str, str] = {
     "pooler": "classifier.dense",
     "logits": "classifier.out_proj",
@@ -51,7 +51,7 @@ CONFIG: ConfigMap = ConfigMap(
         ours: theirs for ours, theirs in bert.CONFIG.optional.items() if ours != "num_segments"
     },
     fixed={**bert.CONFIG.fixed, "type_vocab_size": 1, "pad_token_id": FIRST_POSITION - 1},
-    offsets={"max_sequence_length": FIRST_POSITION},  # the first rows stand for no position
+    offsets={"max_sequence_length": FIRST_POSITION},  # the first rows belong to no position
     written={"bos_token_id": 0, "eos_token_id": 2},
 )
 # The fields of `tokenizer_config.json` that name its special tokens.
@@ -60,17 +60,17 @@ PARTS: tuple[str, ...] = ("roberta.pooler.*", "lm_head.*", "classifier.*", "qa_o
 
 
 def tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the mask token with its habit of taking the spaces before it.
+    """Returns the mask token with `lstrip` set.
 
     Raises:
-        ValueError: padding has another id than the one from which transformers counts positions.
+        ValueError: the id of padding is not the one from which transformers counts positions.
     """
     tokenizer = tokenizers["tokenizer"]
     pad, wanted = tokenizer.pad_token_id, FIRST_POSITION - 1
     if pad != wanted:
         raise ValueError(
             f"{tokenizer.vocabulary[pad]!r} has the id {pad} in this vocabulary; in transformers, "
-            f"whichever token has the id {wanted} takes no position, so padding must have it: save "
+            f"the token with id {wanted} takes no position, so it must be the padding: save "
             "in the format 'keras_transformers', or train with a vocabulary in fairseq's order, "
             "<s> <pad> </s> <unk> first"
         )
@@ -100,5 +100,5 @@ FAMILY: Family = Family(
         tokenizer_fields=tokenizer_fields,
     ),
     parts=PARTS,
-    masked_lm_activation="gelu",  # whatever the encoder's
+    masked_lm_activation="gelu",  # regardless of the encoder's
 )

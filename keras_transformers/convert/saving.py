@@ -1,4 +1,4 @@
-"""Writes models that no pipeline serves as they are, such as one with both pretraining heads."""
+"""Saves models that no pipeline serves as they are, such as one with both pretraining heads."""
 
 import os
 from pathlib import Path
@@ -19,18 +19,18 @@ def save_weights(
 ) -> None:
     """Writes a model in Hugging Face's layout, for `load`, recipes and `from_pretrained`.
 
-    A pipeline is better saved by `keras_transformers.save`, which also writes its task and options.
+    Save a pipeline with `keras_transformers.save` instead, which also writes its task and options.
 
     Args:
         model: a model of the family, with any of its heads.
         folder: gets model.safetensors, config.json, the vocabulary and tokenizer_config.json.
-        tokenizers: the model's tokenizer; of a translator, the sources' and the targets'.
-        family: the family's `model_type` in config.json, such as "bert". By default the one that
-            has a place for all the model's layers.
+        tokenizers: the model's tokenizer; for a translator, the sources' and the targets'.
+        family: the family's `model_type` in config.json, such as "bert". By default, the one that
+            fits all the model's layers.
 
     Raises:
-        ValueError: the model is of another family, or `family` is missing and several fit; its
-            embeddings are fewer than the tokenizer's tokens; or transformers has no class for the
+        ValueError: the model is of another family, or `family` is missing and several fit; it has
+            fewer embeddings than the tokenizer has tokens; or transformers has no class for the
             tokenizer.
 
     Example:
@@ -44,7 +44,7 @@ def save_weights(
         found = max(tokenizer.vocabulary_size for tokenizer in tokenizers)
         if found > size:
             raise ValueError(
-                f"the tokenizer has {found} tokens, but model {model.name!r} embeds {size}: give "
+                f"the tokenizer has {found} tokens, but model {model.name!r} embeds {size}: pass "
                 "the tokenizer that belongs to the model"
             )
         names = ("tokenizer", "target_tokenizer")
@@ -53,7 +53,7 @@ def save_weights(
         if writer is None:
             raise ValueError(
                 f"family {known.model_type!r}: transformers has no class for it with "
-                f"{' and '.join(kinds)}: give its own tokenizer"
+                f"{' and '.join(kinds)}: pass the family's own tokenizer"
             )
         ids = write_tokenizers(dict(zip(names, tokenizers, strict=False)), folder, writer, None)
     known.save(model, folder / "model.safetensors")
@@ -61,7 +61,7 @@ def save_weights(
 
 
 def _pretraining_class(known: Family, model: keras.Model) -> dict[str, Any]:
-    """Returns config.json's field with the class that has a pretrained encoder's heads, if any.
+    """Returns config.json's field with the class of a pretrained encoder's heads, if any.
 
     Without it, `load` would not know that the file has these heads.
     """
@@ -76,5 +76,5 @@ def _family_of(model: keras.Model) -> Family:
     found = [family for family in families() if family.fits(model)]
     if len(found) != 1:
         fit = ", ".join(family.model_type for family in found) or "none"
-        raise ValueError(f"model {model.name!r} is of one of these families: {fit}: give family=")
+        raise ValueError(f"model {model.name!r} is of one of these families: {fit}: pass family=")
     return found[0]

@@ -1,4 +1,4 @@
-"""T5, 1.0 and 1.1, in Hugging Face's files."""
+"""Describes T5, 1.0 and 1.1, in Hugging Face's files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,8 +36,8 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
                 f"{file}: {field}={found!r:.100}, but feed_forward_proj means {implied!r}: leave "
                 "one of the two"
             )
-    # By tying, files say whether the logits are scaled; transformers 5 writes a field for it, and
-    # says of all models that they are tied.
+    # In files, tied embeddings mean that the logits are scaled; transformers 5 writes a field for
+    # it and marks all models as tied.
     tied = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
     return {
         **arguments,
@@ -69,7 +69,7 @@ _CONFIG = ConfigMap(
         "head_dim": "d_kv",
     },
     optional={
-        "num_decoder_layers": ("num_decoder_layers", None),  # as many as in the encoder
+        "num_decoder_layers": ("num_decoder_layers", None),  # the same number as in the encoder
         "num_buckets": ("relative_attention_num_buckets", 32),
         "max_distance": ("relative_attention_max_distance", 128),
         "dropout": ("dropout_rate", 0.1),
@@ -78,7 +78,7 @@ _CONFIG = ConfigMap(
     activation=("feed_forward_proj", "relu"),
     activations={
         **ACTIVATIONS,
-        "gated-gelu": f"{_GATED}gelu_approximate",  # transformers means the tanh form by this one
+        "gated-gelu": f"{_GATED}gelu_approximate",  # transformers uses the tanh form for this name
         **{
             f"gated-{theirs}": _GATED + ours
             for theirs, ours in ACTIVATIONS.items()
@@ -98,7 +98,7 @@ _CONFIG = ConfigMap(
 
 
 def _blocks(side: str, *sublayers: str) -> Blocks:
-    """Returns the names of the blocks of one side, whose sub-layers are numbered."""
+    """Returns the names of one side's blocks, whose sub-layers are numbered."""
     theirs = {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention"}
     parts = {}
     for number, name in enumerate(sublayers):
@@ -108,7 +108,7 @@ def _blocks(side: str, *sublayers: str) -> Blocks:
                 parts[f"{name}/{ours}"] = f"layer.{number}.{theirs[name]}.{letter}"
     dense = f"layer.{len(sublayers) - 1}.DenseReluDense"
     parts |= {"feed_forward/intermediate": f"{dense}.wi", "feed_forward/output": f"{dense}.wo"}
-    # The activated matrix has another name beside a gate.
+    # With a gate, the activated matrix has another name.
     gated = {"feed_forward/intermediate": f"{dense}.wi_0", "feed_forward/gate": f"{dense}.wi_1"}
     return Blocks(f"{side}.block.{{}}", parts, gated)
 
@@ -130,7 +130,7 @@ _NAMES = NameMap(
         "decoder.embed_tokens.weight": "shared.weight",
         "lm_head.weight": "shared.weight",  # unless the model has its own
     },
-    # Cross-attention has no positions; old files have this matrix all the same.
+    # Cross-attention has no positions, but old files have this matrix anyway.
     buffers=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     required=("token_embedding", "encoder_position_bias", "decoder_position_bias"),
     traits={"block.norm": "rms", "block.norm_position": "pre"},
@@ -141,7 +141,7 @@ def _num_extra_ids(file: Path) -> int:
     found = read_json(file).get("extra_ids", 100) if file.is_file() else 100
     if type(found) is not int or not 0 <= found <= _MOST_EXTRA_IDS:
         raise ValueError(
-            f"{file}: extra_ids={found!r:.100}; give an integer from 0 to {_MOST_EXTRA_IDS}"
+            f"{file}: extra_ids={found!r:.100}; expected an integer from 0 to {_MOST_EXTRA_IDS}"
         )
     return found
 

@@ -13,17 +13,17 @@ from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.dependencies.private_api import set_value
 from keras_transformers.files import replaced
 
-_COLUMNS = 16  # of float32, a line of the cache
+_COLUMNS = 16  # a cache line of float32
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a tensor in a file holds the values of a variable, or of several side by side.
+    """How a tensor in a file stores one variable, or several side by side.
 
     Attributes:
         order: the variable's axes in the order of the tensor's; None if they are the same.
         ones: how many axes of size 1 the tensor has before the variable's.
-        axis: the variables' axis along which one follows the other.
+        axis: the axis along which the variables are concatenated.
         absent: how many of the variable's first rows the tensor lacks; they become zeros.
     """
 
@@ -62,8 +62,8 @@ class Form:
 def _transposed(array: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
     """Returns an array with its axes in another order, and a matrix copied in the new order.
 
-    Row by row, as NumPy copies a transposed matrix, each value comes from another line of the
-    cache; a few columns at a time take an eighth of the time.
+    NumPy copies a transposed matrix row by row, so each value comes from a different cache line;
+    copying a few columns at a time takes an eighth of the time.
     """
     if order != (1, 0):
         return array.transpose(order)
@@ -79,12 +79,12 @@ TRANSPOSED = Form(order=(1, 0))  # PyTorch's dense layers
 
 @dataclass(frozen=True)
 class NamedTensor:
-    """A tensor in a file, and the model's variables whose values it holds.
+    """A tensor in a file, and the model's variables that it stores.
 
     Attributes:
         name: the tensor's name.
         variables: the Keras variables, usually one.
-        form: how it holds their values.
+        form: how it stores their values.
     """
 
     name: str
@@ -93,16 +93,16 @@ class NamedTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape that the tensor must have."""
+        """The required shape of the tensor."""
         return self.form.shape(self._shapes())
 
     @property
     def paths(self) -> str:
-        """Where the values belong in the model, for error messages."""
+        """The variables' paths in the model, for error messages."""
         return " and ".join(variable.path for variable in self.variables)
 
     def fill(self, tensor: np.ndarray) -> None:
-        """Gives the variables their values from the tensor."""
+        """Assigns the tensor's values to the variables."""
         values = self.form.values(tensor, self._shapes())
         for variable, value in zip(self.variables, values, strict=True):
             set_value(variable, value)
@@ -122,16 +122,16 @@ def assign(
     ignore: Iterable[str] = (),
     buffers: Iterable[str] = (),
 ) -> list[str]:
-    """Fills variables from tensors; if anything is wrong, changes nothing and lists it all.
+    """Fills variables from tensors; if anything is wrong, changes nothing and lists every problem.
 
-    Only one tensor is in memory at a time, so each is read twice: first it is looked at, then its
-    values are taken.
+    Only one tensor is in memory at a time, so each is read twice: once to check it, once to assign
+    it.
 
     Args:
         named: the model's tensors.
-        arrays: those of the file.
+        arrays: the file's tensors.
         ignore: wildcards of tensors that may stay unused.
-        buffers: wildcards of tensors that are no weights.
+        buffers: wildcards of tensors that are not weights.
 
     Returns:
         The names of the tensors that `ignore` left out.
@@ -174,28 +174,28 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def unusable(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Lists the tensors that cannot be weights: those not of floating-point numbers, and with NaN.
+    """Lists the tensors that cannot be weights: those that are not floating-point, or have NaN.
 
     Returns:
-        A phrase for each of the two troubles that occur.
+        A phrase for each of the two problems that occurs.
     """
     not_floating, not_finite = [], []
     for name in sorted(arrays):
         tensor = arrays[name]
-        if tensor.dtype.kind in "biuc":  # bfloat16 has a kind of its own
+        if tensor.dtype.kind in "biuc":  # bfloat16 has its own kind
             not_floating.append(f"{name} is {tensor.dtype}")
             continue
         values = tensor.astype("float32", copy=False)
-        # NaN is the least and the greatest, and between two finite numbers all are finite.
+        # NaN becomes both minimum and maximum; if both are finite, so is everything between them.
         if not np.isfinite([values.min(initial=0), values.max(initial=0)]).all():
             count = np.count_nonzero(~np.isfinite(values))
             not_finite.append(f"{name} has {count} of {tensor.size}")
-    found = {"no floating-point numbers": not_floating, "with NaN or infinity": not_finite}
+    found = {"not floating-point": not_floating, "with NaN or infinity": not_finite}
     return [f"{title}: {', '.join(names)}" for title, names in found.items() if names]
 
 
 def without_copies(arrays: Arrays, copies: Mapping[str, str]) -> Arrays:
-    """Removes copies of tied weights; a copy takes its original's place if that is missing.
+    """Removes copies of tied weights; a copy replaces its original if that is missing.
 
     Args:
         arrays: the file's tensors.

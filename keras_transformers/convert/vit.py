@@ -1,4 +1,4 @@
-"""ViT in Hugging Face's files."""
+"""Describes ViT in Hugging Face's files."""
 
 import math
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from keras_transformers.models.vit import MODELS, vit
 
 __all__: list[str] = []
 
-_BILINEAR = 2  # Pillow's number
-_TINY = 1e-9  # pixels are divided by numbers from here on
+_BILINEAR = 2  # in Pillow's numbering
+_TINY = 1e-9  # the smallest number to divide pixels by
 _PREPROCESSOR = "preprocessor_config.json"
-_DIGITS = 12  # of a mean or standard deviation: the model has only their quotients
+_DIGITS = 12  # decimals of a mean or standard deviation: the model has only their quotients
 _NAMES = NameMap(
     "ViT",
     layers={
@@ -54,7 +54,7 @@ _NAMES = NameMap(
     },
     rewritten=(
         prefixed("vit", "embeddings", "encoder", "layers", "layernorm", "pooler"),
-        # Names that transformers 5 has in memory, and sometimes writes.
+        # Names that transformers 5 uses in memory, and sometimes writes.
         (r"^vit\.layers\.", "vit.encoder.layer."),
         (r"\.attention\.([qkv])_proj\.", r".attention.attention.\1."),
         (r"\.attention\.q\.", ".attention.query."),
@@ -67,14 +67,14 @@ _NAMES = NameMap(
     required=("patch_embedding", "class_token", "position_embedding", "encoder_norm"),
     traits={"block.norm_position": "pre"},
     foreign={
-        "stem_*": "a convolution before the patches (stem_filters): the ViTs of other packages "
-        "have none, so its model's weights only fit keras_transformers' own format"
+        "stem_*": "a convolution before the patches (stem_filters), which the ViTs of other "
+        "packages lack: its model's weights only fit keras_transformers' own format"
     },
 )
 
 
 def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Adds how to scale pixels, which the file beside config.json says."""
+    """Adds the scale of pixels, from the file beside config.json."""
     if not isinstance(arguments["patch_size"], int):
         sides = list(arguments["patch_size"])
         raise ValueError(f"{file}: patch_size={sides}; patches must be square")
@@ -118,7 +118,7 @@ _CONFIG = ConfigMap(
 
 
 def _write_preprocessor(model: keras.Model, folder: Path) -> None:
-    """Writes how to scale pixels, as preprocessor_config.json."""
+    """Writes the scale of pixels to preprocessor_config.json."""
     height, width, channels = model.input["images"].shape[1:]
     scaling = only(model, keras.layers.Rescaling)
     scale, offset = (np.broadcast_to(value, channels) for value in (scaling.scale, scaling.offset))
@@ -141,7 +141,7 @@ def _pixel_scaling(file: Path, image_size: Any) -> dict[str, Any]:
     """Reads `pixel_mean` and `pixel_std` from `preprocessor_config.json`, if it exists.
 
     Raises:
-        ValueError: it prepares images differently than `pipelines.ImageDecoder` does.
+        ValueError: it prepares images differently from `pipelines.ImageDecoder`.
     """
     if not file.is_file():
         return {}
@@ -174,8 +174,8 @@ def _check_resizing(file: Path, config: Mapping[str, Any], image_size: Any) -> N
             )
         if "size" in config and _sides(config["size"]) != sides:
             raise ValueError(
-                f"{file}: size={config['size']!r}, but the model takes {sides[0]} x {sides[1]} "
-                "pixels, to which the whole image is resized; nothing else is supported"
+                f"{file}: size={config['size']!r}, but the whole image is resized to the model's "
+                f"{sides[0]} x {sides[1]} pixels; nothing else is supported"
             )
     if config.get("do_center_crop") and _sides(config.get("crop_size")) != sides:
         raise ValueError(
@@ -200,7 +200,7 @@ def _no_tokenizer(path: Path, lowercase: bool) -> None:
 
 
 def _accepts(model: keras.Model) -> bool:
-    """Returns whether ViTForImageClassification, which has no pooler, is the same."""
+    """Returns whether ViTForImageClassification, which has no pooler, computes the same."""
     return anatomy(model).pooler is None
 
 

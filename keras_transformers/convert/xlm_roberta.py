@@ -1,4 +1,4 @@
-"""XLM-RoBERTa in Hugging Face's files: RoBERTa with another tokenizer."""
+"""Describes XLM-RoBERTa in Hugging Face's files: RoBERTa with another tokenizer."""
 
 import dataclasses
 from pathlib import Path
@@ -34,7 +34,7 @@ FAMILY: Family = Family(
         tokenizer_fields=roberta.tokenizer_fields,
     ),
     parts=roberta.PARTS,
-    masked_lm_activation="gelu",  # whatever the encoder's
+    masked_lm_activation="gelu",  # regardless of the encoder's
     pieces_file="sentencepiece.bpe.model",
     first_pieces=("<s>", "<pad>", "</s>", "<unk>"),
     vocabulary_file="sentencepiece.bpe.model",

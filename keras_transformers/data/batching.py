@@ -26,13 +26,13 @@ _BATCHES_PER_POOL = 50
 
 
 class Samples(NamedTuple):
-    """A few examples for people to read, and the pipeline that answers them.
+    """A few examples to show, and the pipeline that answers them.
 
     Attributes:
         pipeline: a `pipelines.Pipeline`.
         texts: name of each of its inputs -> strings, or lists of them, one per example, for
             `Pipeline.rows`.
-        expected: what is right for each example; empty if that is unknown.
+        expected: the right answer for each example; empty if unknown.
     """
 
     pipeline: Any
@@ -74,14 +74,14 @@ class Batches(abc.ABC):
         """Returns the first examples; None without a pipeline.
 
         Args:
-            count: how many at most.
+            count: the maximum number.
         """
         return None
 
     def damage(self) -> str | None:
-        """Returns which file on disk is damaged, and where; None if none is.
+        """Returns the file on disk that is damaged, and where; None if all are intact.
 
-        TensorFlow's own error does not say. This may read all files, so call it after an error.
+        TensorFlow's own error does not name it. This may read all files, so call it after an error.
         """
         return None
 
@@ -146,7 +146,7 @@ class LengthBatches(Batches):
         """
 
     def in_static_shape(self, batch: Any, indices: tf.Tensor) -> Any:
-        """Returns a batch of the rows at `indices` as `static_shapes` has it; runs in graphs."""
+        """Returns a batch of the rows at `indices`, in a static shape; runs in graphs."""
         return batch if self._shapes is None else self._shapes(batch, indices)
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
@@ -182,7 +182,7 @@ class LengthBatches(Batches):
 
 
 class CachedBatches(Batches):
-    """Batches that are computed once and then kept in memory, such as a frozen encoder's features.
+    """Batches that are computed once and kept in memory, such as a frozen encoder's features.
 
     If `batches` are shuffled, every pass has the same batches in a new order.
 
@@ -248,7 +248,7 @@ def index_batches(
         slices = tf.data.Dataset.from_tensor_slices(starts)
         return slices.map(lambda start: order[start : start + batch_size])
 
-    # One number, drawn anew on each pass over the same dataset object, as `shuffle` does.
+    # One number, drawn again on each pass over the same dataset object, as with `shuffle`.
     passes = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
     num_batches = -(-len(lengths) // batch_size)
     return passes.flat_map(batches_of_pass).apply(

@@ -1,4 +1,4 @@
-"""Divides data at random into what is trained on and what is measured on."""
+"""Divides data at random into a part for training and a part for measuring."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ def at_random(count: int, share: float, what: str) -> tuple[list[int], list[int]
 
     Args:
         count: number of examples.
-        share: of the second part, above 0 and below 1.
+        share: the share of the second part, above 0 and below 1.
         what: the source and name of the examples, for the message, such as "a.csv: pairs".
 
     Raises:
@@ -20,7 +20,7 @@ def at_random(count: int, share: float, what: str) -> tuple[list[int], list[int]
     size = round(share * count)
     if not 0 < size < count:
         raise ValueError(
-            f"{what}: a share of {share:g} of {count} leaves one part empty: give another share, "
+            f"{what}: a share of {share:g} of {count} leaves one part empty: use another share, "
             "or more data"
         )
     return order[size:], order[:size]

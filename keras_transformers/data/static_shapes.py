@@ -1,8 +1,8 @@
-"""Brings batches to a few static shapes, which XLA and TPUs need, without changing any figure.
+"""Brings batches to a few static shapes, which XLA and TPUs need, without affecting any metric.
 
-Padding makes a batch as long as the length class of its longest row, and copies of its first row
-fill it up. The copies have sample weights of 0, which `weighted_metrics`, and losses with
-`reduction="mean_with_sample_weight"`, do not count.
+Padding extends a batch to the length class of its longest row, and copies of its first row complete
+it. The copies have sample weights of 0, so `weighted_metrics`, and losses with
+`reduction="mean_with_sample_weight"`, ignore them.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class StaticShapes:
         longest = [int(np.flatnonzero(lengths == limit)[0]) for limit in self._limits]
         with tf.init_scope():  # the shapes that `batch` makes are known only when it runs
             examples = [tf.nest.flatten(batch(tf.constant([row]))) for row in longest]
-        # Of each tensor in a batch: the sizes of all axes but the first, (classes, axes).
+        # For each tensor in a batch, the sizes of all axes except the first, (classes, axes).
         self._sizes = [
             np.array([tensor.shape[1:] for tensor in tensors], np.int32).reshape(len(longest), -1)
             for tensors in zip(*examples, strict=True)
@@ -59,10 +59,10 @@ class StaticShapes:
 
 
 def filled(batch: Any, num_rows: int) -> Any:
-    """Fills a batch up with copies of its first row, at weight 0; runs in graphs.
+    """Completes a batch with copies of its first row, at weight 0; runs in graphs.
 
     Args:
-        batch: inputs, or a tuple of inputs, targets and perhaps sample weights: trees of tensors
+        batch: inputs, or a tuple of inputs, targets and possibly sample weights: trees of tensors
             (rows, ...) with at most `num_rows` rows. Targets without weights must have one loss per
             row.
         num_rows: rows of the result.

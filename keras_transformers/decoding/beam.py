@@ -1,8 +1,8 @@
-"""Beam search with pools of alive and finished hypotheses and a length penalty.
+"""Searches beams with pools of alive and finished hypotheses and a length penalty.
 
 This is tensor2tensor's search, as used in "Attention Is All You Need" (section 6.1). The length
-penalty is from Wu et al. 2016, "Google's Neural Machine Translation System", section 7. Other
-people's weights may need the rules of transformers or of OpenNMT-tf, with which they were tuned.
+penalty is from Wu et al. 2016, "Google's Neural Machine Translation System", section 7. Weights
+from elsewhere may need the rules of transformers or OpenNMT-tf, with which they were tuned.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ _IMPOSSIBLE = -float("inf")
 
 
 class _Alive(NamedTuple):
-    """Hypotheses without an end token, best first; log-probability -inf marks an empty slot."""
+    """Holds hypotheses without an end token, best first; log-probability -inf is an empty slot."""
 
     token_ids: tf.Tensor  # int32 (batch, num_beams, max_length)
     last_token_ids: tf.Tensor  # int32 (batch, num_beams)
@@ -52,7 +52,7 @@ class _Alive(NamedTuple):
 
 
 class _Finished(NamedTuple):
-    """Hypotheses with their end token, best first; score -inf marks an empty slot."""
+    """Holds hypotheses with their end token, best first; score -inf marks an empty slot."""
 
     token_ids: tf.Tensor  # int32 (batch, num_finished, max_length)
     lengths: tf.Tensor  # int32 (batch, num_finished)
@@ -60,7 +60,7 @@ class _Finished(NamedTuple):
 
 
 class BeamStep(NamedTuple):
-    """What one step of a search did, for `on_step`.
+    """Describes one step of a search, for `on_step`.
 
     Attributes:
         parents: int32 (batch, num_beams), the place before the step of each alive hypothesis.
@@ -80,7 +80,7 @@ class BeamStep(NamedTuple):
 
 
 class _Pools(NamedTuple):
-    """The state of every sentence; `closed` sentences are complete and no longer change."""
+    """Holds the state of every sentence; `closed` sentences are complete and no longer change."""
 
     index: tf.Tensor  # int32 scalar
     alive: _Alive
@@ -114,18 +114,18 @@ def beam_search(
     so log_prob / penalty(longest allowed) bounds every future score. Stopping early therefore
     never changes the result.
 
-    A hypothesis that reaches its maximum length without an end token is cut there. Cut hypotheses
-    only fill places that finished ones leave free, best first. One beam is greedy search. Ties are
-    broken by beam, then by token id.
+    A hypothesis that reaches its maximum length without an end token is cut off there. Such
+    hypotheses only fill places that finished ones leave free, best first. With one beam this is
+    greedy search. Ties are broken by beam, then by token id.
 
-    With `rules="transformers"` it finds what `generate` of transformers finds without
-    early_stopping: only the `num_beams` best extensions may finish; a sentence is closed when the
-    best alive hypothesis, as long as it is now, scores less than all of `num_beams` finished ones,
-    so better texts may be missed; and cut hypotheses compete with finished ones.
+    `rules="transformers"` gives the results of `generate` in transformers without early_stopping:
+    only the `num_beams` best extensions may finish; a sentence is closed when the best alive
+    hypothesis, at its current length, scores less than all of `num_beams` finished ones, so better
+    texts may be missed; and cut hypotheses compete with finished ones.
 
-    With `rules="opennmt"` it finds what OpenNMT-tf finds: finished hypotheses take places of the
-    `num_beams` until all of these have ended, so better texts may be missed. `length_limits` are
-    those of empty texts alone.
+    `rules="opennmt"` gives the results of OpenNMT-tf: finished hypotheses stay among the
+    `num_beams` until all of these have ended, so better texts may be missed. `length_limits` only
+    matter for empty texts.
 
     Args:
         step: the model, see `StepFunction`; it gets batch * num_beams rows.
@@ -135,8 +135,8 @@ def beam_search(
         max_length: see `greedy_search`.
         num_beams: alive hypotheses per sentence (Hugging Face: num_beams; the paper: beam size).
         num_hypotheses: how many to return, 1 to `num_beams` (the default). With fewer, the search
-            can stop sooner, with the same best ones. If an int32 scalar tensor says how many are
-            wanted, `num_beams` are returned, and the others may not be the best ones.
+            can stop sooner, with the same best ones. With an int32 scalar tensor, `num_beams` are
+            returned, and those beyond its value may not be the best ones.
         length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, including its end
             token, scores its log-probability / ((5 + n) / 6)^alpha, or / n^alpha with the rules of
             transformers. Larger values favour longer texts. By default 0.6; 1 with the rules of
@@ -147,8 +147,8 @@ def beam_search(
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
-        on_step: called after each step, for people who want to see the search. One beam has none;
-            in a graph it is called once, with symbolic tensors.
+        on_step: called after each step, to show the search. It is not called for one beam; in a
+            graph it is called once, with symbolic tensors.
 
     Returns:
         Distinct hypotheses, finished ones first, each kind sorted by descending score; with the
@@ -182,7 +182,7 @@ def beam_search(
         )
     if num_beams == 1:
         # With two candidates per step, a second-best end token would finish a text. Greedy search
-        # would not end there, and nobody expects it of a single beam.
+        # would not end there, and neither should a single beam.
         greedy = greedy_search(
             step,
             start_token_ids,
@@ -243,20 +243,20 @@ def check_beams(num_beams: int, length_penalty: float | None, rules: Rules = "gn
     if rules not in get_args(Rules):
         raise ValueError(f"rules={rules!r}: use {' or '.join(map(repr, get_args(Rules)))}")
     if num_beams < 1:
-        raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
+        raise ValueError(f"num_beams={num_beams}: must be at least 1")
     if length_penalty is None:
         return DEFAULT_PENALTIES[rules]
     if not 0 <= length_penalty < math.inf:
         raise ValueError(
             f"length_penalty={length_penalty}: must be 0 (none) or more; with a negative one, the "
-            "search could not tell when to stop"
+            "search could not know when to stop"
         )
     return length_penalty
 
 
 def _penalty(length: tf.Tensor, alpha: float, rules: Rules) -> tf.Tensor:
     length = tf.cast(length, tf.float32)
-    # An empty text scores 0 whatever it is divided by.
+    # An empty text scores 0 for any divisor.
     return (tf.maximum(length, 1.0) if rules == "transformers" else (5.0 + length) / 6.0) ** alpha
 
 
@@ -268,7 +268,7 @@ def _tell(
     ended: tf.Tensor,
     scores: tf.Tensor,
 ) -> None:
-    """Tells of a step of OpenNMT-tf's search."""
+    """Passes a step of OpenNMT-tf's search to `on_step`."""
     end_scores = tf.where(ended, scores, _IMPOSSIBLE)
     both = tf.concat([parents, parents], axis=1)
     end_scores = tf.concat([end_scores, tf.fill(tf.shape(end_scores), _IMPOSSIBLE)], axis=1)
@@ -278,7 +278,7 @@ def _tell(
 
 @dataclasses.dataclass(frozen=True)
 class _BeamSearch:
-    """A search: its options, and its parts as methods."""
+    """Runs a search with its options; its parts are methods."""
 
     step: StepFunction
     end_token_id: int | None
@@ -286,7 +286,7 @@ class _BeamSearch:
     num_beams: int
     num_hypotheses: int
     num_finished: int
-    num_enough: int | tf.Tensor  # so many finished hypotheses can close a sentence
+    num_enough: int | tf.Tensor  # the number of finished hypotheses that can close a sentence
     length_penalty: float
     rules: Rules
     max_length: int | tf.Tensor
@@ -361,7 +361,7 @@ class _BeamSearch:
         return _Pools(length, alive, finished, closed), cache
 
     def penalty(self, length: tf.Tensor) -> tf.Tensor:
-        """Returns what to divide the log-probabilities of texts of these lengths by."""
+        """Returns the divisors for the log-probabilities of texts of these lengths."""
         return _penalty(length, self.length_penalty, self.rules)
 
     def finishing(

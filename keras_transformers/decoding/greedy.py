@@ -1,4 +1,4 @@
-"""Greedy search: takes the likeliest token at every step."""
+"""Searches greedily: takes the likeliest token at every step."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
 """Finds the best tokens of a large vocabulary without sorting or normalizing all of it.
 
 On a CPU, `tf.math.top_k` over all beams and tokens costs more than everything else in a search. If
-the logits are cut into blocks, the best `n` entries are in the `n` blocks with the largest maxima,
-so one pass for the maxima and two tiny `top_k` find the same entries. Only the chosen tokens need
-log-probabilities. `benchmarks/decode_overhead.py` measures the difference.
+the logits are split into blocks, the best `n` entries are in the `n` blocks with the largest
+maxima, so one pass for the maxima and two tiny `top_k` find the same entries. Only the chosen
+tokens need log-probabilities. `benchmarks/decode_overhead.py` measures the difference.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _SMALLEST_BLOCK = 16
 
 
 class LogitBlocks(NamedTuple):
-    """Logits cut into blocks of neighbouring tokens.
+    """Holds logits, split into blocks of neighbouring tokens.
 
     Attributes:
         values: float32 (rows, num_blocks, block_size); -inf after the end of the vocabulary.
@@ -27,7 +27,7 @@ class LogitBlocks(NamedTuple):
 
 
 class Continuations(NamedTuple):
-    """Beams extended by one token each, best first.
+    """Holds beams extended by one token each, best first.
 
     Attributes:
         scores: float32 (batch, count); -inf for impossible ones.
@@ -41,7 +41,7 @@ class Continuations(NamedTuple):
 
 
 def in_blocks(logits: tf.Tensor) -> LogitBlocks:
-    """Cuts logits (rows, vocabulary_size) into blocks; free if a block size divides evenly."""
+    """Splits logits (rows, vocabulary_size) into blocks; free if a block size divides evenly."""
     vocabulary_size = logits.shape[1]
     sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
     block_size = next((size for size in sizes if vocabulary_size % size == 0), _LARGEST_BLOCK // 2)
@@ -56,8 +56,8 @@ def in_blocks(logits: tf.Tensor) -> LogitBlocks:
 def log_normalizer(blocks: LogitBlocks) -> tf.Tensor:
     """Computes log(sum(exp(row))), which turns logits into log-probabilities: (rows,).
 
-    It equals logit - log(probability) at any token. We use the likeliest one, whose probability is
-    at least 1 / vocabulary_size and therefore exact to rounding. On a CPU, the fused softmax is
+    It equals logit - log(probability) at any token. This uses the likeliest one, whose probability
+    is at least 1 / vocabulary_size and therefore exact to rounding. On a CPU, the fused softmax is
     twice as fast as exp, sum and log.
     """
     values, maxima = blocks

@@ -1,7 +1,7 @@
-"""OpenNMT-tf's beam search, for its models.
+"""Searches like OpenNMT-tf's beam search, for its models.
 
-One pool of beams: a finished hypothesis stays among them, with its end token repeated, until all
-beams have ended. https://github.com/OpenNMT/OpenNMT-tf, opennmt/utils/decoding.py, 2.x.
+There is one pool of beams: a finished hypothesis stays in it, with its end token repeated, until
+all beams have ended. https://github.com/OpenNMT/OpenNMT-tf, opennmt/utils/decoding.py, 2.x.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _TOO_SHORT = -1e7  # added to the end token's logit
 
 
 class _Beams(NamedTuple):
-    """The state of every sentence, (batch, num_beams) unless it says otherwise."""
+    """Holds the state of every sentence, (batch, num_beams) unless noted otherwise."""
 
     index: tf.Tensor  # int32 scalar
     token_ids: tf.Tensor  # int32 (batch, num_beams, max_length)
@@ -52,25 +52,25 @@ def search_as_opennmt(
     growing_axis: int | None,
     on_step: Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], None] | None,
 ) -> Hypotheses:
-    """Finds what OpenNMT-tf's `BeamSearch` finds; see `beam_search` for the arguments.
+    """Finds the same texts as OpenNMT-tf's `BeamSearch`; see `beam_search` for the arguments.
 
-    An extension of a hypothesis of n tokens scores its log-probability / ((6 + n) / 6)^alpha, also
-    if it has ended, and a finished hypothesis that changes places takes over the log-probability
-    that its new place had before, as there.
+    As in OpenNMT-tf, an extension of a hypothesis of n tokens scores its
+    log-probability / ((6 + n) / 6)^alpha, even if it has ended, and a finished hypothesis that
+    changes places takes over the log-probability that its new place had before.
 
     Args:
         step: see `beam_search`.
         start_token_ids: int32 (batch,).
         cache: see `beam_search`.
         end_token_id: id of the end token.
-        max_length: most tokens.
+        max_length: maximum number of tokens.
         num_beams: hypotheses per sentence.
         length_penalty: alpha.
-        min_length: fewest tokens.
-        bounds: of each sentence; one that may have no tokens has ended before the first step.
-        pad_token_id: what follows the end token in the result.
+        min_length: minimum number of tokens.
+        bounds: those of each sentence; one that may have no tokens ends before the first step.
+        pad_token_id: the token that follows the end token in the result.
         growing_axis: see `beam_search`.
-        on_step: takes parents, tokens, log-probabilities, whether each has ended, and scores.
+        on_step: called with parents, tokens, log-probabilities, whether each has ended, and scores.
     """
     batch = dynamic_length(start_token_ids)
 
@@ -126,7 +126,7 @@ def search_as_opennmt(
     state = start, repeat_rows(cache, num_beams)
     shapes = loop_shapes(*state, growing_axis)
     beams, _ = tf.while_loop(goes_on, extend, state, shape_invariants=shapes)
-    # A sentence without tokens ended before the first step, and has one hypothesis, without any.
+    # A sentence without tokens ended before the first step, and has one empty hypothesis.
     is_text = bounds.longest[:, None] > 0
     return Hypotheses(
         token_ids=tf.where(is_text[:, :, None], beams.token_ids, pad_token_id),

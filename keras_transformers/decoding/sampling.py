@@ -1,6 +1,6 @@
-"""Random sampling, with temperature, top-k and top-p (nucleus) filtering.
+"""Samples tokens at random, with temperature, top-k and top-p (nucleus) filtering.
 
-`sample` takes one set of options for all rows, `sample_rows` takes options per row.
+`sample` has one set of options for all rows, `sample_rows` has options per row.
 
 Top-k: Fan et al., "Hierarchical Neural Story Generation", 2018. Top-p: Holtzman et al., "The
 Curious Case of Neural Text Degeneration", 2020.
@@ -43,8 +43,8 @@ def sample(
     likeliest tokens whose probabilities sum to at least `top_p`, including ties with its last one.
 
     The random numbers depend only on the seed, the row and the position: the same call gives the
-    same text in eager mode, in a graph and under XLA, whatever else is in the batch. They have 24
-    bits, so some tokens with probabilities below 1e-7 never occur, and others too often.
+    same text in eager mode, in a graph and under XLA, regardless of the rest of the batch. They
+    have 24 bits, so some tokens with probabilities below 1e-7 never occur, and others too often.
 
     Args:
         step: the model, see `StepFunction`; it gets batch * num_hypotheses rows.
@@ -63,8 +63,8 @@ def sample(
         growing_axis: see `greedy_search`.
 
     Returns:
-        Hypotheses in the order in which they were drawn. The score is the log-probability that the
-        model itself gives the text (temperature 1, no filter), including the end token.
+        Hypotheses in the order in which they were drawn. The score is the log-probability of the
+        text under the model itself (temperature 1, no filter), including the end token.
 
     Raises:
         ValueError: an argument is out of range, or the step's logits have no static width.
@@ -77,13 +77,13 @@ def sample(
         [0, 1, 2, 3, 4, 5]
     """
     if num_hypotheses < 1:
-        raise ValueError(f"num_hypotheses={num_hypotheses}: draw at least 1 text per sentence")
+        raise ValueError(f"num_hypotheses={num_hypotheses}: must be at least 1 per sentence")
     if not 0 < temperature < math.inf:
         raise ValueError(
             f"temperature={temperature} must be above 0; for the likeliest token use greedy_search"
         )
     if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k={top_k}: keep at least 1 token, or None for all")
+        raise ValueError(f"top_k={top_k}: must be at least 1, or None for all tokens")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p={top_p} must be above 0 and at most 1, or None for all tokens")
 
@@ -145,7 +145,7 @@ def sample_rows(
     prompt_token_ids: tf.Tensor | None = None,
     stops: StopFunction | None = None,
 ) -> Hypotheses:
-    """Draws a text for each row with the row's own options, such as those of a server's request.
+    """Draws a text for each row with its own options, such as those of a request to a server.
 
     A row's text depends only on its options and logits, not on other rows or their number. All
     tokens that tie with the last of the `top_k` are kept. Options are not checked, because they may
@@ -164,14 +164,14 @@ def sample_rows(
         longest: an upper bound on `max_length`, known when the graph is built.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
-        also_end_token_ids: other tokens that end a text, as the instruction-tuned Llamas have.
-        repetition_penalty: float32 (batch,), above 0: logits above 0 of the tokens that a row has
-            are divided by it, those below multiplied (Keskar et al. 2019, arXiv:1909.05858). 1, the
-            default, changes nothing.
-        prompt_token_ids: int32 (batch, length), the tokens that a row has from the start, in any
+        also_end_token_ids: other tokens that end a text, as in instruction-tuned Llamas.
+        repetition_penalty: float32 (batch,), above 0: for tokens already in a row, logits above 0
+            are divided by it and those below 0 multiplied (Keskar et al. 2019, arXiv:1909.05858).
+            1, the default, changes nothing.
+        prompt_token_ids: int32 (batch, length), the tokens that are in a row from the start, in any
             order.
-        stops: takes the tokens (batch, length) of the texts so far, in the graph, and returns which
-            of them end here, bool (batch,).
+        stops: a function of the tokens (batch, length) of the texts so far, in the graph, that
+            returns which texts end here, bool (batch,).
 
     Returns:
         Hypotheses, one per row, with scores as in `sample`.
@@ -237,8 +237,8 @@ def _penalized(logits: tf.Tensor, token_ids: tf.Tensor, penalty: tf.Tensor) -> t
 
 def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers in [0, 1) that depend only on two integers: float32 (count,)."""
-    # Not "auto_select", whose choice depends on the device. Bits, not floats, because XLA converts
-    # the same bits to other floats.
+    # Not "auto_select", whose choice depends on the device. Bits rather than floats, because XLA
+    # converts the same bits to different floats.
     bits = tf.random.stateless_uniform(
         [count],
         tf.stack([tf.cast(seed, tf.int64) for seed in seeds]),

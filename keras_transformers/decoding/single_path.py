@@ -1,4 +1,4 @@
-"""Follows one path per row: the loop that greedy search and sampling share."""
+"""Follows one path per row, in the loop that greedy search and sampling share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ StopFunction = Callable[[tf.Tensor], tf.Tensor]
 
 
 class _Path(NamedTuple):
-    """The state of every row; `closed` rows are complete and no longer change."""
+    """Holds the state of every row; `closed` rows are complete and no longer change."""
 
     index: tf.Tensor  # int32 scalar
     last_token_ids: tf.Tensor  # int32 (rows,)
@@ -53,9 +53,9 @@ def follow_path(
     also_end_token_ids: Sequence[int] = (),
     stops: StopFunction | None = None,
 ) -> Hypotheses:
-    """Extends each row by the token `choose` picks until all are complete; see `greedy_search`.
+    """Extends each row by the tokens that `choose` picks until all are complete.
 
-    `stops` ends texts besides the end tokens.
+    `stops` ends texts in addition to the end tokens. See also `greedy_search`.
     """
     start_token_ids = as_start_token_ids(start_token_ids)
     batch = dynamic_length(start_token_ids)

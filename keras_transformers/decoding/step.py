@@ -1,7 +1,7 @@
-"""The contract between a search and a model: one step in, scored text out.
+"""Defines the contract between a search and a model: one step in, scored text out.
 
-A search knows nothing about the model. It takes a step function, which feeds one token of every row
-and returns the logits of the next one, and a cache, which is whatever the step must remember:
+A search knows nothing about the model. It needs a step function, which feeds one token of every row
+and returns the logits of the next one, and a cache, which holds all that the step must remember:
 
     logits, cache = step(token_ids, index, cache)
 
@@ -21,10 +21,10 @@ A search over `batch` sentences with `num_beams` beams has `rows = batch * num_b
   by `tf.concat` from length 0 is much faster than writing into a full-length buffer, because
   attention then reads only the filled part (`benchmarks/decode_overhead.py` compares them). Under
   XLA, use buffers of fixed shape.
-* To continue a prompt, run the model over all of it but the last token, pass the resulting cache
+* To continue a prompt, run the model over all of it except the last token, pass the resulting cache
   and the last tokens as `start_token_ids`, and let the step add the offset to `index`.
-* A step that has only so many positions says so in an attribute `max_steps`, an integer or int32
-  (batch,): a search that may go further is refused.
+* A step with a limited number of positions has an attribute `max_steps`, an integer or int32
+  (batch,); a search that may go further raises an error.
 * Rows of a complete sentence are still fed (its last token, then `pad_token_id`) until the whole
   batch is complete; the step's results for them are ignored.
 """
@@ -41,7 +41,7 @@ Cache = Any
 
 
 class StepFunction(Protocol):
-    """One step of a model: feeds one token per row and returns the logits of the next."""
+    """Computes one step of a model: feeds one token per row and returns the logits of the next."""
 
     def __call__(
         self, token_ids: tf.Tensor, index: tf.Tensor, cache: Cache
@@ -74,12 +74,12 @@ def within_vocabulary(step: StepFunction, num_tokens: int) -> StepFunction:
         logits, cache = step(token_ids, index, cache)
         return logits if logits.shape[1] == num_tokens else logits[:, :num_tokens], cache
 
-    # The model's own attributes, such as its number of positions.
+    # The step's own attributes, such as its number of positions.
     return functools.update_wrapper(within, step)
 
 
 class Hypotheses(NamedTuple):
-    """The result of every search.
+    """Holds the result of any search.
 
     Attributes:
         token_ids: int32 (batch, num_hypotheses, max_length), without the start token, with the end
@@ -98,11 +98,11 @@ class Hypotheses(NamedTuple):
 
 
 class LengthBounds(NamedTuple):
-    """The lengths that the hypotheses of each sentence may have, including the end token.
+    """Holds the lengths allowed for the hypotheses of each sentence, including the end token.
 
     Attributes:
-        shortest: int32 (batch,); the end token is not allowed before.
-        longest: int32 (batch,); a hypothesis is cut there.
+        shortest: int32 (batch,); the end token is not allowed before it.
+        longest: int32 (batch,); a hypothesis is cut off there.
     """
 
     shortest: tf.Tensor
@@ -133,19 +133,19 @@ def length_bounds(
 
 
 def _within_steps(longest: tf.Tensor, max_steps: Any) -> tf.Tensor:
-    """Returns the lengths (batch,) if the step has as many positions.
+    """Returns the lengths (batch,) if the step has enough positions for them.
 
     Raises:
-        ValueError: it has fewer. If the numbers are known only when a graph runs, it raises
+        ValueError: it has too few. If the numbers are known only when a graph runs, the error is
             tf.errors.InvalidArgumentError.
     """
     if max_steps is None:
         return longest
     wanted = tf.get_static_value(longest)
     most = tf.get_static_value(tf.convert_to_tensor(max_steps))
-    advice = "lower max_length or length_limits, or give a shorter prompt"
+    advice = "lower max_length or length_limits, or use a shorter prompt"
     if wanted is None or most is None:
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             message = f"the search may go beyond the model's positions: {advice}"
             check = tf.debugging.Assert(tf.reduce_all(longest <= max_steps), [message])
             with tf.control_dependencies([check] if check is not None else []):

@@ -1,1 +1,1 @@
-"""What this package needs of others: their optional packages and their private attributes."""
+"""Uses what this package needs of others: optional packages and private attributes."""

@@ -7,14 +7,14 @@ from typing import Any
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A package is not installed that an extra of this package, or of another one, brings."""
+    """A package from an extra of this or another package is not installed."""
 
 
 def optional(module: str, *, extra: str) -> Any:
     """Imports a module that only an extra of this package installs.
 
     Args:
-        module: such as "scipy.stats".
+        module: the module's name, such as "scipy.stats".
         extra: its name in setup.cfg, such as "evaluation".
 
     Raises:
@@ -42,11 +42,11 @@ def needing(extra: str) -> Iterator[None]:
     """
     try:
         yield
-    except MissingExtraError:  # it names an extra already
+    except MissingExtraError:  # it already names an extra
         raise
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in ("", "keras_transformers"):  # our own mistake
+        if package in ("", "keras_transformers"):  # our own bug
             raise
         message = f"this needs {package}: pip install 'keras-transformers[{extra}]'"
         raise MissingExtraError(message, name=error.name) from None

@@ -1,6 +1,6 @@
-"""Every private attribute of Keras and TensorFlow that this package uses, one per function.
+"""Wraps every private attribute of Keras and TensorFlow that this package uses, one per function.
 
-Any release may drop them. setup.cfg bounds the versions, and
+Any release may remove them. setup.cfg limits the versions, and
 tests/dependencies/test_private_api.py fails for each attribute that disappears. All were tested
 with Keras 3.15.1, TensorFlow 2.21.0 and tensorflow-text 2.21.1. Unless an entry says otherwise, no
 public alternative was found.
@@ -16,7 +16,7 @@ import keras
 
 
 class AfterBuild(keras.layers.Layer):
-    """A layer that calls `after_build` once it and the layers inside it have their weights."""
+    """Calls `after_build` once the layer and the layers inside it have their weights."""
 
     def _post_build(self) -> None:
         super()._post_build()
@@ -27,7 +27,7 @@ class AfterBuild(keras.layers.Layer):
 
 
 def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
-    """Returns the layers inside a layer, at any depth or right inside."""
+    """Returns the layers inside a layer, at any depth or directly inside."""
     return list(layer._flatten_layers(include_self=False, recursive=recursive))
 
 
@@ -36,17 +36,17 @@ def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
 
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
-    """Lets models be built whose variables have no values yet, which takes neither time nor memory.
+    """Lets models be built without values for their variables, which takes no time or memory.
 
-    `set_value` gives a variable its first value, and `give_values` all others theirs: until then
-    the model must not be called.
+    `set_value` sets a variable's first value, and `give_values` sets those of all others. Until
+    then the model must not be called.
     """
     from keras.src.backend.common import global_state
 
     with keras.StatelessScope() as scope:
         scope.initialize_variables = False
         yield
-    # Keras would give them random values at the end of the next scope.
+    # Keras would initialize them at the end of the next scope.
     global_state.set_global_attribute("uninitialized_variables", [])
 
 
@@ -83,7 +83,7 @@ def compile_loss(model: Any) -> Any:
 
 
 def set_symbolic_build(model: Any, build: Callable[..., None]) -> None:
-    """Replaces the function by which `fit` builds metrics and optimizer, which uses up a batch."""
+    """Replaces the function with which `fit` builds metrics and optimizer, which uses a batch."""
     model._maybe_symbolic_build = build
 
 
@@ -98,13 +98,13 @@ def replica_spec(spec: Any) -> Any:
 
 
 def seed_generators(model: Any) -> list[Any]:
-    """Returns the random generators of all layers, each once: Keras seeds all replicas alike."""
+    """Returns the random generators of all layers, each once; Keras seeds all replicas the same."""
     found = [g for layer in model._flatten_layers() for g in layer._seed_generators]
     return list({id(generator): generator for generator in found}.values())
 
 
 def set_initial_epoch(model: Any, epoch: int | None) -> None:
-    """Makes `fit` continue from an epoch only known once it has started; None undoes this."""
+    """Makes `fit` continue from an epoch that is only known after it starts; None undoes this."""
     model._initial_epoch = epoch
 
 
@@ -114,7 +114,7 @@ def first_outputs(layer: Any) -> Sequence[Any]:
 
 
 def inputs_of(layer: Any) -> list[Any]:
-    """Returns the layers whose outputs a layer's first call takes, in order."""
+    """Returns the layers whose outputs a layer's first call uses, in order."""
     return [tensor._keras_history.operation for tensor in layer._inbound_nodes[0].input_tensors]
 
 
@@ -132,7 +132,7 @@ def call_arguments(model: Any) -> list[tuple[Any, Sequence[Any], dict[str, Any]]
 
 
 def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) -> Any:
-    """Calls `operation(layer)` in place of each layer of a functional model, in order."""
+    """Calls `operation(layer)` instead of each layer of a functional model, in order."""
     return model._run_through_graph(inputs, operation)
 
 
@@ -158,7 +158,7 @@ class NoSeparateWeightDecay:
 
 
 def skip_gradient_sum(optimizer: Any) -> None:
-    """Keeps Keras from summing the gradients over the replicas a second time."""
+    """Prevents Keras from summing the gradients over the replicas a second time."""
     optimizer._all_reduce_sum_gradients = list
 
 
@@ -186,7 +186,7 @@ def has_averages(swap: Any) -> bool:
 
 
 def set_has_averages(swap: Any, value: bool) -> None:
-    """Tells a SwapEMAWeights callback whether a restored model has the averages."""
+    """Sets in a SwapEMAWeights callback whether a restored model has the averages."""
     swap._ema_weights_in_model = value
 
 
@@ -207,13 +207,13 @@ def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> 
 def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
     """Computes `(rows / 127) @ (matrix * largest / 127)` in integers; only in graphs.
 
-    oneDNN's kernel for x86. It arranges the matrix for itself in its first call and keeps it.
+    This uses oneDNN's kernel for x86, which rearranges the matrix in its first call and keeps it.
 
     Args:
         rows: int8 (rows, features).
-        matrix: int8 (features, units), or (units, features) with `transpose`. It may not change.
-        largest: float32 (units,), a variable or constant: the kernel keeps its own preparations by
-            the address of this tensor, and prepares again whenever the address is new.
+        matrix: int8 (features, units), or (units, features) with `transpose`. It must not change.
+        largest: float32 (units,), a variable or constant: the kernel caches its rearranged matrix
+            by the address of this tensor, and rearranges again for every new address.
         transpose: whether to multiply by the transposed matrix.
 
     Returns:
@@ -222,9 +222,9 @@ def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = Fals
     import tensorflow as tf
 
     largest = tf.convert_to_tensor(largest)
-    bias, one = tf.zeros(largest.shape), tf.constant(1.0)  # the kernel insists on a bias
+    bias, one = tf.zeros(largest.shape), tf.constant(1.0)  # the kernel requires a bias
     on_device = [tf.bitcast(rows, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
-    on_host = [one, one, largest, largest]  # lower and upper ends of ranges: the kernel takes |x|
+    on_host = [one, one, largest, largest]  # lower and upper ends of ranges: the kernel uses |x|
     value = tf.compat.v1.AttrValue
 
     def types(tensors: Sequence[Any]) -> Any:

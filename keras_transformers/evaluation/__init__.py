@@ -1,4 +1,4 @@
-"""Metrics and baselines that are independent of models, one subject per file."""
+"""Computes metrics and baselines that are independent of models, one subject per file."""
 
 from keras_transformers.rooms import open_room
 

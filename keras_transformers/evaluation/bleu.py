@@ -1,4 +1,7 @@
-"""BLEU of a corpus, whole or by sentence length, with sacrebleu (the extra `evaluation`)."""
+"""Computes the BLEU of a corpus, whole or by sentence length, with sacrebleu.
+
+It needs the extra `evaluation`.
+"""
 
 import bisect
 import dataclasses
@@ -22,7 +25,7 @@ _WITHOUT_SPACES = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class BleuResult:
-    """A corpus BLEU score and what is needed to compare it with others.
+    """Holds a corpus BLEU score and the details needed to compare it with others.
 
     Attributes:
         score: BLEU, 0 to 100.
@@ -49,7 +52,7 @@ class BleuResult:
 
 
 def bleu_tokenizer(language: str) -> BleuTokenizer:
-    """Returns the tokenizer that sacrebleu takes for a target language.
+    """Returns the name of sacrebleu's tokenizer for a target language.
 
     Args:
         language: its code, such as "en" or "zh".
@@ -82,7 +85,7 @@ def corpus_bleu(
     """
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"{len(hypotheses)} hypotheses for {len(references)} references: give one reference "
+            f"{len(hypotheses)} hypotheses for {len(references)} references: pass one reference "
             "per hypothesis, in the same order"
         )
     if not hypotheses:
@@ -111,7 +114,7 @@ def bleu_by_length(
 ) -> list[dict[str, Any]]:
     """Computes the corpus BLEU separately for each class of source length.
 
-    Attention pays off in long sentences (Bahdanau et al. 2014, figure 2). Length is the number of
+    Attention helps most in long sentences (Bahdanau et al. 2014, figure 2). Length is the number of
     words between spaces, so that models with different vocabularies can be compared; in scripts
     without spaces, such as Chinese, each character counts as a word.
 

@@ -1,4 +1,4 @@
-"""What a language model gains from the document so far: a cache of its own states and tokens."""
+"""Improves a language model with a cache of its states and tokens in the document so far."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -15,10 +15,10 @@ _QUERIES = 512  # predicted at once, to bound the memory
 
 
 class DocumentCache:
-    """Predicts that a token of the document occurs again where the model is in a similar state.
+    """Predicts that tokens of the document occur again when the model is in a similar state.
 
     Grave, Joulin & Usunier 2017, "Improving Neural Language Models with a Continuous Cache",
-    arXiv:1612.04426, with vectors of length 1. With h_t the vector that token t is predicted from:
+    arXiv:1612.04426, with vectors of length 1. If h_t is the vector that predicts token t:
 
         p(w) is proportional to the sum over i < t with token i = w of exp(sharpness * h_t . h_i)
 
@@ -67,8 +67,8 @@ class DocumentCache:
     def log_probabilities(self, text: ScoredText) -> np.ndarray:
         """Returns the log probability of each token, float64 (tokens,), in nats.
 
-        It is -inf if the token did not occur yet, and the model's own for a document's first token,
-        of which a cache knows nothing.
+        It is -inf if the token has not occurred yet. For a document's first token, when the cache
+        is empty, it is that of the model.
         """
         scale = np.linalg.norm(text.hidden, axis=1, keepdims=True)
         hidden = text.hidden / np.maximum(scale, 1e-12)
@@ -96,9 +96,9 @@ def compare_with_cache_and_ngrams(
 
     Args:
         name: the model's name, such as "GPT".
-        dev: what it says of the development text.
-        held_out: what it says of the text to report.
-        ngrams: fitted on the same training text.
+        dev: its predictions for the development text.
+        held_out: its predictions for the text to report.
+        ngrams: n-grams fitted on the same training text.
 
     Returns:
         Name, such as "GPT + cache", -> negative log-probability of `held_out` in nats.

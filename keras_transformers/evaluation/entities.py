@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of entities, as conlleval and seqeval compute them.
+"""Computes precision, recall and F1 of entities like conlleval and seqeval.
 
 Tjong Kim Sang and De Meulder 2003, https://aclanthology.org/W03-0419: an entity is correct if its
 type, first word and last word are all correct.
@@ -14,7 +14,7 @@ _OUTSIDE = "O"
 
 
 class Entity(NamedTuple):
-    """An entity: words `start` to `end` (exclusive) of a sentence."""
+    """Represents an entity: words `start` to `end` (exclusive) of a sentence."""
 
     type: str
     start: int
@@ -23,7 +23,7 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Counts of entities.
+    """Counts entities.
 
     Attributes:
         correct: number of entities in both predictions and references.
@@ -54,7 +54,7 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class EntityScores:
-    """Counts of all entities (the micro average) and of each type.
+    """Counts all entities (the micro average) and those of each type.
 
     Attributes:
         overall: counts over all types.
@@ -88,7 +88,7 @@ def entities(labels: Sequence[str]) -> list[Entity]:
         ValueError: a label is not O, B-TYPE or I-TYPE.
     """
     found: list[Entity] = []
-    start, kind = 0, ""  # of the open entity; "" if none is open
+    start, kind = 0, ""  # type of the open entity; "" if none is open
     for i, label in enumerate([*labels, _OUTSIDE]):
         if label != _OUTSIDE and (label[:2] not in ("B-", "I-") or len(label) < 3):
             raise ValueError(f"label {label!r} of word {i}: expected O, B-TYPE or I-TYPE")
@@ -119,7 +119,7 @@ def entity_scores(
     """
     if len(predictions) != len(references) or not references:
         raise ValueError(
-            f"{len(predictions)} predicted sentences for {len(references)} references: give one "
+            f"{len(predictions)} predicted sentences for {len(references)} references: pass one "
             "prediction per reference, and at least one"
         )
     found: set[tuple[int, Entity]] = set()

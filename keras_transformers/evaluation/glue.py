@@ -1,4 +1,4 @@
-"""The GLUE metrics: accuracy, F1, and Matthews, Pearson and Spearman correlation.
+"""Computes the GLUE metrics: accuracy, F1, and Matthews, Pearson and Spearman correlation.
 
 Wang et al. 2018, arXiv:1804.07461. Results equal those of scikit-learn and SciPy; Pearson and
 Spearman need SciPy (the extra `evaluation`).
@@ -40,7 +40,7 @@ def f1(predictions: Any, references: Any) -> float:
     predictions, references = _checked(predictions, references)
     others = np.setdiff1d(np.union1d(predictions, references), [0, 1])
     if len(others):
-        raise ValueError(f"labels {others.tolist()}: F1 takes only labels 0 and 1")
+        raise ValueError(f"labels {others.tolist()}: F1 needs labels 0 and 1")
     num_positive = np.sum(predictions == 1) + np.sum(references == 1)
     num_correct = np.sum((predictions == 1) & (references == 1))
     return float(2 * num_correct / num_positive) if num_positive else 0.0
@@ -127,7 +127,7 @@ def glue_scores(
     """
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
-        raise ValueError(f"unknown metrics {unknown}; the metrics are {list(METRICS)}")
+        raise ValueError(f"unknown metrics {unknown}; expected some of {list(METRICS)}")
     return {name: METRICS[name](predictions, references) for name in metrics}
 
 
@@ -151,7 +151,7 @@ def _checked(predictions: Any, references: Any) -> tuple[np.ndarray, np.ndarray]
         )
     for name, values in (("predictions", predictions), ("references", references)):
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"{name} of type {values.dtype}: give numbers; for labels, their ids")
+            raise ValueError(f"{name} of type {values.dtype}: pass numbers; for labels, their ids")
         if not np.isfinite(values).all():
             raise ValueError(f"NaN or infinity among the {name}; has training diverged?")
     return predictions, references

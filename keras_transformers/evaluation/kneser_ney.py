@@ -1,4 +1,4 @@
-"""N-gram language models with Kneser-Ney smoothing: a baseline of counts alone.
+"""Fits n-gram language models with Kneser-Ney smoothing: a baseline that only counts.
 
 A neural language model should beat it on the same tokens, and beat `unigrams` by more.
 """
@@ -11,13 +11,13 @@ import numpy as np
 
 __all__ = ["KneserNey"]
 
-# Used if the counts of counts of an order allow no estimate; as KenLM's `--discount_fallback`.
+# Used if the counts of counts of an order allow no estimate, like KenLM's `--discount_fallback`.
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Grams:
-    """All n-grams of one length that occur, numbered in the order of their keys.
+    """Holds all n-grams of one length that occur, numbered in the order of their keys.
 
     The key of an n-gram combines its first word with the number of the (n-1)-gram of the rest.
 
@@ -57,10 +57,11 @@ class _Level:
 
 
 class KneserNey:
-    """Interpolated modified Kneser-Ney (Chen & Goodman 1998, "An Empirical Study of Smoothing").
+    """Smooths n-grams with interpolated modified Kneser-Ney (Chen & Goodman 1998).
 
-    Let u be the `order` - 1 tokens before w, u' the same without the first token, c(u w) the count
-    of u w, and N_r(u) the number of different tokens that follow u exactly r times. Then:
+    The paper is "An Empirical Study of Smoothing". Let u be the `order` - 1 tokens before w, u' the
+    same without the first token, c(u w) the count of u w, and N_r(u) the number of different tokens
+    that follow u exactly r times. Then:
 
         p(w | u) = (c(u w) - D(c(u w))) / c(u .) + gamma(u) p(w | u')
         gamma(u) = (D_1 N_1(u) + D_2 N_2(u) + D_3 N_3+(u)) / c(u .)
@@ -94,12 +95,12 @@ class KneserNey:
 
     def __init__(self, *, order: int, discounts: Sequence[float] | None = None) -> None:
         if order < 1:
-            raise ValueError(f"order={order}: an n-gram has at least 1 token")
+            raise ValueError(f"order={order}: must be at least 1")
         self.order = order
         self._given = None if discounts is None else tuple(discounts)
         if self._given is not None and not _are_discounts(self._given):
             raise ValueError(
-                f"discounts={discounts}: give D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
+                f"discounts={discounts}: expected D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
             )
         self.discounts: list[tuple[float, ...]] = []
         self.vocabulary_size = 0
@@ -121,7 +122,7 @@ class KneserNey:
         self.vocabulary_size = vocabulary_size
         marked = [self._marked(sequence) for sequence in sequences]
         if all(len(words) < self.order for words in marked):
-            raise ValueError("there are no tokens to fit: give sequences of token ids")
+            raise ValueError("there are no tokens to fit: pass sequences of token ids")
         words = np.concatenate(marked)
         orders = self._count(words)
         self.discounts, self._levels = [], []
@@ -147,7 +148,7 @@ class KneserNey:
             ValueError: `fit` was not called, or an id is outside the vocabulary.
         """
         if not self._levels:
-            raise ValueError("the model has seen no text yet: call fit first")
+            raise ValueError("the model is not fitted yet: call fit first")
         words = self._marked(token_ids)
         ids = np.zeros_like(words)  # the only 0-gram
         probabilities = np.full(len(words), 1.0 / self.vocabulary_size)
@@ -162,11 +163,11 @@ class KneserNey:
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
             raise ValueError(
-                f"token ids of shape {words.shape} and type {words.dtype}: give ints (length,)"
+                f"token ids of shape {words.shape} and type {words.dtype}: expected ints (length,)"
             )
         if words.size and not 0 <= words.min() <= words.max() < self.vocabulary_size:
             raise ValueError(
-                f"token ids are {words.min()} to {words.max()}, but the vocabulary has 0 to "
+                f"token ids are {words.min()} to {words.max()}; expected 0 to "
                 f"{self.vocabulary_size - 1}"
             )
         marks = np.full(self.order - 1, self.vocabulary_size)

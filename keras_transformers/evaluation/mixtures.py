@@ -1,4 +1,4 @@
-"""Linear mixtures of language models: how much one knows that the others do not."""
+"""Mixes language models linearly, to see how much each knows that the others do not."""
 
 from collections.abc import Mapping
 
@@ -10,21 +10,22 @@ __all__ = ["mixed_log_probabilities", "mixture_weights"]
 def mixture_weights(
     log_probabilities: Mapping[str, np.ndarray], *, rounds: int = 100
 ) -> dict[str, float]:
-    """Finds the weights with which a mixture of models gives a text the highest probability.
+    """Finds the weights with which a text is most likely under a mixture of models.
 
-    Expectation maximisation from equal weights (Jelinek & Mercer 1980; SRILM's `compute-best-mix`).
-    Choose the weights on development data, never on the text whose perplexity is reported.
+    It uses expectation maximisation from equal weights (Jelinek & Mercer 1980; SRILM's
+    `compute-best-mix`). Choose the weights on development data, never on the text whose perplexity
+    is reported.
 
     Args:
-        log_probabilities: name -> what the model gives each token of the text, (tokens,), in nats;
-            -inf where only another model knows the token.
+        log_probabilities: name -> log-probability of each token of the text under the model,
+            (tokens,), in nats; -inf where only another model knows the token.
         rounds: number of updates.
 
     Returns:
         Name -> weight; they sum to 1.
 
     Raises:
-        ValueError: no models, different numbers of tokens, or a token that no model knows.
+        ValueError: there are no models, their numbers of tokens differ, or no model knows a token.
 
     Example:
         >>> models = {"a": np.log([0.9, 0.1]), "b": np.log([0.1, 0.9])}
@@ -34,7 +35,7 @@ def mixture_weights(
     probabilities = np.exp(_stacked(log_probabilities))  # (models, tokens)
     if not (probabilities.sum(axis=0) > 0).all():
         place = int(np.argmin(probabilities.sum(axis=0)))
-        raise ValueError(f"no model gives token {place} of the text a probability above 0")
+        raise ValueError(f"token {place} of the text has probability 0 under every model")
     weights = np.full(len(probabilities), 1 / len(probabilities))
     for _ in range(rounds):
         shares = weights[:, None] * probabilities
@@ -45,14 +46,14 @@ def mixture_weights(
 def mixed_log_probabilities(
     log_probabilities: Mapping[str, np.ndarray], weights: Mapping[str, float]
 ) -> np.ndarray:
-    """Returns what the mixture gives each token, float64 (tokens,), in nats.
+    """Returns the log-probability of each token under the mixture, float64 (tokens,), in nats.
 
     Args:
         log_probabilities: see `mixture_weights`.
-        weights: of the same names.
+        weights: name -> weight, for the same names.
 
     Raises:
-        ValueError: a model has no weight, no models, or different numbers of tokens.
+        ValueError: a model has no weight, there are no models, or their numbers of tokens differ.
     """
     if unknown := log_probabilities.keys() ^ weights.keys():
         raise ValueError(f"models and weights differ in {', '.join(sorted(unknown))}")
@@ -65,5 +66,7 @@ def _stacked(log_probabilities: Mapping[str, np.ndarray]) -> np.ndarray:
     """Returns (models, tokens)."""
     lengths = {name: len(values) for name, values in log_probabilities.items()}
     if len(set(lengths.values())) != 1:
-        raise ValueError(f"tokens per model: {lengths}; give one model or more, of one text")
+        raise ValueError(
+            f"tokens per model: {lengths}; expected one or more models of the same text"
+        )
     return np.stack([np.asarray(v, np.float64) for v in log_probabilities.values()])

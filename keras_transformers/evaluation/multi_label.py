@@ -1,4 +1,4 @@
-"""Scores of several labels per text: F1 over all labels, per label, and average precision."""
+"""Scores several labels per text: F1 over all labels, per label, and average precision."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ def multi_label_scores(
     """Returns micro_f1, macro_f1 and mean_average_precision, 0 to 1; equal to scikit-learn's.
 
     Labels that no text has do not count in the mean of average precisions; in macro_f1 they count
-    as 0, unless they are never given, as in scikit-learn with `zero_division=0`.
+    as 0, as in scikit-learn with `zero_division=0`, unless they are never predicted.
 
     Args:
-        probabilities: of each label (texts, labels).
+        probabilities: probabilities of the labels (texts, labels).
         references: which text has which label, 0 or 1 (texts, labels).
-        thresholds: a text has the labels whose probability is above it: one, or one per label.
+        thresholds: the probability above which a text has a label: one for all, or one per label.
 
     Raises:
         ValueError: the shapes differ, or there are no texts.
@@ -43,8 +43,8 @@ def multi_label_scores(
 def best_thresholds(probabilities: Any, references: Any) -> list[float]:
     """Returns for each label the threshold with the highest F1, halfway between two probabilities.
 
-    Choose on validation data: on test data the scores would flatter. Labels that no text has get
-    0.5.
+    Choose thresholds on validation data: on test data the scores would be too good. Labels that no
+    text has get 0.5.
 
     Args:
         probabilities: see `multi_label_scores`.
@@ -68,7 +68,7 @@ def _best(scores: np.ndarray, truth: np.ndarray) -> float:
     ranked, right = scores[order], truth[order]
     hits = np.cumsum(right)
     f1 = 2 * hits / (np.arange(1, len(ranked) + 1) + truth.sum())
-    is_end = np.append(ranked[:-1] > ranked[1:], True)  # equal scores are given together
+    is_end = np.append(ranked[:-1] > ranked[1:], True)  # equal scores are accepted together
     last = int(np.argmax(np.where(is_end, f1, -1)))
     lower = ranked[last + 1] if last + 1 < len(ranked) else 0.0
     return float((ranked[last] + lower) / 2)

@@ -1,4 +1,4 @@
-"""Perplexity and token accuracy of language and translation models."""
+"""Measures perplexity and token accuracy of language and translation models."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ _PACKAGE = "keras_transformers"
 
 
 class TokenMean(keras.metrics.Metric):
-    """Weighted mean over tokens: sum(weight * value) / sum(weight) since the last reset.
+    """Averages over tokens with weights: sum(weight * value) / sum(weight) since the last reset.
 
     `keras.metrics.Mean` would first average each sequence over its padded length, so that tokens of
     short batches count for more than those of long ones.
@@ -51,13 +51,13 @@ class TokenMean(keras.metrics.Metric):
         if len(weights.shape) != len(values.shape):
             raise ValueError(
                 f"sample_weight of shape {tuple(weights.shape)} for targets of shape "
-                f"{tuple(values.shape)}: give one weight per token"
+                f"{tuple(values.shape)}: pass one weight per token"
             )
         self.total.assign_add(ops.sum(weights * values))
         self.count.assign_add(ops.sum(weights))
 
     def result(self) -> Any:
-        """The mean, a scalar; NaN before the first token."""
+        """Returns the mean, a scalar; NaN before the first token."""
         return self.total / self.count
 
     def _values(self, targets: Any, logits: Any) -> Any:
@@ -67,7 +67,7 @@ class TokenMean(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class Perplexity(TokenMean):
-    """Exponential of the mean cross-entropy of a token, without label smoothing.
+    """Computes the exponential of the mean cross-entropy of a token, without label smoothing.
 
     The mean is over all tokens since the last reset, weighted by `sample_weight` and independent of
     batching. Pass it to `compile` in `weighted_metrics`: in plain `metrics` Keras ignores weights,
@@ -91,13 +91,13 @@ class Perplexity(TokenMean):
         return token_crossentropy(targets, logits)
 
     def result(self) -> Any:
-        """The perplexity, a scalar: 1 at best, NaN before the first token."""
+        """Returns the perplexity, a scalar: 1 at best, NaN before the first token."""
         return ops.exp(super().result())
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class OutputPerplexity(Perplexity):
-    """Perplexity of a model that outputs its loss, such as `models.elmo.language_model`.
+    """Computes perplexity for a model that outputs its loss, such as `elmo.language_model`.
 
     Outputs are (batch, length), the cross-entropy of each token in nats. In training, a sampled
     loss makes this figure a little low; in evaluation it is exact.
@@ -116,7 +116,7 @@ class OutputPerplexity(Perplexity):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class TokenAccuracy(TokenMean):
-    """Share of tokens with the largest logit, weighted by `sample_weight`.
+    """Computes the share of target tokens with the largest logit, weighted by `sample_weight`.
 
     Like `Perplexity`, it belongs in `weighted_metrics`. Of equal logits, the first counts as the
     largest.
@@ -137,7 +137,7 @@ class TokenAccuracy(TokenMean):
 
 @dataclasses.dataclass(frozen=True)
 class TextPerplexity:
-    """The cost of a text per token, per word and per byte.
+    """Computes the cost of a text per token, per word and per byte.
 
     Perplexity per token only compares models with the same tokens. Perplexity per word and bits per
     byte compare any models on the same text.

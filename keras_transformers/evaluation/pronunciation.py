@@ -1,4 +1,4 @@
-"""Phoneme and word error rates of pronunciations, from edit distances."""
+"""Computes phoneme and word error rates of pronunciations, from edit distances."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ __all__ = ["PronunciationErrors", "pronunciation_errors"]
 
 @dataclasses.dataclass(frozen=True)
 class PronunciationErrors:
-    """Error counts; each hypothesis is compared with the closest pronunciation of its word.
+    """Counts errors; each hypothesis is compared with the closest pronunciation of its word.
 
     Attributes:
         num_words: number of words.
@@ -57,7 +57,7 @@ def pronunciation_errors(
     """
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"{len(hypotheses)} hypotheses for {len(references)} words: give one per word, in the "
+            f"{len(hypotheses)} hypotheses for {len(references)} words: pass one per word, in the "
             "same order"
         )
     if not hypotheses:
@@ -68,7 +68,7 @@ def pronunciation_errors(
         sequences = [pronunciation.split() for pronunciation in pronunciations]
         if not sequences or not all(sequences):
             raise ValueError(
-                f"word {index} has the pronunciations {list(pronunciations)}: give at least one, "
+                f"word {index} has the pronunciations {list(pronunciations)}: pass at least one, "
                 "each with at least one phoneme"
             )
         found = hypothesis.split()

@@ -1,4 +1,4 @@
-"""Metrics of ELECTRA's discriminator, which judges whether each token was replaced.
+"""Measures ELECTRA's discriminator, which judges whether each token was replaced.
 
 They read the output `replaced` of `heads.electra_pretrainer`, with the original tokens as targets,
 and belong in `weighted_metrics`: in plain `metrics` Keras ignores weights, and padding would count.
@@ -24,7 +24,7 @@ _PACKAGE = "keras_transformers"
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class ReplacedTokenShare(TokenMean):
-    """Share of the tokens that were replaced; calling none replaced has an accuracy of the rest."""
+    """Computes the share of replaced tokens; the rest is the accuracy of calling none replaced."""
 
     def __init__(self, name: str = "share", dtype: Any = None) -> None:
         super().__init__(name, dtype)
@@ -35,7 +35,7 @@ class ReplacedTokenShare(TokenMean):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class ReplacedTokenAccuracy(TokenMean):
-    """Share of the tokens that were judged rightly."""
+    """Computes the share of tokens that were judged correctly."""
 
     def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
         super().__init__(name, dtype)
@@ -46,7 +46,7 @@ class ReplacedTokenAccuracy(TokenMean):
 
 
 class _OfJudgements(keras.metrics.Metric):
-    """Gives the next class labels and probabilities."""
+    """Passes labels and probabilities on to the next class."""
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds tokens.
@@ -62,9 +62,9 @@ class _OfJudgements(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class ReplacedTokenPrecision(_OfJudgements, keras.metrics.Precision):
-    """Share of the tokens called replaced that were; arguments as of `keras.metrics.Precision`."""
+    """Computes the precision of "replaced"; see `keras.metrics.Precision` for the arguments."""
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class ReplacedTokenRecall(_OfJudgements, keras.metrics.Recall):
-    """Share of the replaced tokens that were called so; arguments as of `keras.metrics.Recall`."""
+    """Computes the recall of replaced tokens; see `keras.metrics.Recall` for the arguments."""

@@ -1,4 +1,4 @@
-"""How well documents are found: recall, reciprocal rank and nDCG, and BM25 to compare with."""
+"""Measures retrieval: recall, reciprocal rank and nDCG, with BM25 for comparison."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -17,10 +17,10 @@ def retrieval_scores(
 
     Recall at k is the mean share of a query's relevant documents among its first k. MRR is the mean
     of 1 / the rank of the first relevant one, 0 beyond `depth`. nDCG has relevance 0 or 1 and the
-    discount log2(rank + 1) (Järvelin & Kekäläinen 2002). Among equals the first document is first.
+    discount log2(rank + 1) (Järvelin & Kekäläinen 2002). Equal documents keep their order.
 
     Args:
-        similarities: how near each document is to each query (queries, documents).
+        similarities: similarity of each document to each query (queries, documents).
         relevant: the indices of each query's relevant documents, at least one.
         depth: the last rank that counts.
 
@@ -35,8 +35,8 @@ def retrieval_scores(
     similarities = np.asarray(similarities)
     if len(similarities) != len(relevant) or not len(relevant) or not all(relevant):
         raise ValueError(
-            f"similarities of shape {similarities.shape} for {len(relevant)} queries: give a row "
-            "for each, and each a relevant document"
+            f"similarities of shape {similarities.shape} for {len(relevant)} queries: pass a row "
+            "and at least one relevant document for each query"
         )
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :depth]
     discounts = 1 / np.log2(np.arange(2, depth + 2))

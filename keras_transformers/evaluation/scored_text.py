@@ -1,4 +1,4 @@
-"""What a causal language model says of a text."""
+"""Collects the predictions of a causal language model for a text."""
 
 import dataclasses
 import itertools
@@ -15,10 +15,10 @@ __all__ = ["ScoredText"]
 
 @dataclasses.dataclass(frozen=True)
 class ScoredText:
-    """What a causal language model says of a text, token by token.
+    """Holds the predictions of a causal language model for a text, token by token.
 
     Attributes:
-        log_probabilities: of each token given those before it, in nats, float64 (tokens,).
+        log_probabilities: that of each token given those before it, in nats, float64 (tokens,).
         hidden: the vector that each token was predicted from, float32 (tokens, width).
         token_ids: the tokens, int32 (tokens,).
         document_ids: their documents, int32 (tokens,).
@@ -44,7 +44,7 @@ class ScoredText:
             batches: the batches, from `RowBatches.of(stream).dataset()`.
 
         Raises:
-            ValueError: the batches are of another text.
+            ValueError: the batches belong to another text.
         """
         found, hidden = [], []
         for output, (_, targets, weights) in zip(outputs, batches, strict=True):
@@ -58,7 +58,7 @@ class ScoredText:
         if len(log_probabilities) != len(token_ids):
             raise ValueError(
                 f"the batches have {len(log_probabilities)} tokens to predict, the text "
-                f"{len(token_ids)}: give batches of this text"
+                f"{len(token_ids)}: pass batches of this text"
             )
         documents = stream.document_ids[:-1]  # a start token is predicted from the one it ends
         return cls(log_probabilities, np.concatenate(hidden), token_ids, documents)

@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 compute them.
+"""Computes exact match and F1 of answers like the official scripts of SQuAD 1.1 and 2.0.
 
 Rajpurkar et al. 2016, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822.
 """
@@ -17,7 +17,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 
 @dataclasses.dataclass(frozen=True)
 class AnswerScores:
-    """Mean scores over questions, 0 to 100.
+    """Holds mean scores over questions, 0 to 100.
 
     Attributes:
         exact_match: share of answers that equal a reference after normalization.
@@ -32,7 +32,7 @@ class AnswerScores:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """A score and the no-answer threshold that reaches it."""
+    """Holds a score and the no-answer threshold that reaches it."""
 
     score: float
     threshold: float
@@ -40,7 +40,7 @@ class Threshold:
 
 @dataclasses.dataclass(frozen=True)
 class SquadV2Scores:
-    """Scores of questions, some of which have no answer.
+    """Holds scores of questions, some of which have no answer.
 
     Attributes:
         overall: scores over all questions.
@@ -128,7 +128,7 @@ def squad_v2_scores(
     """
     _check_ids(predictions, references)
     if threshold is not None and null_scores is None:
-        raise ValueError(f"threshold={threshold} needs null_scores: give both, or neither")
+        raise ValueError(f"threshold={threshold} needs null_scores: pass both or neither")
     exact, overlap = {}, {}
     for i, texts in references.items():
         expected = [text for text in texts if normalize_answer(text)] or [""]
@@ -204,8 +204,8 @@ def _check_ids(found: Mapping[str, object], references: Mapping[str, Sequence[st
     for problem, ids in (("missing", missing), ("unknown", unknown)):
         if ids:
             raise ValueError(
-                f"{len(ids)} ids are {problem} in the predictions, such as {ids[0]!r}: answer "
-                f"exactly the {len(references)} questions"
+                f"{len(ids)} ids are {problem} in the predictions, such as {ids[0]!r}: pass one "
+                f"answer for each of the {len(references)} questions"
             )
 
 

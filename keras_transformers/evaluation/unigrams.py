@@ -1,4 +1,4 @@
-"""The token-frequency baseline: scores of a model that ignores context."""
+"""Computes the token-frequency baseline: scores of a model that ignores context."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ __all__ = ["UnigramBaseline", "unigram_baseline"]
 
 @dataclasses.dataclass(frozen=True)
 class UnigramBaseline:
-    """Scores of a language model that only knows how often each token occurs.
+    """Holds scores of a language model that only knows how often each token occurs.
 
     Attributes:
         accuracy: share of tokens that are the most frequent training token, 0 to 1.
@@ -41,7 +41,7 @@ def unigram_baseline(train_counts: np.ndarray, dev_counts: np.ndarray) -> Unigra
     if train_counts.shape != dev_counts.shape or not dev_counts.sum():
         raise ValueError(
             f"counts of shapes {train_counts.shape} and {dev_counts.shape}, {dev_counts.sum()} "
-            "tokens to score: give one count per token of the vocabulary, and not all 0"
+            "tokens to score: pass one count per token of the vocabulary, and not all 0"
         )
     smoothed = train_counts + 1.0
     surprise = -np.log(smoothed / smoothed.sum())  # (vocabulary,), in nats

@@ -1,4 +1,4 @@
-"""Files read with errors that name the line, and written completely or not at all."""
+"""Reads files with errors that name the line, and writes them completely or not at all."""
 
 from keras_transformers.rooms import open_room
 

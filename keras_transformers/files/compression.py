@@ -1,6 +1,6 @@
-"""Opens files that may be compressed, which the suffix of the name says.
+"""Opens files that may be compressed, as the suffix of the name says.
 
-`.gz`, `.bz2`, `.xz`, `.zst` (Zstandard, extra `data`), and `.zip` with one file in it.
+The suffixes are `.gz`, `.bz2`, `.xz`, `.zst` (Zstandard, extra `data`), and `.zip` with one file.
 """
 
 import bz2
@@ -23,17 +23,17 @@ SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 _KINDS = dict(zip(SUFFIXES, ("gzip", "bzip2", "xz", "Zstandard", "zip"), strict=True))
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, UnicodeError)
-# Text seldom shrinks to a twentieth, and a file of this size fits in memory anyway.
+# Text rarely shrinks to a twentieth, and a file of this size fits in memory anyway.
 _MOST_TIMES, _ALWAYS_ALLOWED = 200, 256 * 2**20
 _ZSTANDARD_INPUT = 1024  # bytes, which may become 32 MiB
 _NOT_OURS = ("__MACOSX/", ".DS_Store")
 
 
 class DamagedError(ValueError):
-    """Compressed data are damaged, or grow beyond measure.
+    """Compressed data is damaged, or unpacks to far too much.
 
     Attributes:
-        reason: what is wrong and the remedy, without the file.
+        reason: the problem and the remedy, without the file.
     """
 
     def __init__(self, place: str, reason: str) -> None:
@@ -45,7 +45,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
     """Returns a path after checking that it is a file.
 
     Raises:
-        FileNotFoundError: it is not.
+        FileNotFoundError: it is not a file, or does not exist.
     """
     path = Path(path)
     if not path.is_file():
@@ -55,7 +55,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 
 def without_suffix(name: str) -> str:
-    """Returns a file's name without the suffix of a compression.
+    """Returns a file's name without its compression suffix.
 
     >>> without_suffix("train.csv.bz2"), without_suffix("train.csv")
     ('train.csv', 'train.csv')
@@ -65,13 +65,13 @@ def without_suffix(name: str) -> str:
 
 
 def inner_name(path: str | os.PathLike[str]) -> str:
-    """Returns the name of the file inside a compressed one, which tells its format.
+    """Returns the name of the file inside a compressed one, which shows its format.
 
-    That is the name without the compression's suffix; for a zip file whose name has no other
-    suffix, such as `archive.zip`, it is the name of the file in it.
+    This is the name without the compression suffix; for a zip file whose name has no other suffix,
+    such as `archive.zip`, it is the name of the file in it.
 
     Raises:
-        FileNotFoundError: such a zip file does not exist.
+        FileNotFoundError: the zip file does not exist.
         ValueError: it is damaged, or does not have exactly one file in it.
     """
     path = Path(path)
@@ -98,8 +98,8 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises:
         FileNotFoundError: the file does not exist.
         MissingExtraError: it is a `.zst` file, and the extra `data` is not installed.
-        DamagedError: the compressed data are damaged, or unpack to more than 256 MiB and 200 times
-            their size; raised when the caller reads so far.
+        DamagedError: the compressed data is damaged, or unpacks to more than 256 MiB and 200 times
+            its size; raised when the caller reads that far.
         ValueError: a zip file does not have exactly one file in it, or is encrypted.
     """
     path = existing(path)
@@ -119,7 +119,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 class _Checked(io.RawIOBase):
-    """A stream of decompressed bytes whose errors name the file."""
+    """Reads decompressed bytes, with errors that name the file."""
 
     def __init__(self, path: Path, stream: Any) -> None:
         self._path, self._stream = path, stream
@@ -151,12 +151,12 @@ class _Checked(io.RawIOBase):
 
 
 def _is_damage(error: Exception) -> bool:
-    """Tells whether an error is the data's, and not the disk's; a zip file may point anywhere."""
+    """Returns whether the data, not the disk, caused an error; a zip file may point anywhere."""
     return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL)
 
 
 class _Zstandard:
-    """Decompresses frames; unlike the package's own reader, it reports one that is cut off."""
+    """Decompresses frames; unlike the package's own reader, it reports a truncated one."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._package = optional("zstandard", extra="data")
@@ -168,7 +168,7 @@ class _Zstandard:
             self._input = self._input or self._file.read(_ZSTANDARD_INPUT)
             if not self._input:
                 if self._frame is not None:
-                    raise EOFError("the last frame is cut off")
+                    raise EOFError("the last frame is truncated")
                 return b""
             if self._frame is None:
                 # Frames of `zstd --long` have windows up to 2 GiB.
@@ -198,8 +198,8 @@ def _unzipped(path: Path) -> Iterator[tuple[str, Any]]:
             if len(names) != 1:
                 inside = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
                 raise ValueError(
-                    f"{path}: has {len(names)} files in it ({inside}), not one: unpack it, and "
-                    "give the file"
+                    f"{path}: contains {len(names)} files ({inside}); expected one. Unpack it, "
+                    "and pass the file"
                 )
             stream = stack.enter_context(archive.open(names[0]))
         except (*_DAMAGE, OSError) as error:
@@ -210,6 +210,6 @@ def _unzipped(path: Path) -> Iterator[tuple[str, Any]]:
             ) from error
         except (NotImplementedError, RuntimeError) as error:  # other methods, and encryption
             raise ValueError(
-                f"{path}: cannot be unpacked here ({error}): unpack it first"
+                f"{path}: cannot be unpacked ({error}): unpack it yourself first"
             ) from error
         yield names[0], stream

@@ -1,11 +1,11 @@
-"""Decodes lines of text, and says which encoding fits those in another one."""
+"""Decodes lines of text, and suggests an encoding for lines that do not decode."""
 
 import codecs
 import io
 from collections.abc import Iterator
 from typing import BinaryIO
 
-# What the first bytes of a file say, and the remedy.
+# First bytes of a file -> its format, and the remedy.
 _NOT_TEXT = {
     b"\x1f\x8b": "gzip data, so its name must end in .gz",
     b"BZh": "bzip2 data, so its name must end in .bz2",
@@ -49,8 +49,7 @@ def check_encoding(encoding: str) -> None:
         io.TextIOWrapper(io.BytesIO(), encoding)
     except LookupError as error:
         raise ValueError(
-            f"encoding {encoding!r}: there is none of that name; give one such as utf-8, utf-16, "
-            "cp1252 or latin-1"
+            f"encoding {encoding!r} is unknown; use one such as utf-8, utf-16, cp1252 or latin-1"
         ) from error
 
 
@@ -71,7 +70,7 @@ def _utf8_lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
 
 
 def _other_lines(file: BinaryIO, encoding: str) -> Iterator[tuple[str, str]]:
-    # Bytes cannot be cut into lines: in UTF-16 a line end has two.
+    # Bytes cannot be split into lines: in UTF-16 a line end has two.
     text = io.TextIOWrapper(file, encoding, newline="\n")
     try:
         yield from ((line, "") for line in text)
@@ -82,7 +81,7 @@ def _other_lines(file: BinaryIO, encoding: str) -> Iterator[tuple[str, str]]:
 
 
 def _fitting(raw: bytes) -> str:
-    """Returns what a line that is not UTF-8 may be instead, or ""."""
+    """Returns a suggestion for a line that is not UTF-8, or ""."""
     for start, what in _NOT_TEXT.items():
         if raw.startswith(start):
             return f", but {what}"

@@ -1,4 +1,4 @@
-"""Errors about files as a user reads them."""
+"""Formats errors about files for users."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _LONGEST_MESSAGE = 2000
 def one_line(error: BaseException) -> str:
     """Returns an error's message in one line that can be printed, shortened if it is very long.
 
-    Python's own errors about files have the form of ours: the file, then what is wrong.
+    Python's own errors about files get the same form as ours: the file, then the problem.
 
     >>> one_line(FileExistsError(17, "File exists", "a"))
     'a: File exists'
@@ -29,10 +29,10 @@ def one_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def naming(names: Mapping[Path, object]) -> Iterator[None]:
-    """Lets errors raised in the block name what a user knows, not a temporary copy of it.
+    """Makes errors in the block name the user's files, not temporary copies of them.
 
     Args:
-        names: the path of a copy -> what it is a copy of, a file before its folder.
+        names: the path of a copy -> its original, a file before its folder.
     """
     try:
         yield

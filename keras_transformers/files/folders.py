@@ -1,4 +1,4 @@
-"""Lists what is in a folder, however deep, without following links."""
+"""Lists the contents of a folder at any depth, without following links."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _LONGEST_NAME = 255  # bytes
 
 
 def may_be_name(name: str) -> bool:
-    """Tells whether a string can be the name of a file, which a damaged file's may not.
+    """Returns whether a string, perhaps from a damaged file, can be the name of a file.
 
     >>> may_be_name("vocab.txt"), may_be_name("a" * 256), may_be_name("")
     (True, False, False)
@@ -23,12 +23,12 @@ def may_be_name(name: str) -> bool:
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "link", "other"]]]:
-    """Yields what is in a folder and in the folders inside it, sorted; follows no link.
+    """Yields the contents of a folder and of the folders inside it, sorted, following no links.
 
     Yields:
         A path that starts with `folder`, and whether it is a plain file, a folder, a link (to a
-        file, a folder or nothing) or something else, such as a pipe, that might block its
-        reader. A folder comes before what is in it.
+        file, a folder or nothing) or something else, such as a pipe, that might block its reader.
+        A folder comes before its contents.
 
     Raises:
         OSError: a folder cannot be read.
@@ -55,10 +55,10 @@ def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "lin
 
 
 def check_plain(folder: Path) -> None:
-    """Checks that a folder has nothing but plain files and folders in it.
+    """Checks that a folder contains only plain files and folders.
 
     Raises:
-        ValueError: it has a link, a pipe or the like, or is nested too deeply.
+        ValueError: it contains a link, a pipe or similar, or is nested too deeply.
     """
     for path, kind in entries(folder):
         if kind == "link":

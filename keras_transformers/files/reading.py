@@ -1,6 +1,6 @@
 """Reads text and JSON, with errors that name the file and line.
 
-Readers are lazy: they read no further than their caller does.
+Readers are lazy: they only read as far as their caller does.
 """
 
 import json
@@ -28,14 +28,14 @@ def read_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[str]:
     Raises:
         FileNotFoundError: the file does not exist.
         MissingExtraError: a `.zst` file needs the extra `data`.
-        ValueError: a line is in another encoding, or the compressed data are damaged; the message
-            has the line, and the encoding that fits. Or there is no such encoding.
+        ValueError: a line is in another encoding, or the compressed data is damaged; the message
+            has the line, and the encoding that fits. Or the encoding is unknown.
     """
     for number, (line, reason) in enumerate(try_lines(path, encoding=encoding), start=1):
         if reason:
             raise ValueError(
-                f"{path}:{number}: {reason}: convert the file to UTF-8, or give encoding=... where "
-                "that can be given"
+                f"{path}:{number}: {reason}: convert the file to UTF-8, or pass encoding=... where "
+                "there is such an option"
             )
         yield line
 
@@ -46,8 +46,8 @@ def try_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[st
     Raises:
         FileNotFoundError: the file does not exist.
         MissingExtraError: a `.zst` file needs the extra `data`.
-        ValueError: the compressed data are damaged; the message has the line. Or there is no such
-            encoding.
+        ValueError: the compressed data is damaged; the message has the line. Or the encoding is
+            unknown.
     """
     number = 0
     try:
@@ -64,7 +64,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not JSON, not an object, or nested too deeply for a file of ours.
+        ValueError: it is not JSON, not an object, or nested more deeply than our files are.
     """
     value = _read_any_json(path)
     if not isinstance(value, dict):
@@ -92,7 +92,7 @@ def _read_any_json(path: str | Path) -> Any:
 
 
 def _depth_is_at_most(depth: int, value: Any) -> bool:
-    """Returns whether lists and objects are nested at most so deep; it does not recurse itself."""
+    """Returns whether lists and objects are nested at most this deep; does not recurse itself."""
     level = [value]
     for _ in range(depth + 1):
         inside = [item for item in level if isinstance(item, list | dict)]

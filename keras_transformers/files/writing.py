@@ -1,7 +1,7 @@
 """Writes files and folders completely or not at all.
 
-Writers write to a temporary file in the same folder, flush it to disk and rename it: nobody sees
-half a file, and a process killed at any moment leaves none.
+Writers write to a temporary file in the same folder, flush it to disk and rename it. So no reader
+sees half a file, and a process killed at any moment leaves none.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def replaced(path: str | os.PathLike[str], *, scratch_folder: Path | None = None
     target = Path(path)
     if not target.parent.is_dir():
         raise _no_folder(target)
-    # It keeps the suffix, by which some writers choose the format.
+    # It keeps the suffix, because some writers choose the format by it.
     scratch = (scratch_folder or target.parent) / f".{uuid.uuid4().hex}-{target.name}"
     try:
         yield scratch
@@ -61,7 +61,7 @@ def replaced(path: str | os.PathLike[str], *, scratch_folder: Path | None = None
 
 
 def check_new(path: str | os.PathLike[str]) -> Path:
-    """Returns the path of a file or folder to be written, after checking that it can be.
+    """Returns the path of a file or folder to write, after checking that it can be written.
 
     Raises:
         FileExistsError: the path exists.
@@ -83,7 +83,7 @@ def check_writable(folder: str | os.PathLike[str]) -> None:
     """Checks that a folder, which need not exist yet, can be created and written; leaves nothing.
 
     Raises:
-        OSError: it cannot; the message names the folder and the reason.
+        OSError: it cannot be; the message names the folder and the reason.
     """
     nearest = Path(folder).absolute()
     while not os.path.lexists(nearest):
@@ -122,10 +122,10 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path).absolute()
     if os.path.lexists(target):
-        raise FileExistsError(f"{target} exists: give another folder, or remove it")
+        raise FileExistsError(f"{target} exists: choose another folder, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.parent / f".{uuid.uuid4().hex}-{target.name}"
-    scratch.mkdir()  # not tempfile.mkdtemp, whose folders other users cannot read
+    scratch.mkdir()  # not tempfile.mkdtemp: other users cannot read its folders
     try:
         with naming({scratch: target}):
             yield scratch
@@ -149,7 +149,7 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:  # a full disk, for which the system names no file
+    except OSError as error:  # a full disk: the system's error names no file
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         os.close(descriptor)

@@ -19,19 +19,19 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     batch_size: PositiveInt | None = None,
 ) -> dict[str, float]:
-    """Returns the task's metrics as its recipe reports them, and a baseline to compare with.
+    """Returns the metrics that the task's recipe reports, and a baseline to compare with.
 
-    The baseline needs no model: such as `majority`, the accuracy of always answering the most
-    frequent label, or `chance`.
+    The baseline needs no model: for example `majority`, the accuracy of always predicting the
+    most frequent label, or `chance`.
 
     Args:
-        pipeline: what `load` returns.
-        data: labelled data; see `fit`, which has the columns of each task.
-        columns: the task's names of columns -> those in the data, where they differ.
-        batch_size: examples per batch, 16 or 32 by default; it does not change the figures.
+        pipeline: a pipeline from `load`.
+        data: labelled data; `fit` lists each task's columns.
+        columns: the task's column name -> the data's, where they differ.
+        batch_size: examples per batch, 16 or 32 by default; it does not change the metrics.
 
     Returns:
-        Name -> figure, such as {"accuracy": 0.91, "loss": 0.24, "majority": 0.51}.
+        Name -> value, such as {"accuracy": 0.91, "loss": 0.24, "majority": 0.51}.
 
     Raises:
         TypeError, ValueError: see `fit`.
@@ -55,7 +55,7 @@ def evaluate(
 
 
 def _measured(job: Job, given: Given, batches: Any) -> dict[str, float]:
-    """Returns what Keras measures, without touching how the model was compiled."""
+    """Returns Keras' metrics; the model's own compile settings stay as they are."""
     whole = given.pipeline.model
     model = keras.Model(whole.input, whole.output)
     model.compile(weighted_metrics=job.metrics(given.pipeline), **job.losses(given))

@@ -26,7 +26,7 @@ from keras_transformers.runs.resume.run_folder import CONFIG
 
 __all__ = ["fit"]
 
-# What `fit` decides by itself: the run's folder, and what is done with a trained pipeline.
+# Options that `fit` sets itself: the run's folder, and what happens to a trained pipeline.
 _OWN = {
     "data",
     "export",
@@ -53,68 +53,66 @@ def fit(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     **options: Any,
 ) -> keras.callbacks.History:
-    """Trains a pipeline on texts and labels, and leaves it with the weights of the best epoch.
+    """Trains a pipeline on labelled data and keeps the weights of the best epoch.
 
-    It does what the recipe for the task does: the same batches, loss, AdamW with a warm-up and a
-    linear decay, metrics and checkpoints, with `model.fit` inside.
+    It trains as the task's recipe does: with the same batches, loss, AdamW with a warm-up and a
+    linear decay, metrics and checkpoints, and `model.fit` inside.
 
-    The columns that each task reads, in the order of a tuple:
+    Each task reads these columns, in this order if the data is a tuple:
 
-    - classification: text, label; of pairs text, text_b, label
-    - multi_label_classification: text (text_b), labels: a list of them, or 0 and 1 for each label
+    - classification: text, label; for pairs, text, text_b, label
+    - multi_label_classification: text (text_b), labels: a list of labels, or a 0 or 1 per label
     - regression: text (text_b), score
     - tagging: words, labels: lists with one label per word
     - question_answering: question, context, answers as in SQuAD
     - multiple_choice: text, choices, label
-    - embedding: text, text_b that belongs to it, and possibly negative, a text or list of texts
-      that do not; or text, text_b, score from 0 to 1
-    - reranking: text, text_b, score: 1 if the document text_b answers it, else 0; with
-      `distill=True` a teacher's score
+    - embedding: text, text_b (a matching text) and optionally negative (one text or a list of
+      texts that do not match); or text, text_b, score from 0 to 1
+    - reranking: text (the query), text_b (a document), score: 1 if the document answers the
+      query, else 0; with `distill=True`, a teacher's score
     - next_sentence: text, text_b, label: 0 if text_b follows
     - image_classification: image (pixels of the model's size from 0 to 255, or a file's path),
       label
     - translation: text, target
     - generation: text
 
-    Labels are names, or integers that count the pipeline's labels from 0.
+    Labels are names, or indices from 0 into the pipeline's labels.
 
     Args:
-        pipeline: what `load` returns; its model is trained in place.
+        pipeline: a pipeline from `load`; its model is trained in place.
         data: columns as a tuple, a mapping, a pandas or polars DataFrame, an Arrow table, a split
-            of the `datasets` library, a list of rows, or a `tf.data.Dataset` of rows, such as one
-            of TensorFlow Datasets; or the path of a file that the task's recipe reads.
-        validation: data of the same kinds, or the share of `data` to set apart, such as 0.1. It
-            chooses the best epoch, and for several labels their thresholds. None keeps the weights
-            of the last epoch.
-        columns: the task's names of columns -> those in the data, where they differ.
+            of the `datasets` library, a list of rows, a `tf.data.Dataset` of rows, such as one from
+            TensorFlow Datasets, or the path of a file that the task's recipe reads.
+        validation: data in any of these forms, or the share of `data` to hold out, such as 0.1. It
+            selects the best epoch and, for multi-label classification, the thresholds. None keeps
+            the weights of the last epoch.
+        columns: the task's column name -> the data's, where they differ.
         epochs: passes over the data, 3 by default.
-        batch_size: examples per update, 16 or 32 by default; translation takes `batch_tokens`.
-        learning_rate: the highest, after the warm-up. By default that of the task's paper for
-            models with 10 million parameters or more, else one of our results: see the task's file
-            in `fitting/jobs/`.
-        folder: where to keep checkpoints, weights and TensorBoard's logs. If a training with the
-            same data and options was stopped there, this one continues it bit for bit. None keeps
-            nothing.
+        batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
+        learning_rate: the peak, after the warm-up. The default is the task's paper's for models
+            with 10 million parameters or more, and one that worked best for us for smaller models:
+            see the task's file in `fitting/jobs/`.
+        folder: where to keep checkpoints, weights and TensorBoard logs. If a run with the same data
+            and options was stopped there, this one resumes it bit for bit. None keeps nothing.
         callbacks: more callbacks for `model.fit`.
-        **options: other options of recipes: warmup_fraction, weight_decay, clip_norm, seed,
-            lora, the rank of low-rank updates, which train in place of the model's own matrices,
-            with lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop,
-            strategy, checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take
-            temperature, symmetric, dims (Matryoshka) and chunk (GradCache), rerankers distill. For
-            a precision, load the pipeline after
-            `keras.config.set_dtype_policy`.
+        **options: other options of recipes: warmup_fraction, weight_decay, clip_norm, seed; lora
+            (the rank of low-rank updates, trained in place of the model's own matrices) with
+            lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop, strategy,
+            checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take temperature,
+            symmetric, dims (Matryoshka) and chunk (GradCache); rerankers take distill. To train in
+            another precision, call `keras.config.set_dtype_policy` before loading the pipeline.
 
     Returns:
-        Keras' History: `history` has each epoch's figures, also of those before a restart.
+        Keras' History: `history` has the metrics of each epoch, including epochs before a restart.
 
     Raises:
         FileExistsError: the folder has something else in it.
         FileNotFoundError: a file does not exist.
-        TypeError: the pipeline cannot be trained in one call, an option is unknown, or the data is
-            of no known kind.
+        TypeError: the pipeline cannot be trained in one call, an option is unknown, or the data has
+            an unknown type.
         ValueError: a label is unknown, a column is missing, columns differ in length, a number is
-            out of its range, or the folder has a training with other data or options. All of these
-            come before the first step.
+            out of range, or the folder holds a run with other data or options. All of these are
+            raised before the first step.
 
     Example:
         classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
@@ -129,7 +127,7 @@ def fit(
     held_out = None
     if isinstance(validation, float) and not isinstance(validation, bool):
         if not 0 < validation < 1:
-            raise ValueError(f"validation={validation}: give a share between 0 and 1, or data")
+            raise ValueError(f"validation={validation}: pass a share between 0 and 1, or data")
         train, held_out = job.split(train, validation)
     elif validation is not None:
         held_out = job.read(pipeline, validation, columns, "validation")
@@ -185,7 +183,7 @@ def _trained(
     history = model.fit(**prepared)
     if held_out is not None:
         run.load_best()
-    pipeline.adapter = None  # an earlier one's base is gone
+    pipeline.adapter = None  # the base of an earlier adapter is gone
     if config.lora is not None:
         pipeline.adapter = lora.taken(trained.model, config.lora, config.lora_alpha)
         lora.merge(pipeline.adapter, pipeline.model)
@@ -207,8 +205,8 @@ def _check_options(job: Job, chosen: Mapping[str, Any]) -> None:
                 f"precision={value!r}: call keras.config.set_dtype_policy({value!r}) before load"
             )
         near = difflib.get_close_matches(name, known, 1)
-        hint = f": do you mean {near[0]}?" if near else f": take one of {', '.join(sorted(known))}"
-        raise TypeError(f"fit takes no {name!r}{hint}")
+        hint = f": did you mean {near[0]}?" if near else f": use one of {', '.join(sorted(known))}"
+        raise TypeError(f"fit has no option {name!r}{hint}")
     check_ranges(job.options, chosen)
 
 
@@ -228,12 +226,12 @@ def _config(
 
 @contextlib.contextmanager
 def _folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Yields the run's folder; without one, a temporary one, which is removed."""
+    """Yields the run's folder, or a temporary one that is removed afterwards."""
     if folder is not None:
         place = Path(folder).absolute()
         if place.is_file() or (place.is_dir() and any(place.iterdir()) and not _is_run(place)):
             raise FileExistsError(
-                f"{place} exists and is not a training's: give another folder, or remove it"
+                f"{place} exists and is not a run's folder: choose another folder, or remove it"
             )
         yield place
         return
@@ -247,7 +245,7 @@ def _is_run(place: Path) -> bool:
 
 @contextlib.contextmanager
 def _signals_restored() -> Iterator[None]:
-    """Gives SIGTERM back the effect that it had: a run ends the program with its own status."""
+    """Restores the handler of SIGTERM, which a run replaces to exit with its own status."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -259,7 +257,7 @@ def _signals_restored() -> Iterator[None]:
 
 
 def _copy(pipeline: Any) -> Any:
-    """Returns the pipeline with a copy of its model, whose variables are made in this scope."""
+    """Returns the pipeline with a copy of its model whose variables are created in this scope."""
     model = pipeline.model
     twin = type(model).from_config(model.get_config())
     twin.set_weights(model.get_weights())
@@ -280,7 +278,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        if value.dtype == object:  # such as paths, whose bytes are addresses in memory
+        if value.dtype == object:  # such as paths, whose bytes are memory addresses
             return _plain(value.tolist())
         return [value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
     return value if isinstance(value, str | int | float | None) else str(value)
@@ -289,7 +287,7 @@ def _plain(value: Any) -> Any:
 def _with_all_epochs(
     history: keras.callbacks.History, epochs: Sequence[Mapping[str, float]]
 ) -> keras.callbacks.History:
-    """Adds the figures of the epochs before a restart."""
+    """Adds the metrics of the epochs before a restart."""
     names = dict.fromkeys(name for logs in epochs for name in logs if name != "epoch")
     history.epoch = [int(logs["epoch"]) - 1 for logs in epochs]
     history.history = {name: [logs[name] for logs in epochs if name in logs] for name in names}

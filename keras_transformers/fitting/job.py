@@ -1,4 +1,4 @@
-"""What `fit` and `evaluate` know of a task.
+"""Tells `fit` and `evaluate` how to train and measure a task.
 
 A module in `jobs/` registers its task by defining `JOB`; no list names it.
 """
@@ -31,7 +31,7 @@ _FEW_PARAMETERS = 10_000_000
 class FitOptions(Training):
     """The options of `fit`: those of recipes for training, checkpoints and logs.
 
-    BERT's appendix A.3 has 2 to 4 epochs in batches of 16 or 32 (Devlin et al. 2019).
+    BERT's appendix A.3 uses 2 to 4 epochs and batches of 16 or 32 (Devlin et al. 2019).
 
     Attributes:
         lora_rate: the learning rate with `lora`.
@@ -42,16 +42,16 @@ class FitOptions(Training):
     # BERT's appendix A.3 tries 2e-5, 3e-5 and 5e-5; the last was best for SST-2 on MiniLM
     # (recipes/classification.py).
     learning_rate: PositiveFloat = 5e-5
-    lora: PositiveInt | None = None  # the rank of low-rank updates, which then train alone
-    lora_alpha: PositiveFloat | None = None  # divided by the rank, it scales them; the rank
-    lora_targets: tuple[Target, ...] = ("attention",)  # also feed_forward
-    data: str = ""  # a digest of the training data, so that a stopped run goes on with the same
+    lora: PositiveInt | None = None  # the rank of low-rank updates, trained with the head alone
+    lora_alpha: PositiveFloat | None = None  # alpha / rank scales the updates; the rank by default
+    lora_targets: tuple[Target, ...] = ("attention",)  # or feed_forward, or both
+    data: str = ""  # a digest of the training data, so that a stopped run resumes with the same
 
     # For RoBERTa-Base with low-rank updates on GLUE (Hu et al. 2021, table 9).
     lora_rate: ClassVar[float] = 4e-4
     # Whether XLA can compile the step, with `static_shapes`.
     may_compile: ClassVar[bool] = True
-    # What trained a BERT of 1.9 million parameters best on SST-2 (recipes/classification.py).
+    # The best rate for a BERT of 1.9 million parameters on SST-2 (recipes/classification.py).
     small_rate: ClassVar[float] = 1e-3
 
     @classmethod
@@ -66,7 +66,7 @@ class FitOptions(Training):
 
 
 class Given(NamedTuple):
-    """What a training is made from."""
+    """Holds the arguments of a job's functions that set up training."""
 
     pipeline: Any
     options: FitOptions
@@ -75,31 +75,31 @@ class Given(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """How pipelines of one task are trained and measured.
+    """Trains and measures the pipelines of one task.
 
-    The functions take the pipeline first, or what they return is made for it.
+    The functions take the pipeline as their first argument, or build their result for it.
 
     Attributes:
         task: the task's name, as `Pipeline.task`.
-        columns: returns the columns that it reads from data in memory.
-        from_columns: makes examples of them.
-        from_file: makes examples of a file; the last argument is `columns` of `fit`.
-        encoded: makes of examples what `batches` and their `of` take.
-        batches: makes batches of that, with the options that `FitOptions.batching` returns.
-        model: returns the model that is trained, made of the layers of the pipeline's.
+        columns: returns the columns to read from data in memory.
+        from_columns: makes examples from those columns.
+        from_file: makes examples from a file; the last argument is `columns` of `fit`.
+        encoded: turns examples into the input of `batches` and of their `of`.
+        batches: makes batches from that, with the options that `FitOptions.batching` returns.
+        model: returns the model to train, built from the layers of the pipeline's model.
         losses: returns `loss`, and possibly `loss_weights`, for `model.compile`.
-        metrics: returns `weighted_metrics` for it.
-        monitor: returns the figure on validation data that decides which epoch is best, the higher
-            the better, from these examples.
-        steps: changes how the compiled model takes a step, by the options.
-        callbacks: returns callbacks that add figures of the validation to the logs of an epoch.
+        metrics: returns `weighted_metrics` for `model.compile`.
+        monitor: takes validation examples; returns the name of the metric that selects the best
+            epoch (higher is better).
+        steps: adapts the training step of the compiled model to the options.
+        callbacks: returns callbacks that add validation metrics to an epoch's logs.
         scores: measures what Keras cannot, from the pipeline, batches in order and their examples;
             None if Keras' metrics are enough.
-        baseline: returns figures to compare with, from the examples alone.
+        baseline: returns scores to compare with, from the examples alone.
         split: divides examples into two parts; the last argument is the share of the second.
-        chosen: sets what of the pipeline is chosen on validation data, once the model is trained;
-            it takes what `scores` takes.
-        options: the options for training it, with its defaults.
+        chosen: after training, sets what a pipeline chooses on validation data, such as thresholds;
+            takes the arguments of `scores`.
+        options: the training options, with the task's defaults.
     """
 
     task: str
@@ -124,14 +124,14 @@ class Job:
         """Returns examples from a file or from data in memory.
 
         Args:
-            pipeline: what they are for.
+            pipeline: the pipeline that the examples are for.
             data: a path, or what `data.tables.in_memory.columns_of` takes.
-            columns: the task's names of columns -> the data's.
-            source: what messages call data in memory.
+            columns: the task's column name -> the data's.
+            source: how error messages name data in memory.
 
         Raises:
             FileNotFoundError: the file does not exist.
-            TypeError, ValueError: the data cannot be read; the message has the place.
+            TypeError, ValueError: the data cannot be read; the message says where.
         """
         if isinstance(data, str | Path):
             return self.from_file(pipeline, Path(data), columns)
@@ -154,25 +154,25 @@ def all_jobs() -> Mapping[str, Job]:
 
 
 def job_of(pipeline: Any) -> Job:
-    """Returns how a pipeline is trained and measured.
+    """Returns the job that trains and measures a pipeline.
 
     Raises:
-        TypeError: it is not a pipeline, or one of a task that is not trained in one call.
+        TypeError: it is not a pipeline, or its task cannot be trained in one call.
     """
     task = getattr(pipeline, "task", "")
     if task not in all_jobs():
         what = f"a pipeline for {task}" if task else f"a {type(pipeline).__name__}"
         raise TypeError(
-            f"{what} cannot be trained in one call: give a pipeline, as load returns it, for "
-            f"{', '.join(all_jobs())}; recipes/ trains other models"
+            f"{what} cannot be trained in one call: pass a pipeline from load for "
+            f"{', '.join(all_jobs())}; recipes/ has scripts for other models"
         )
     return all_jobs()[task]
 
 
 def check_column_names(columns: Mapping[str, str], path: Path, known: Sequence[str]) -> None:
-    """Checks the names of a file's columns; ValueError if one is not read."""
+    """Checks the names of a file's columns; ValueError for a column that is not read."""
     for name in columns:
         if name not in known:
             raise ValueError(
-                f"columns={dict(columns)} for {path}: give names for {', '.join(known)}"
+                f"columns={dict(columns)} for {path}: pass names for {', '.join(known)}"
             )

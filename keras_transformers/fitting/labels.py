@@ -1,4 +1,4 @@
-"""Labels as people have them: names, or integers that count the pipeline's labels."""
+"""Reads labels given as names or as indices into the pipeline's labels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ def as_names(values: Sequence[Any], labels: Sequence[str], source: str) -> list[
 
     Args:
         values: names in `labels`, or indices from 0. A number that is itself a name is that label.
-        labels: the pipeline's.
-        source: for the message.
+        labels: the pipeline's labels.
+        source: how the error message names the data.
 
     Raises:
-        ValueError: a label is unknown; the message has the row.
+        ValueError: a label is unknown; the message names the row.
 
     Example:
         >>> as_names([1, "bad"], ["bad", "good"], "data")
@@ -26,7 +26,7 @@ def as_names(values: Sequence[Any], labels: Sequence[str], source: str) -> list[
 
 def as_name(value: Any, labels: Sequence[str], place: str) -> str:
     """Returns the name of one label; see `as_names`."""
-    if isinstance(value, float) and value.is_integer():  # a column of pandas with a gap
+    if isinstance(value, float) and value.is_integer():  # a pandas column with a missing value
         value = int(value)
     name = str(value).strip()
     if name in labels:

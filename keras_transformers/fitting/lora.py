@@ -1,4 +1,4 @@
-"""Low-rank updates: trains two thin matrices beside each large one, which stays as it is.
+"""Trains low-rank updates: two thin matrices beside each large one, which stays frozen.
 
 Hu et al. 2021, arXiv:2106.09685: a matrix W becomes W + alpha / rank * A B, with A (rows, rank) and
 B (rank, columns), which starts at zero.
@@ -21,13 +21,13 @@ Target = Literal["attention", "feed_forward"]
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """What a training with `lora` learned: a pipeline has it as `adapter`, merged into its model.
+    """The updates that training with `lora` learned: a pipeline's `adapter`, merged into its model.
 
     Attributes:
         rank: the number of columns of A.
         alpha: divided by the rank, it scales the updates.
         updates: path of a matrix in the model -> A float32 (rows, rank), B float32 (rank, columns).
-        head: path of a weight of the task's head, which is trained as a whole -> its values.
+        head: path of a weight of the task's head, which is trained in full -> its values.
     """
 
     rank: int
@@ -36,25 +36,25 @@ class Adapter:
     head: Mapping[str, np.ndarray]
 
     def update(self, path: str) -> np.ndarray:
-        """Returns what is added to a matrix: float32 (rows, columns)."""
+        """Returns the update to add to a matrix: float32 (rows, columns)."""
         first, second = self.updates[path]
         return self.alpha / self.rank * (first @ second)
 
 
 def enable(model: keras.Model, *, rank: int, alpha: float | None, targets: Collection[str]) -> None:
-    """Gives the matrices of a model's blocks low-rank updates; only these and the head then train.
+    """Adds low-rank updates to the matrices of a model's blocks; only they and the head then train.
 
     Args:
-        model: a Transformer, built; its weights stay as they are.
-        rank: of the updates, above 0.
+        model: a built Transformer; its weights stay as they are.
+        rank: the rank of the updates, above 0.
         alpha: see the module; the rank by default.
-        targets: "attention", "feed_forward", or both.
+        targets: "attention", "feed_forward" or both.
 
     Raises:
         ValueError: the model has no Transformer blocks, or a target is unknown.
     """
     if not targets or not set(targets) <= set(get_args(Target)):
-        raise ValueError(f"lora_targets={tuple(targets)!r}: give {' or '.join(get_args(Target))}")
+        raise ValueError(f"lora_targets={tuple(targets)!r}: pass {' or '.join(get_args(Target))}")
     matrices = list(dict.fromkeys(_matrices(model, targets)))
     head = {id(variable) for layer in _head(model) for variable in layer.weights}
     for variable in model.weights:
@@ -66,7 +66,7 @@ def enable(model: keras.Model, *, rank: int, alpha: float | None, targets: Colle
 
 
 def taken(model: keras.Model, rank: int, alpha: float | None) -> Adapter:
-    """Returns what a model with low-rank updates learned."""
+    """Returns the updates that a model has learned."""
     updates: dict[str, Any] = {}
     head: dict[str, np.ndarray] = {}
     for layer in dict.fromkeys(_matrices(model, get_args(Target))):
@@ -108,7 +108,7 @@ def _matrices(model: keras.Model, targets: Collection[str]) -> Iterator[Any]:
 
 
 def _head(model: keras.Model) -> list[keras.layers.Layer]:
-    """Returns the layers of the task: those that neither lead to the last block nor end it."""
+    """Returns the layers above the last block, without its final norm, pooler and projection."""
     found = anatomy(model)
     below = {id(layer) for layer in keras.Model(model.input, found.hidden[-1]).layers}
     ends = {id(layer) for layer in (found.final_norm, found.pooler, found.projection)}

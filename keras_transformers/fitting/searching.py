@@ -14,15 +14,15 @@ __all__ = ["bm25_scores", "main_figure", "similarity_scores"]
 def similarity_scores(
     embed: Any, pairs: TextPairs, *, dims: int | None = None, batch_size: int = 64
 ) -> dict[str, float]:
-    """Returns how well an embedder's cosines find partners, or agree with scores.
+    """Measures how well an embedder's cosine similarities find partners, or agree with scores.
 
-    Each different text searches all different partners and negatives. The prompts named "query" and
-    "document" are used if the embedder has both.
+    Each distinct text is a query against all distinct partners and negatives. The prompts named
+    "query" and "document" are used if the embedder has both.
 
     Args:
         embed: a `pipelines.Embedder`.
-        pairs: pairs, or scored pairs.
-        dims: how many first dimensions to use; all by default.
+        pairs: pairs with or without scores.
+        dims: how many leading dimensions to use; all by default.
         batch_size: texts per batch.
 
     Returns:
@@ -44,12 +44,12 @@ def similarity_scores(
 
 
 def main_figure(pairs: TextPairs) -> str:
-    """Returns the name of the figure that chooses the best epoch."""
+    """Returns the name of the metric that selects the best epoch."""
     return "ndcg_at_10" if pairs.scores is None else "spearman"
 
 
 def bm25_scores(pairs: TextPairs) -> dict[str, float]:
-    """Returns the same figures of pairs for BM25, as `ndcg_at_10_of_bm25` and so on."""
+    """Returns the same metrics of pairs for BM25, as `ndcg_at_10_of_bm25` and so on."""
     similarities = bm25_similarities(list(pairs.queries()), pairs.documents())
     scores = retrieval_scores(similarities, _relevant(pairs))
     return {f"{name}_of_bm25": value for name, value in scores.items()}

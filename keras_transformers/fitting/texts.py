@@ -1,4 +1,4 @@
-"""What the jobs on labelled texts share: their columns, files and splits."""
+"""Holds the code that jobs on labelled texts share: columns, files and splits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ _NAMES = ("text", "text_b", "label")
 
 
 def columns(pipeline: Any, *, label: str = "label", usual: Sequence[str] = LABEL) -> list[Wanted]:
-    """Returns text, text_b for pipelines of pairs, and label."""
+    """Returns the columns text, label and, for pipelines of pairs, text_b."""
     return [*text_columns(pipeline), Wanted(label, tuple(usual))]
 
 
 def text_columns(pipeline: Any) -> list[Wanted]:
-    """Returns text, and text_b for pipelines of pairs."""
+    """Returns the column text and, for pipelines of pairs, text_b."""
     if pipeline.pair:
         return [Wanted("text", TEXT_A), Wanted("text_b", TEXT_B)]
     return [Wanted("text", TEXT)]
@@ -31,13 +31,13 @@ def examples(
     as_labels: Callable[[Sequence[Any]], list[str]],
     label: str = "label",
 ) -> Examples:
-    """Returns examples of columns."""
+    """Returns examples made from columns."""
     texts = [checked(found, name, source) for name in ("text", "text_b") if name in found]
     return Examples(texts[0], texts[1] if len(texts) > 1 else None, as_labels(found[label]), source)
 
 
 def checked(found: Columns, name: str, source: str) -> list[str]:
-    """Returns a column of strings; ValueError if a value is not one."""
+    """Returns a column of strings; ValueError for any other value."""
     for row, value in enumerate(found[name]):
         if not isinstance(value, str):
             raise ValueError(f"{source}, row {row}: {name} is {value!r:.80}, expected a string")
@@ -47,7 +47,7 @@ def checked(found: Columns, name: str, source: str) -> list[str]:
 def from_file(
     pipeline: Any, path: Path, names: Mapping[str, str], *, labels: Sequence[str] | None = None
 ) -> Examples:
-    """Reads a file as recipes do; pairs are in the first two columns unless `names` says so."""
+    """Reads a file as recipes do; by default, pairs are in the first two columns."""
     check_column_names(names, path, _NAMES)
     return load(
         path,

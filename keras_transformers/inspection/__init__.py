@@ -1,4 +1,4 @@
-"""Parameters and FLOPs of a model, layer by layer, and pictures of its attention."""
+"""Counts a model's parameters and FLOPs layer by layer, and draws its attention."""
 
 from keras_transformers.rooms import open_room
 

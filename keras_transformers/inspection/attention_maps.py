@@ -1,4 +1,4 @@
-"""What every layer and head of a pipeline's model attends to, for one text."""
+"""Returns what every layer and head of a pipeline's model attends to, for one text."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ Kind = Literal["encoder", "decoder", "cross", "layers"]
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The attention of one kind, of all layers and heads.
+    """Holds one kind of attention for all layers and heads.
 
     Attributes:
         probabilities: float32 (layers, heads, queries, keys); each row adds up to 1.
-        queries: what stands at each query's position, such as its token.
-        keys: what stands at each key's position.
+        queries: a name for each query's position, such as its token.
+        keys: a name for each key's position.
     """
 
     probabilities: np.ndarray
@@ -97,10 +97,11 @@ def layer_weights(model: keras.Model) -> AttentionMap | None:
     Peters et al. 2018, equation 1: the softmax of the trained weights of a `layers.ScalarMix`.
 
     Args:
-        model: such as `models.elmo.features`, or any model on top.
+        model: a model such as `models.elmo.features`, or any model on top of it.
 
     Returns:
-        One layer, one head and one query, the mix; the keys are the encoder's layers, lowest first.
+        A map with one layer, one head and one query, the mix; the keys are the encoder's layers,
+        lowest first.
     """
     for layer in model.layers:
         if isinstance(layer, ScalarMix):
@@ -127,7 +128,7 @@ def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
 
 
 def attention_layers(model: keras.Model) -> Iterator[tuple[Any, Kind]]:
-    """Yields the layers of a model that have attention, and which kind."""
+    """Yields the layers of a model that have attention, each with its kind."""
     for layer in model.layers:
         if isinstance(layer, TransformerBlock):
             is_causal = layer.self_attention.use_causal_mask

@@ -1,4 +1,4 @@
-"""Finds the blocks of a functional model, as a paper's figure shows them."""
+"""Finds the blocks of a functional model, as in the figure of its paper."""
 
 import math
 import re
@@ -28,7 +28,7 @@ _LOOKS: dict[str, tuple[type, ...]] = {
     "attention": (MultiHeadAttention, RnnAttention, keras.layers.MultiHeadAttention),
     "feed_forward": (FeedForward,),
     "norm": (keras.layers.LayerNormalization, keras.layers.RMSNormalization),
-    "plain": (RelativePositionBias,),  # an Embedding too, but it embeds nothing
+    "plain": (RelativePositionBias,),  # also an Embedding, but it embeds nothing
     "embedding": (
         *(keras.layers.Embedding, PositionEmbedding, SinusoidalPositionEmbedding),
         PatchEmbedding,
@@ -38,15 +38,15 @@ _LOOKS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A layer inside a block.
+    """Describes a layer inside a block.
 
     Attributes:
-        name: such as "self_attention", without numbers.
+        name: its name without numbers, such as "self_attention".
         num_parameters: exact count.
         look: how to draw it: "attention", "feed_forward", "norm", "embedding" or "plain".
-        sizes: the widths that data go through, such as "768 → 3,072 → 768", and the activation.
+        sizes: the widths of the data in it, such as "768 → 3,072 → 768", and the activation.
         norm: where the sub-layer's norm is: "post" after the residual sum, "pre" before the
-            sub-layer, "" for a part without residual connection.
+            sub-layer, "" for a part without a residual connection.
         norm_parameters: exact count of that norm.
     """
 
@@ -60,20 +60,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Block:
-    """A layer of a model, or several equal layers in a row.
+    """Describes a layer of a model, or several equal layers in a row.
 
     Attributes:
         name: the layer's name, without its number.
         kind: "input", "layer" or "output".
         num_parameters: exact count of one layer; 0 where another block's weights are used again.
         look: see `Part`.
-        sizes: see `Part`; without weights what it does, such as "add". Of inputs and outputs the
-            known sizes of the tensor.
+        sizes: see `Part`; without weights, its operation, such as "add"; for inputs and outputs,
+            the known sizes of the tensor.
         parts: what is in the layer, in the order of computation.
         count: how many equal layers follow each other.
         source: index of the block whose output it continues; None for inputs.
-        joins: indices of the other blocks whose outputs it takes, and where they enter: the name of
-            a part, or "" for the block as a whole.
+        joins: indices of the other blocks whose outputs it uses, and where they enter: the name of
+            a part, or "" for the whole block.
         is_shared: whether its weights are those of an earlier block.
     """
 
@@ -90,10 +90,10 @@ class Block:
 
 
 def model_blocks(model: keras.Model) -> list[Block]:
-    """Lists a functional model's blocks, each after those whose outputs it takes.
+    """Lists a functional model's blocks, each after those whose outputs it uses.
 
-    Masks are left out, and so are Keras' own layers without weights that take one tensor, such as
-    dropout. Equal layers in a row make one block.
+    Masks are left out, and so are Keras' own layers with one input and no weights, such as dropout.
+    Equal layers in a row form one block.
 
     Args:
         model: a functional model.
@@ -118,7 +118,7 @@ def _all_blocks(model: keras.Model) -> list[Block]:
     made_by: dict[int, int] = {}  # tensor -> index of the block that computes it
     seen: set[int] = set()
     followed = {id(inputs[0]) for _, inputs, _ in calls(model) if inputs}
-    beside: dict[int, str] = {}  # inputs that are only taken together with something else
+    beside: dict[int, str] = {}  # inputs that are only used together with something else
     for tensor in keras.tree.flatten(list(_named(model.input, "input").values())):
         if id(tensor) not in followed:
             beside[id(tensor)] = tensor.name
@@ -160,7 +160,7 @@ def _all_blocks(model: keras.Model) -> list[Block]:
 
 
 def _details(layer: Any, output: Any) -> str:
-    """Returns a layer's sizes; without weights, what it does."""
+    """Returns a layer's sizes, or its operation if it has no weights."""
     if getattr(layer, "weights", ()):
         return _sizes(layer, output.shape[-1])
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(layer).__name__).lower()
@@ -182,7 +182,7 @@ def _only_passes_on(layer: Any) -> bool:
 def _joins(
     inputs: Sequence[Any], taken: Sequence[int], made_by: dict[int, int], parts: Sequence[Part]
 ) -> tuple[tuple[int, str], ...]:
-    """Returns where the tensors beside the first one come from, and which part takes them."""
+    """Returns where the tensors beside the first one come from, and which part uses them."""
     names = [part.name for part in parts if part.look == "attention"]
     found = {}
     for tensor in inputs:
@@ -241,7 +241,7 @@ def _look(layer: Any) -> str:
 
 
 def _sizes(layer: Any, width: int | None = None) -> str:
-    """Returns the widths that data go through in a layer up to its output, and its activation."""
+    """Returns the widths of the data in a layer up to its output, and its activation."""
     if heads := getattr(layer, "num_heads", None):
         dims = getattr(layer, "head_dim", None)
         return f"{heads} heads of {dims}" if dims else f"{heads} heads"

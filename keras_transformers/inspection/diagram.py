@@ -1,4 +1,4 @@
-"""Draws a model: its blocks as a paper's figure shows them, or every layer."""
+"""Draws a model: its blocks as in a paper's figure, or every layer."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _LEFT, _RIGHT = 30, 10  # from a block's edge to its parts; residual connections
 _GAP = 26  # between blocks, for the arrows
 _STEP, _FORK = 14, 22  # between the parts of a block, and where a residual connection leaves
 _MARGIN = 24
-_HEADER = 64  # of the picture
+_HEADER = 64  # around the picture
 
 
 def plot(model: keras.Model, path: str | os.PathLike[str], level: Level = "block") -> None:
@@ -34,14 +34,14 @@ def plot(model: keras.Model, path: str | os.PathLike[str], level: Level = "block
     Args:
         model: a functional model.
         path: the file to write or replace. Blocks are drawn as SVG, which follows the reader's
-            choice of a light or dark page; layers as what the name ends in: .svg, .png or .pdf.
-        level: "block" draws the model as its paper does, from inputs at the bottom to outputs at
-            the top, with equal layers once ("12 x") and exact counts of parameters. "layer" draws
-            every layer with its shapes (`keras.utils.model_to_dot`, laid out by Graphviz).
+            choice of a light or dark page; layers in the format of the suffix: .svg, .png or .pdf.
+        level: "block" draws the model like its paper, from inputs at the bottom to outputs at the
+            top, with equal layers once ("12 x") and exact counts of parameters. "layer" draws every
+            layer with its shapes (`keras.utils.model_to_dot`, laid out by Graphviz).
 
     Raises:
-        MissingExtraError: `level="layer"` without pydot and pygraphviz, which brings Graphviz.
-        ValueError: an unknown level, or a name that does not end in a format of that level.
+        MissingExtraError: `level="layer"` needs pydot and pygraphviz, which includes Graphviz.
+        ValueError: the level is unknown, or the name does not end in a format of that level.
 
     Example:
         kt.inspection.plot(kt.bert_base(), "bert.svg")
@@ -51,8 +51,8 @@ def plot(model: keras.Model, path: str | os.PathLike[str], level: Level = "block
     formats = (".svg",) if level == "block" else (".svg", ".png", ".pdf")
     if Path(path).suffix not in formats:
         raise ValueError(
-            f"{os.fspath(path)}: a picture of level {level!r} is a {' or '.join(formats)} file: "
-            "give such a name"
+            f"{os.fspath(path)}: a picture of level {level!r} must be a {' or '.join(formats)} "
+            "file; choose such a name"
         )
     picture = _layers(model, Path(path).suffix) if level == "layer" else _blocks(model)
     with replaced(path) as scratch:
@@ -66,7 +66,7 @@ def _layers(model: keras.Model, suffix: str) -> bytes:
         pygraphviz = optional("pygraphviz", extra="plot")
     except MissingExtraError as error:
         raise MissingExtraError(
-            f"{error}; or draw the level 'block', which needs neither", name=error.name
+            f"{error}; or draw the level 'block', which does not need it", name=error.name
         ) from None
     graph = keras.utils.model_to_dot(
         model, show_shapes=True, show_layer_names=True, show_layer_activations=True, dpi=72
@@ -77,7 +77,7 @@ def _layers(model: keras.Model, suffix: str) -> bytes:
 
 @dataclass
 class _Place:
-    """Where a block is. `y` grows upwards, from the inputs to the outputs."""
+    """Holds a block's place. `y` grows upwards, from the inputs to the outputs."""
 
     x: float
     y: float
@@ -92,7 +92,7 @@ class _Place:
         return self.x + _WIDTH / 2
 
     def overlaps(self, other: "_Place", dx: float) -> bool:
-        """Returns whether the two, one moved to the right, are closer than blocks may be."""
+        """Returns whether the two, with one moved to the right, are closer than blocks may be."""
         return abs(self.x + dx - other.x) < _WIDTH + 2 * _GAP and (
             self.y < other.top + _GAP and other.y < self.top + _GAP
         )
@@ -120,7 +120,7 @@ def _blocks(model: keras.Model) -> bytes:
 
 
 def _places(blocks: Sequence[Block]) -> list[_Place]:
-    """Puts each block above what it takes, and branches beside each other."""
+    """Puts each block above its inputs, and branches beside each other."""
     root = _roots(blocks)
     places: list[_Place] = []
     for block in blocks:
@@ -169,7 +169,7 @@ def _reach(index: int, blocks: Sequence[Block], places: Sequence[_Place]) -> flo
 
 
 def _rows(block: Block) -> Iterator[tuple[str, Part, float]]:
-    """Yields what is drawn inside a block, from the bottom: ("norm", part, height), ..."""
+    """Yields the contents of a block's drawing, from the bottom: ("norm", part, height), ..."""
     for part in block.parts:
         if part.norm == "pre":
             yield "norm", part, _NORM
@@ -270,7 +270,7 @@ def _draw(picture: Picture, block: Block, x: float, y: float) -> None:
 def _label(
     picture: Picture, x: float, y: float, width: float, title: str, detail: str, count: str
 ) -> None:
-    """Writes a name, what is below it and a count at the right."""
+    """Writes a name, the text below it and a count at the right."""
     picture.text(x + 8, y + (17 if detail else 24), title, style="bold")
     if detail:
         picture.text(x + 8, y + 32, detail, style="faint")

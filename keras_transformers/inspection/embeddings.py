@@ -1,4 +1,4 @@
-"""The vectors of a pipeline's tokens."""
+"""Returns the vectors of a pipeline's tokens."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ __all__ = ["TokenVectors", "token_vectors"]
 
 
 class TokenVectors(NamedTuple):
-    """Tokens and their vectors.
+    """Holds tokens and their vectors.
 
     Attributes:
         tokens: the tokens, as in the vocabulary.
@@ -28,10 +28,10 @@ def token_vectors(pipeline: Any, count: int | None = None) -> TokenVectors:
     Args:
         pipeline: any pipeline whose model embeds tokens. If a translator has a vocabulary for each
             side, the result is that of the source.
-        count: only the first tokens, so many; None for all.
+        count: how many tokens, from the first; None for all.
 
     Raises:
-        ValueError: the model embeds no tokens, as one of characters or of images.
+        ValueError: the model embeds no tokens, such as one of characters or images.
 
     Example:
         kt.inspection.token_vectors(kt.load("minilm")).vectors.shape

@@ -1,9 +1,9 @@
 """Counts the floating-point operations of a model's matrix products, layer by layer.
 
-A multiplication and an addition count as two operations, as in accelerator makers' figures. As in
-the papers' formulas, the count covers products with weight matrices and, in attention, of queries
-with keys and of probabilities with values. Norms, softmax, activations and embedding lookups are
-left out: they take time, but few operations.
+A multiplication and an addition count as two operations, as in the figures of accelerator vendors.
+As in the papers' formulas, the count covers products with weight matrices and, in attention, of
+queries with keys and of probabilities with values. Norms, softmax, activations and embedding
+lookups are left out: they take time, but few operations.
 """
 
 import functools
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class FlopsRow:
-    """The operations of one layer.
+    """Holds the operations of one layer.
 
     Attributes:
         name: the layer's name.
@@ -48,7 +48,7 @@ class FlopsRow:
 
 
 class UpdateCost(NamedTuple):
-    """The cost of an update, for the logs.
+    """Holds the cost of an update, for the logs.
 
     Attributes:
         tokens_per_step: real tokens of all replicas.
@@ -67,14 +67,14 @@ def flops_table(
 ) -> list[FlopsRow]:
     """Counts the operations of a forward pass layer by layer, leaving out layers without products.
 
-    Padding and positions hidden by a causal mask count too, because the machine computes them.
+    Padding and positions hidden by a causal mask also count, because the machine computes them.
 
     Args:
         model: a functional model with named inputs, built from this package's layers and Keras'
             dense, attention, convolutional and recurrent ones. The model is not run.
         input_shapes: the shape of each input, batch first: {"token_ids": (32, 128), ...}.
-        rules: class -> a function that counts the operations of a call, for other layers or in
-            place of the rules here. It takes the layer and the arguments of its call.
+        rules: class -> a function that counts the operations of a call, for other layers or to
+            replace the rules here. Its arguments are the layer and those of the layer's call.
 
     Returns:
         Rows in the order of the graph; a layer that is used twice has two rows.
@@ -96,7 +96,7 @@ def flops_table(
         wanted = ", ".join(model.input) if isinstance(model.input, Mapping) else "no named ones"
         raise ValueError(
             f"input_shapes has {', '.join(input_shapes)}, but model {model.name!r} has the inputs "
-            f"{wanted}: give the shape of each"
+            f"{wanted}: pass the shape of each"
         )
     rows: list[FlopsRow] = []
 
@@ -119,10 +119,10 @@ def input_shapes(model: keras.Model, *, batch_size: int, length: int) -> dict[st
     """Returns the shapes of a model's inputs for a batch of texts, for `flops_table`.
 
     Args:
-        model: with named inputs.
+        model: a model with named inputs.
         batch_size: the size of each first axis.
         length: tokens per text, for axes of any size. `mask_positions`, the masked words of
-            pretraining, gets 15 % of it.
+            pretraining, has 15 % of it.
     """
 
     def shape(name: str, axes: tuple[int | None, ...]) -> Shape:
@@ -167,12 +167,12 @@ def update_cost(
 ) -> UpdateCost:
     """Computes the mean cost of an update when batches differ in rows and lengths.
 
-    This is the cost of `rows` rows of the mean length, counting only real tokens, so time spent on
+    This is the cost of `rows` rows of mean length, counting only real tokens, so time spent on
     padding shows as lower utilisation. Attention scores grow with the square of the length; they
     are counted at the mean length, not averaged.
 
     Args:
-        model: See `flops_table`.
+        model: see `flops_table`.
         rows: mean rows per update: the examples of an epoch divided by its updates.
         length: mean number of real tokens per row, used for every input size that is not fixed; or
             one number per input, if they differ, whose sum is a row's tokens; or, for inputs such
@@ -213,7 +213,7 @@ def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) ->
     for kind, rule in (*rules.items(), *RULES.items()):
         if isinstance(layer, kind):
             return rule(layer, *args, **kwargs)
-    if isinstance(layer, keras.Model):  # a layer of another, such as ELECTRA's generator
+    if isinstance(layer, keras.Model):  # a layer of another one, such as ELECTRA's generator
         inputs = args[0]
         shapes = {name: tensor.shape for name, tensor in inputs.items()}
         return forward_flops(layer, shapes, rules=rules)
@@ -223,6 +223,6 @@ def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) ->
     if matrices:
         raise ValueError(
             f"no rule counts the operations of layer {layer.name!r}, a {type(layer).__name__} with "
-            f"{', '.join(matrices)}: give `rules` a function for this class"
+            f"{', '.join(matrices)}: add a function for this class to `rules`"
         )
     return 0

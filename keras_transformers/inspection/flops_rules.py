@@ -1,4 +1,4 @@
-"""How many operations the matrix products of each kind of layer take; see `flops`."""
+"""Counts the operations of the matrix products of each kind of layer; see `flops`."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from keras_transformers.layers.recurrent.cells import Recurrent
 from keras_transformers.layers.recurrent.decoder import RecurrentDecoder
 from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
 
-Rule = Callable[..., int]  # takes the layer and the arguments of its call; returns operations
+Rule = Callable[..., int]  # (layer, *arguments of its call) -> operations
 
 # Layers whose matrices multiply nothing.
 WITHOUT_PRODUCTS = (keras.layers.Embedding, PositionEmbedding, ClassToken)

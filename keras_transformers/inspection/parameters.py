@@ -19,14 +19,14 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 @dataclass(frozen=True)
 class ParameterRow:
-    """One line of a model's table.
+    """Holds one line of a model's table.
 
     Attributes:
         name: the layer's name, or "layer/part" for a part of a layer.
         output_shape: the layer's output shape, with None for unknown sizes; None for a part.
         num_parameters: exact count; a weight shared by several layers counts only in the first.
         formula: the same number in symbols, such as "4H^2+4H".
-        connected_to: the layers whose outputs it takes; () for inputs and parts.
+        connected_to: the layers whose outputs it uses; () for inputs and parts.
         activation: its activation, such as "gelu"; "" for none.
     """
 
@@ -140,7 +140,7 @@ def _term(count: int, letters: tuple[str, ...]) -> str:
 def agrees_with_figure(count: int, figure: str) -> bool:
     """Returns whether an exact count rounds to a printed figure.
 
-    Trailing zeros count as rounded: 109,482,240 agrees with "110M", 336,226,108 with "340M".
+    Trailing zeros count as rounding: 109,482,240 agrees with "110M", 336,226,108 with "340M".
 
     Args:
         count: the exact number.

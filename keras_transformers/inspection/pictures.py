@@ -1,4 +1,4 @@
-"""Attention weights as pictures."""
+"""Draws attention weights as pictures."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,19 +29,19 @@ def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -
 def attention_picture(
     source_tokens: Sequence[str], target_tokens: Sequence[str], attention: np.ndarray
 ) -> np.ndarray:
-    """Draws how much each target token (row) attends to each source token (column): darker is more.
+    """Draws how much each target token (row) attends to each source token (column).
 
     Args:
         source_tokens: names of the columns; empty ones at the end are padding and not drawn.
-        target_tokens: names of the rows, padded likewise.
-        attention: weights from 0 to 1, (target, source).
+        target_tokens: names of the rows, padded in the same way.
+        attention: weights from 0 to 1, (target, source); darker is more.
 
     Returns:
         uint8 (height, width, 3), 0 to 255, always the same size, so that pictures can be stacked.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: fewer weights than tokens.
+        ValueError: there are fewer weights than tokens.
     """
     figure = _figure(figsize=(6, 6), dpi=100)
     sources, targets = _without_padding(source_tokens), _without_padding(target_tokens)
@@ -71,8 +71,8 @@ def attention_figure(
         dark: whether the background is dark.
 
     Returns:
-        A matplotlib figure, for `savefig`. One head is drawn with its tokens; of many, each has its
-        layer and head as the title.
+        A matplotlib figure, for `savefig`. A single head is drawn with its tokens; of several, each
+        has its layer and head as the title.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -101,7 +101,7 @@ def rollout_figure(found: AttentionMap, *, dark: bool = False) -> Any:
     A row is a position, a column a token; darker (with `dark`, brighter) is more.
 
     Args:
-        found: from `attention`; of an encoder or a decoder, not between the two.
+        found: from `attention`, for an encoder or a decoder, not between the two.
         dark: whether the background is dark.
 
     Returns:

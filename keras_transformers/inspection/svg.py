@@ -21,12 +21,12 @@ Point = tuple[float, float]
 
 
 class Picture:
-    """A picture in the making. Coordinates are in pixels, from the upper left corner.
+    """Draws a picture. Coordinates are in pixels, from the upper left corner.
 
     Args:
-        width: of the picture.
-        height: of the picture.
-        title: what readers of the page hear instead of seeing it.
+        width: width of the picture.
+        height: height of the picture.
+        title: text that screen readers read aloud.
 
     Example:
         >>> picture = Picture(40, 20, title="a box")
@@ -50,11 +50,11 @@ class Picture:
         Args:
             x: left edge.
             y: upper edge.
-            width: of the rectangle.
-            height: of the rectangle.
+            width: width of the rectangle.
+            height: height of the rectangle.
             color: "page", "frame", "plain", "embedding", "attention", "norm", "feed_forward" or
                 "end".
-            radius: of the corners.
+            radius: radius of the corners.
         """
         if color not in _COLORS:
             raise ValueError(f"color {color!r} is unknown: use one of {', '.join(_COLORS)}")
@@ -68,7 +68,7 @@ class Picture:
 
         Args:
             x: where the line starts, or with `anchor` its middle or end.
-            y: the base line.
+            y: the baseline.
             words: the text.
             style: "" or several of "bold", "faint", "large", with spaces.
             anchor: "start", "middle" or "end".

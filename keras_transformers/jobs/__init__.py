@@ -1,4 +1,4 @@
-"""Jobs of independent tasks on files: on this machine, or on Apache Beam."""
+"""Runs jobs of independent tasks on files: on this machine, or on Apache Beam."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,7 +1,7 @@
 """Runs a job's stages of independent tasks: on this machine, or as an Apache Beam pipeline.
 
-A task writes its results to files and returns counts. So any engine, any number of workers and any
-number of attempts give the same files.
+A task writes its results to files and returns counts, so any engine, number of workers and number
+of attempts produce the same files.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ __all__ = ["Beam", "Engine", "Local", "Stage"]
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Tasks that may run at the same time, each independent of the others.
+    """Holds tasks that may run at the same time, each independent of the others.
 
     Attributes:
         name: what the tasks do, in a few words.
-        function: takes a task and returns name -> count, for monitoring. Workers import it. It
-            raises ValueError if trying again cannot help.
-        tasks: what the function takes, one each; the stage's tasks differ.
+        function: runs a task and returns name -> count, for monitoring. Workers import it. It
+            raises ValueError if retrying cannot help.
+        tasks: the function's arguments, one per call, all different.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Engine(Protocol):
         """Runs stage after stage.
 
         Args:
-            stages: what to run; a stage starts when the one before it has ended.
-            notes: a folder that the driver and all workers reach, for errors.
+            stages: the stages to run; each starts when the one before it has ended.
+            notes: a folder that the driver and all workers can reach, for errors.
 
         Raises:
             ValueError: a task raised it; no later stage has started.
@@ -56,7 +56,7 @@ class Local:
     """Runs tasks on this machine.
 
     Args:
-        num_processes: how many tasks to run at the same time, each in a process of its own. Such
+        num_processes: how many tasks to run at the same time, each in its own process. These
             processes import the calling script, so above 1 it needs an `if __name__ == "__main__"`
             guard. 1 runs all tasks in this process.
 
@@ -68,7 +68,7 @@ class Local:
 
     def __post_init__(self) -> None:
         if self.num_processes < 1:
-            raise ValueError(f"num_processes is {self.num_processes}, must be 1 or more")
+            raise ValueError(f"num_processes={self.num_processes}: must be 1 or more")
 
     def __call__(self, stages: Sequence[Stage], notes: places.Place) -> None:
         """Runs stage after stage; see `Engine`."""
@@ -86,13 +86,13 @@ class Local:
 
 @dataclasses.dataclass(frozen=True)
 class Beam:
-    """Runs tasks as one Apache Beam pipeline, on whatever runner its options name.
+    """Runs tasks as one Apache Beam pipeline, on the runner that its options name.
 
-    The workers need this package, and must reach all places that the tasks read and write.
-    The counts that tasks return become Beam's counters in the namespace `keras_transformers`.
+    The workers need this package, and must be able to reach all places that the tasks read and
+    write. The tasks' counts become Beam's counters in the namespace `keras_transformers`.
 
     Args:
-        options: options of the pipeline, name=value each, such as `runner=DirectRunner`.
+        options: options of the pipeline, each name=value, such as `runner=DirectRunner`.
 
     Example:
         >>> Beam(("runner=FlinkRunner", "flink_master=localhost:8081")).flags()
@@ -102,7 +102,7 @@ class Beam:
     options: tuple[str, ...] = ()
 
     def flags(self) -> list[str]:
-        """Returns the options as Beam's command line takes them."""
+        """Returns the options in the form of Beam's command line."""
         return [f"--{option.lstrip('-')}" for option in self.options]
 
     def __call__(self, stages: Sequence[Stage], notes: places.Place) -> None:
@@ -142,7 +142,7 @@ def _attempt(
     """Runs a task on a Beam worker, unless one of an earlier stage has failed.
 
     Returns:
-        An empty list after success. Errors other than ValueError go to Beam, which tries again.
+        An empty list on success. Errors other than ValueError go to Beam, which retries the task.
     """
     from apache_beam.metrics import Metrics
 

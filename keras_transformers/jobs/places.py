@@ -1,7 +1,7 @@
 """Reads and writes files by path, and by URL through fsspec.
 
 A place is a path, or a URL such as `gs://bucket/texts`. URLs need the extra `urls`, and the package
-that fsspec names for their scheme, such as gcsfs.
+that fsspec requires for their scheme, such as gcsfs.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Place = str
 
 
 def is_url(place: Place) -> bool:
-    """Tells whether a place is a URL, and so needs fsspec."""
+    """Returns whether a place is a URL, and so needs fsspec."""
     return "://" in place
 
 
@@ -30,12 +30,12 @@ def find(pattern: str) -> list[Place]:
     """Returns the files that a pattern matches, sorted.
 
     Args:
-        pattern: a path or URL in which `*`, `?` and `[...]` match within a name, and, in a path,
-            `**` any folders.
+        pattern: a path or URL in which `*`, `?` and `[...]` match within a name, and `**` matches
+            any folders in a path.
     """
     if is_url(pattern):
         system, path = _system(pattern)
-        start = pattern.removesuffix(path)  # fsspec's paths lack the scheme, and some the host
+        start = pattern.removesuffix(path)  # fsspec's paths have no scheme, and some have no host
         found = system.glob(path, detail=True).items()
         return sorted(f"{start}{name}" for name, about in found if about["type"] == "file")
     return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
@@ -57,7 +57,7 @@ def names(folder: Place) -> list[str]:
 
 @contextlib.contextmanager
 def fetched(place: Place) -> Iterator[Path]:
-    """Yields a local file to read: the file itself, or a copy of a URL's for the block's time.
+    """Yields a local file to read: the file itself, or a temporary copy of a URL's.
 
     A ValueError or OSError raised in the block names the place, not the copy.
 
@@ -76,7 +76,7 @@ def fetched(place: Place) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def fetched_folder(place: Place) -> Iterator[Path]:
-    """Yields a local folder to read: the folder itself, or a copy of a URL's.
+    """Yields a local folder to read: the folder itself, or a temporary copy of a URL's.
 
     A ValueError or OSError raised in the block names the place, not the copy.
 
@@ -105,7 +105,7 @@ def stored(place: Place, *, scratch_folder: Place | None = None) -> Iterator[Pat
     Until then, and if the block raises, `place` does not change.
 
     Args:
-        place: the file; missing folders are made.
+        place: the file; missing folders are created.
         scratch_folder: where a killed process may leave an unfinished file; by default the folder
             of `place`.
     """
@@ -157,7 +157,7 @@ def _system(place: Place) -> tuple[Any, str]:
     """Returns the file system of a URL, and the path there."""
     fsspec = optional("fsspec", extra="urls")
     try:
-        # Other processes write there too, so a list of files may not be kept.
+        # Other processes also write there, so a list of files must not be cached.
         system, path = fsspec.url_to_fs(place, use_listings_cache=False)
     except ImportError as error:
         raise MissingExtraError(f"{place}: {error}", name=error.name) from error
@@ -182,7 +182,7 @@ def _copy(place: Place, path: Path) -> None:
 
 
 def _upload(path: Path, place: Place, scratch_folder: Place) -> None:
-    """Writes under another name and renames: not every file system shows a file only when whole."""
+    """Writes under another name and renames, since file systems may show incomplete files."""
     system, target = _system(place)
     _, scratch = _system(scratch_folder)
     unfinished = f"{scratch}/{uuid.uuid4().hex}-{path.name}"

@@ -1,4 +1,4 @@
-"""The layers that the models are built from. They use only `keras.ops` and run on every backend.
+"""Provides the models' layers, which use only `keras.ops` and run on every backend.
 
 Importing this package imports all its modules, so that Keras knows the classes of a saved model.
 """

@@ -1,4 +1,4 @@
-"""`softmax(Q K^T + bias) V`: the one function that computes it, the way that suits the case."""
+"""Computes `softmax(Q K^T + bias) V` in the way that suits the backend and the length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,27 +33,28 @@ def attend(
 ) -> tuple[Any, Any]:
     """Computes `softmax(Q K^T + bias) V` for each head.
 
-    On JAX, unless the probabilities are asked for or dropped out, Keras' fused kernel computes it:
+    On JAX, Keras' fused kernel computes it, unless the probabilities are returned or dropped out;
     on a GPU, in 16 bits, that is the flash kernel, which never stores the scores. On TensorFlow,
-    unless the probabilities are asked for, lengths that are known and above 1,024 go in blocks of
-    queries, whose memory grows linearly with the length. Within a window, time and memory do so on
-    every backend, for lengths of several windows: a graph with an unknown length decides when it
-    runs. That needs masks that all queries share, such as padding's.
+    unless the probabilities are returned, known lengths above 1,024 are processed in blocks of
+    queries, whose memory grows linearly with the length. With a window, time and memory grow
+    linearly on every backend, for lengths of several windows: a graph with an unknown length
+    decides when it runs. That needs masks that all queries share, such as a padding mask.
 
     Args:
         query: scaled, (batch, heads, query, head_dim).
-        key: (batch, key heads, key, head_dim); each key head serves heads / key heads queries'
-            heads that stand side by side (grouped-query attention, Ainslie et al. 2023).
+        key: (batch, key heads, key, head_dim); each key head serves heads / key heads adjacent
+            query heads (grouped-query attention, Ainslie et al. 2023).
         value: (batch, key heads, key, head_dim).
         mask: bool (batch or 1, heads or 1, query or 1, key), True where a query may attend; None
             for everywhere.
-        reach: what positions alone let a query see, besides the mask; in self-attention only.
+        reach: the keys that a query may see by position, in addition to the mask; only in
+            self-attention.
         bias: added to the scores, (batch or 1, heads or 1, query, key), or None.
         any_visible: (batch, 1, 1, 1), 1 where a row has a visible key and 0 where it has none, if
-            `bias` hides keys; by default `mask` says so.
+            `bias` hides keys; by default derived from `mask`.
         scores_dtype: dtype of scores and softmax.
-        dropout: on the probabilities.
-        on_probabilities: is given the probabilities before dropout.
+        dropout: the dropout on the probabilities.
+        on_probabilities: called with the probabilities before dropout.
         return_probabilities: whether to return them.
         training: whether to apply dropout.
 
@@ -175,7 +176,7 @@ def _repeated(heads: Any, num_heads: int) -> Any:
 
 
 def _calls_one_kernel() -> bool:
-    """Returns whether the backend computes attention in one kernel where it can: JAX's does."""
+    """Returns whether the backend can compute attention in one kernel, as JAX does."""
     return keras.backend.backend() == "jax"
 
 
@@ -189,18 +190,18 @@ def _kernel_attention(
         key: (batch, key heads, key, head_dim).
         value: (batch, key heads, key, head_dim).
         mask: see `attend`.
-        visible: the mask with what `reach` hides, or None.
-        reach: see `attend`. The kernel knows a causal mask by itself.
+        visible: the mask combined with `reach`, or None.
+        reach: see `attend`. The kernel has its own causal mask.
         bias: (batch or 1, heads or 1, query, key), or None.
 
     Returns:
-        (batch, heads, query, head_dim); any numbers where a query sees no key.
+        (batch, heads, query, head_dim); arbitrary numbers where a query sees no key.
     """
     is_causal = reach == Reach(causal=True)
     mask = mask if is_causal else visible
-    if mask is not None:  # cuDNN refuses masks without an axis for the queries
+    if mask is not None:  # cuDNN rejects masks without an axis for the queries
         mask = ops.broadcast_to(mask, (*mask.shape[:2], query.shape[2], key.shape[2]))
-    # XLA removes the transpositions: they undo those that split the heads.
+    # XLA removes these transpositions, because they undo those that split the heads.
     query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
     context = ops.dot_product_attention(
         query,
@@ -210,7 +211,7 @@ def _kernel_attention(
         mask=mask,
         scale=1.0,
         is_causal=is_causal,
-        # On a TPU, Keras 3.15 takes the first row's mask for all rows.
+        # On a TPU, Keras 3.15 uses the first row's mask for all rows.
         flash_attention=None if _has_gpu() else False,
     )
     return ops.transpose(context, (0, 2, 1, 3))

@@ -18,22 +18,22 @@ KeysValues = tuple[Any, Any]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class MultiHeadAttention(CompositeLayer):
-    """Self- and cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
+    """Computes self- or cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
 
-    It projects, places, attends and projects back. One argument takes every kind of mask and tells
-    them apart by rank. Masked keys do not affect the output. A query that sees no key gets a
-    context of zeros, not NaN. Scores and softmax are computed in float32 or wider. How they are
-    computed, `attend.attend` decides.
+    It projects, applies positions, attends and projects back. One argument takes every kind of
+    mask, distinguished by rank. Masked keys do not affect the output. A query that sees no key gets
+    a context of zeros, not NaN. Scores and softmax are computed in float32 or wider, in the way
+    that `attend.attend` chooses.
 
     Args:
         num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
         hidden_dim: width of the output, the paper's d_model.
         num_key_value_heads: number of key and value heads, each shared by num_heads /
-            num_key_value_heads heads that stand side by side; `num_heads` by default. Ainslie et
-            al. 2023, arXiv:2305.13245.
+            num_key_value_heads adjacent query heads; `num_heads` by default. Ainslie et al. 2023,
+            arXiv:2305.13245.
         head_dim: width of a head; hidden_dim / num_heads by default (Hugging Face's T5: d_kv).
-        positions: turns queries and keys by their positions, before a cache keeps the keys, as
-            `RotaryPositions` does; None leaves positions to the embeddings.
+        positions: rotates queries and keys by their positions, before the keys are cached, such as
+            `RotaryPositions`; None leaves positions to the embeddings.
         use_causal_mask: whether position i sees only positions 0 to i, in self-attention.
         window: how many positions to each side a query sees, in self-attention; all by default. See
             `masks.Reach`.
@@ -89,7 +89,7 @@ class MultiHeadAttention(CompositeLayer):
         if num_key_value_heads < 1 or num_heads % num_key_value_heads:
             raise ValueError(
                 f"num_heads={num_heads} must be a multiple of "
-                f"num_key_value_heads={num_key_value_heads}: each of these serves as many heads"
+                f"num_key_value_heads={num_key_value_heads}: each serves equally many heads"
             )
         self.num_heads = num_heads
         self.num_key_value_heads = num_key_value_heads
@@ -124,7 +124,7 @@ class MultiHeadAttention(CompositeLayer):
         return RowDense(
             width,
             use_bias=self.use_bias if use_bias is None else use_bias,
-            # Each clone draws new numbers; a shared initializer would repeat the same ones.
+            # Each clone draws new numbers; a shared initializer would repeat them.
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
             name=name,
@@ -141,7 +141,7 @@ class MultiHeadAttention(CompositeLayer):
             if norm is not None:
                 norm.build((query_shape[0], self.num_heads, query_shape[1], self.head_dim))
         self.dropout.build((query_shape[0], self.num_heads, query_shape[1], value_shape[1]))
-        if not self.scale_scores:  # the queries start smaller instead, as in T5
+        if not self.scale_scores:  # instead, the queries start smaller, as in T5
             self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
 
     def compute_output_shape(self, query_shape: Any, value_shape: Any = None) -> tuple[Any, ...]:
@@ -149,7 +149,7 @@ class MultiHeadAttention(CompositeLayer):
         return (*query_shape[:-1], self.hidden_dim)
 
     def _placed(self, heads: Any, norm: Any, positions: Any) -> Any:
-        """Normalizes queries or keys (batch, heads, length, head_dim) and turns them, if asked."""
+        """Normalizes and rotates queries or keys (batch, heads, length, head_dim), if set up so."""
         if norm is not None:
             heads = norm(heads)
         if self.positions is None:
@@ -189,7 +189,7 @@ class MultiHeadAttention(CompositeLayer):
         """Attends from each query position to the visible key positions.
 
         Args:
-            query: (batch, query, features), or as `layout` says.
+            query: (batch, query, features), or in the form of `layout`.
             value: (batch, key, features), the vectors to attend to; by default the query itself.
             layout: how the queries lie in memory; see `layouts`.
             attention_mask: True where a query may attend. A padding mask (batch, key) is the same
@@ -197,10 +197,10 @@ class MultiHeadAttention(CompositeLayer):
                 (batch, heads, query, key) also varies by head. Axes of size 1 broadcast.
             attention_bias: added to the scores before the softmax, as relative positions do:
                 (batch, heads, query, key), where axes of size 1 broadcast.
-            positions: of the queries, and of the keys in self-attention, for rotary positions:
-                integers (batch or 1, query); 0, 1, 2 and so on by default.
-            keys_values: the result of the method `keys_values`, used instead of `value`. The masks
-                then say all that a query may see; see `step`.
+            positions: the positions of the queries, and of the keys in self-attention, for rotary
+            positions: integers (batch or 1, query); 0, 1, 2 and so on by default.
+            keys_values: the result of the method `keys_values`, used instead of `value`. Only the
+                masks then hide keys; see `step`.
             return_attention_scores: also return the probabilities before dropout.
             training: whether to apply dropout.
 
@@ -258,15 +258,15 @@ class MultiHeadAttention(CompositeLayer):
                 head_dim); see `empty_cache`.
             index: the position to write to in a cache of fixed length, for one new position; None
                 if the cache grows.
-            attention_mask: see `call`, over the earlier and the new keys; by default all of them
-                that the cache has so far. What causality or a window hides comes on top.
+            attention_mask: see `call`, over the earlier and the new keys; by default all keys so
+                far. Causality and the window are applied in addition.
             attention_bias: see `call`.
-            positions: see `call`; by default those after the cache's.
+            positions: see `call`; by default those that follow the cache's.
 
         Returns:
             (rows, new, hidden_dim), and the cache with the new positions.
         """
-        # A single new position is the last one: causality hides nothing from it.
+        # A single new position is the last one, so causality hides nothing from it.
         reach = Reach(self.use_causal_mask and query.shape[1] != 1, self.window)
         queries: Any = None  # the numbers of the new positions
         if self.positions is not None or reach != EVERYWHERE:
@@ -329,7 +329,7 @@ class MultiHeadAttention(CompositeLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "MultiHeadAttention":
-        """Makes a layer from what `get_config` returned."""
+        """Makes a layer from the result of `get_config`."""
         positions = keras.saving.deserialize_keras_object(config.get("positions"))
         return super().from_config({**config, "positions": positions})
 

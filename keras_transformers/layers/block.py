@@ -1,4 +1,4 @@
-"""The residual block that every Transformer here consists of."""
+"""Defines the residual block of every Transformer here."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,25 +23,25 @@ _PARTS = ("attention", "feed_forward", "cross_attention")  # arguments that are 
 class TransformerBlock(RecomputableLayer):
     """Applies attention and feed-forward, each with dropout, a residual sum and a norm.
 
-    It is the encoder layer of "Attention Is All You Need", section 3.1, with cross-attention the
-    decoder layer, and with a causal attention alone GPT's and Llama's layer. All positions
-    (`call`), new positions with a cache (`step`) and real tokens alone (`layout`) take one path.
+    It is the encoder layer of "Attention Is All You Need", section 3.1; with cross-attention, the
+    decoder layer; and with only causal attention, GPT's and Llama's layer. All positions (`call`),
+    new positions with a cache (`step`) and only real tokens (`layout`) share one path.
 
     Args:
         attention: self-attention. The block names it "self_attention".
         feed_forward: the feed-forward network; named "feed_forward".
-        cross_attention: attention to an encoder's output, between the two; None for none.
+        cross_attention: attention to an encoder's output, between those two; None for none.
         norm: "layer", "layer_without_bias" (ModernBERT), or "rms", without mean and bias (T5,
             Llama).
         norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
             `x + sublayer(norm(x))` and needs one more norm after the last block.
         norm_epsilon: added to the variance in every norm.
-        attention_norm: whether self-attention has a norm. ModernBERT's first block has none: it
-            reads embeddings after a norm.
+        attention_norm: whether self-attention has a norm. ModernBERT's first block has none,
+            because its embeddings have one.
         dropout: rate on the output of each sub-layer, before the residual sum.
 
     Raises:
-        ValueError: an unknown choice, or a layer that is built already.
+        ValueError: an unknown choice, or a layer that is already built.
 
     Example:
         >>> from keras_transformers.layers import FeedForward
@@ -68,14 +68,14 @@ class TransformerBlock(RecomputableLayer):
         for part in (attention, feed_forward, cross_attention):
             if part is not None and part.built:
                 raise ValueError(
-                    f"layer {part.name!r} has its weights already: hand a block new layers, whose "
-                    "weights then have names inside the block"
+                    f"layer {part.name!r} already has weights: pass new layers, whose weights then "
+                    "get names inside the block"
                 )
         self.norm, self.norm_position, self.norm_epsilon = norm, norm_position, norm_epsilon
         self.attention_norm = attention_norm
         self.dropout = dropout
         attention.name, feed_forward.name = "self_attention", "feed_forward"
-        # The variables' order in checkpoints is that of these assignments.
+        # The order of these assignments is that of the variables in checkpoints.
         self.self_attention = attention
         self.cross_attention_norm: Any = None
         if cross_attention is None:
@@ -139,7 +139,7 @@ class TransformerBlock(RecomputableLayer):
         """Computes all positions at once.
 
         Args:
-            inputs: (batch, length, hidden), or as `layout` says.
+            inputs: (batch, length, hidden), or in the form of `layout`.
             encoder_output: (batch, source, hidden), for cross-attention.
             layout: how the inputs lie in memory; see `layouts`.
             attention_mask: True where a query may attend, in self-attention; see
@@ -150,8 +150,8 @@ class TransformerBlock(RecomputableLayer):
             cross_attention_mask: True at source positions that may be seen; usually the source's
                 padding mask (batch, source).
             positions: see `MultiHeadAttention.call`.
-            return_attention_scores: also return the attention probabilities: those of
-                cross-attention, if there is one.
+            return_attention_scores: also return the attention probabilities, those of
+                cross-attention if there is one.
             training: whether to apply dropout.
 
         Returns:
@@ -257,7 +257,7 @@ class TransformerBlock(RecomputableLayer):
         attend_to_source: Callable[[Any], tuple[Any, Any]],
         training: bool | None,
     ) -> tuple[Any, Any]:
-        """Runs the residual sub-layers; also returns the attention probabilities, if asked for."""
+        """Runs the residual sub-layers; also returns the attention probabilities, if requested."""
         hidden, scores = self._residual("self_attention", hidden, attend, training)
         if self.cross_attention is not None:
             hidden, scores = self._residual("cross_attention", hidden, attend_to_source, training)
@@ -279,7 +279,7 @@ class TransformerBlock(RecomputableLayer):
         """Computes `norm(x + dropout(sublayer(x)))` or `x + dropout(sublayer(norm(x)))`.
 
         Args:
-            name: of the sub-layer, whose norm and dropout to use.
+            name: the sub-layer's name, whose norm and dropout to use.
             inputs: (..., hidden).
             sublayer: maps (..., hidden) to the same shape and an extra result.
             training: whether to apply dropout.
@@ -323,6 +323,6 @@ class TransformerBlock(RecomputableLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "TransformerBlock":
-        """Makes a block from what `get_config` returned."""
+        """Makes a block from the result of `get_config`."""
         parts = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in _PARTS}
         return super().from_config({**config, **parts})

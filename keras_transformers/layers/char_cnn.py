@@ -48,7 +48,7 @@ class CharacterCNN(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if not filters:
-            raise ValueError("filters is empty: give (width, number) pairs, such as [(1, 32)]")
+            raise ValueError("filters is empty: pass (width, number) pairs, such as [(1, 32)]")
         if activation not in ("relu", "tanh"):
             raise ValueError(f"activation={activation!r} is unknown: use 'relu' or 'tanh'")
         self.filters = [(int(width), int(number)) for width, number in filters]

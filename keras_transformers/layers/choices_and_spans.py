@@ -36,7 +36,7 @@ class ChoicesToRows(keras.layers.Layer):
 class RowsToChoices(keras.layers.Layer):
     """Groups the scores of rows by example again, undoing `ChoicesToRows`.
 
-    Choices without a real token fill up rows with fewer choices. Their score is -1e9.
+    Choices without a real token pad rows with fewer choices. Their score is -1e9.
 
     Example:
         >>> mask = keras.ops.array([[[True, True], [True, False]], [[True, True], [False, False]]])

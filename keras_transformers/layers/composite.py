@@ -1,4 +1,4 @@
-"""The base class of layers that consist of other layers: what is frozen stays frozen."""
+"""Defines the base class of layers that consist of other layers; it keeps frozen layers frozen."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -14,12 +14,12 @@ class CompositeLayer(AfterBuild):
     """A layer made of other layers, which stay frozen when Keras rebuilds it.
 
     Loading and cloning make a layer from its configuration, with `trainable` for the layer as a
-    whole. Keras does not pass that on to the layers inside, so that all of them would train again,
-    and does not record which of them were frozen on their own. This class does both. It does
-    not record single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
+    whole. Keras does not pass that on to the inner layers, so all of them would train again, and
+    does not record which of them were frozen individually. This class does both. It does not record
+    single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
 
     Attributes:
-        on_probabilities: is given the attention probabilities (batch, heads, query, key) of each
+        on_probabilities: called with the attention probabilities (batch, heads, query, key) of each
             call while `inspection.attention` watches a model; None otherwise.
     """
 
@@ -29,7 +29,7 @@ class CompositeLayer(AfterBuild):
 
     def after_build(self) -> None:
         """Freezes the inner layers that are to be frozen."""
-        if not self.trainable:  # setting it once more would do nothing on TensorFlow
+        if not self.trainable:  # setting it again would have no effect on TensorFlow
             for frozen in (*inner_layers(self), *self.weights):
                 frozen.trainable = False
         by_path = self._by_path() if self._frozen else {}
@@ -55,7 +55,7 @@ class CompositeLayer(AfterBuild):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes a layer from what `get_config` returned."""
+        """Makes a layer from the result of `get_config`."""
         config = dict(config)
         frozen = config.pop("frozen", ())
         layer = super().from_config(config)
@@ -63,9 +63,9 @@ class CompositeLayer(AfterBuild):
         return layer
 
     def __getattr__(self, name: str) -> Any:
-        """Returns the layers right inside as `layers`, which `summary(expand_nested=True)` shows.
+        """Returns the direct inner layers as `layers`, which `summary(expand_nested=True)` shows.
 
-        A property would not do: Keras saves all that `dir` lists, and so each of them twice.
+        A property would not work: Keras saves everything that `dir` lists, so each layer twice.
         """
         if name == "layers":
             return inner_layers(self, recursive=False)
@@ -81,10 +81,10 @@ class CompositeLayer(AfterBuild):
 
 
 def part_config(part: keras.layers.Layer | None) -> dict[str, Any] | None:
-    """Returns the configuration of a layer that another one was handed, to load it with that one.
+    """Returns the configuration of an inner layer, to load it with its outer layer.
 
-    Without the shapes with which Keras would build it: it is built, and its weights get their
-    names, inside the layer that has it.
+    It omits the shapes with which Keras would build it: it is built, and its weights get their
+    names, inside the outer layer.
     """
     if part is None:
         return None

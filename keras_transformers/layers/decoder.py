@@ -1,3 +1,3 @@
-"""Where old files look for a `DecoderLayer`."""
+"""Keeps `DecoderLayer` where old files expect it."""
 
 from keras_transformers.layers.old_files import DecoderLayer as DecoderLayer

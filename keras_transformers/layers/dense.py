@@ -1,4 +1,4 @@
-"""Dense layers that work on rows, and activations whose names state their formula."""
+"""Dense layers that work on rows, and activations with unambiguous names."""
 
 import math
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def gelu_approximate(x: Any) -> Any:
 def softmax(scores: Any) -> Any:
     """Computes the softmax over the last axis, of any size.
 
-    The first step of a search attends to one position, where `ops.softmax` warns of a mistake.
+    The first step of a search attends to a single position, for which `ops.softmax` would warn.
     """
     if scores.shape[-1] == 1:
         return ops.exp(scores - scores)  # 1, or NaN, as the softmax
@@ -68,7 +68,7 @@ def quick_gelu(x: Any) -> Any:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 def leaky_relu(x: Any) -> Any:
-    """Computes x where it is positive and 0.01 x elsewhere, as PyTorch; Keras' slope is 0.2."""
+    """Computes x where it is positive and 0.01 x elsewhere, as in PyTorch; Keras' slope is 0.2."""
     return ops.leaky_relu(x, negative_slope=0.01)
 
 
@@ -107,8 +107,8 @@ def activation_function(name: Activation) -> Callable[[Any], Any]:
     """Returns the activation with this name.
 
     Args:
-        name: "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh", "linear", or one of
-            those that are rarer, such as "quick_gelu".
+        name: "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh", "linear", or a rarer
+            one, such as "quick_gelu".
 
     Returns:
         An elementwise function on tensors.
@@ -134,10 +134,10 @@ class RowDense(keras.layers.Dense):
     halves the time of a feed-forward network's forward pass. The results equal `Dense`'s.
 
     Attributes:
-        in_place: what maps rows (rows, features) in the layer's place, as in exports in int8; None
-            in models.
+        in_place: maps rows (rows, features) instead of the layer, as in exports in int8; None in
+            models.
         stores_update: whether files of weights keep a low-rank update beside the matrix, so that
-            training can go on; otherwise Keras adds it to the matrix.
+            training can resume; otherwise Keras adds it to the matrix.
 
     Example:
         >>> RowDense(4)(keras.ops.ones((2, 3, 8))).shape

@@ -1,8 +1,8 @@
 """Token, segment and position embeddings.
 
-In mixed precision their matrices stay float32, and the vectors are cast once they are looked up.
-Otherwise a row's gradient would be summed in 16 bits: over thousands of tokens that sum stops
-growing, and GPUs are slow at it.
+In mixed precision their matrices stay float32, and the vectors are cast after the lookup. Otherwise
+a row's gradient would be summed in 16 bits: over thousands of tokens that sum stops growing, and it
+is slow on GPUs.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class TokenEmbedding(Embedding):
         embeddings_initializer: initializer of the (V, H) matrix.
 
     Attributes:
-        in_place: what computes `call` in the layer's place, as in exports in int8; None in models.
+        in_place: computes `call` instead of the layer, as in exports in int8; None in models.
 
     Raises:
         ValueError: `vocabulary_size` is below 1.
@@ -71,7 +71,7 @@ class TokenEmbedding(Embedding):
         **kwargs: Any,
     ) -> None:
         if vocabulary_size < 1:
-            raise ValueError(f"vocabulary_size={vocabulary_size}: give the number of tokens")
+            raise ValueError(f"vocabulary_size={vocabulary_size}: expected the number of tokens")
         super().__init__(
             vocabulary_size, hidden_dim, embeddings_initializer=embeddings_initializer, **kwargs
         )
@@ -82,8 +82,8 @@ class TokenEmbedding(Embedding):
     def call(self, inputs: Any, *, reverse: bool = False) -> Any:
         """Embeds ids, or projects vectors to logits.
 
-        Ids inside a graph are not checked: a step of training or a served answer would wait for the
-        check, and their ids come from a tokenizer or data set with this vocabulary.
+        Ids inside a graph are not checked: a check would slow down training and serving, where ids
+        come from a tokenizer or data set with this vocabulary.
 
         Args:
             inputs: token ids (batch, length); with `reverse`, vectors (..., hidden_dim).
@@ -128,7 +128,7 @@ class TokenEmbedding(Embedding):
 def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
     """Raises ValueError if an id is outside the vocabulary; values inside a graph are not checked.
 
-    An embedding takes id -1 for its last row, and some devices take any large one for it.
+    An embedding maps id -1 to its last row, and on some devices any large id too.
     """
     values = known_values(token_ids)
     if values is None:
@@ -136,7 +136,7 @@ def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
     wrong = values[(values < 0) | (values >= vocabulary_size)]
     if wrong.size:
         raise ValueError(
-            f"{name} has {wrong[0]}: the vocabulary has the ids 0 to {vocabulary_size - 1}"
+            f"{name} has {wrong[0]}: the vocabulary has ids 0 to {vocabulary_size - 1}"
         )
 
 
@@ -144,7 +144,7 @@ def known_values(tensor: Any) -> np.ndarray | None:
     """Returns a tensor's values; None inside a graph, where it has none yet."""
     try:
         return ops.convert_to_numpy(tensor)
-    except (NotImplementedError, TypeError, ValueError):  # from TensorFlow, JAX, Keras
+    except (NotImplementedError, TypeError, ValueError):  # raised by TensorFlow, JAX or Keras
         return None
 
 
@@ -194,7 +194,7 @@ def token_embeddings(
 class RowEmbedding(keras.layers.Embedding):
     """A `keras.layers.Embedding` for millions of rows: a step touches only the rows it looks up.
 
-    On TensorFlow, Keras looks up rows in the value of the whole matrix. Once an optimizer updates
+    On TensorFlow, Keras looks up rows in the value of the whole matrix. If an optimizer updates
     single rows in place, TensorFlow copies the matrix each time that value is read. This layer
     reads rows from the variable itself, so nothing is copied. The gradient has one slice per id
     (`tf.IndexedSlices`), and `keras.optimizers.SGD` without momentum updates only those rows.
@@ -284,14 +284,14 @@ class PositionEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class IndexedPositionEmbedding(PositionEmbedding):
-    """The `PositionEmbedding` of BERT and GPT, under the name that it has in their files."""
+    """The `PositionEmbedding` of BERT and GPT, under its name in their files."""
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class PaddedPositionEmbedding(PositionEmbedding):
     """A `PositionEmbedding` that counts only real tokens, so padding may be on either side.
 
-    RoBERTa, MPNet and the other families from fairseq.
+    Used by RoBERTa, MPNet and other families from fairseq.
     """
 
     def call(
@@ -307,11 +307,11 @@ class PaddedPositionEmbedding(PositionEmbedding):
         Args:
             inputs: vectors (batch, length, hidden).
             padding_mask: bool (batch, length), True at real tokens; by default all are real.
-            positions: see `PositionEmbedding.call`; they count instead of the mask.
+            positions: see `PositionEmbedding.call`; used instead of the mask.
             start_index: position of the first vector if there is no mask, counted from 0.
 
         Returns:
-            (batch, length, hidden). Padding gets the vector of some position.
+            (batch, length, hidden). Padding gets the vector of an arbitrary position.
 
         Raises:
             ValueError: the sequence is longer than `max_sequence_length`.
@@ -320,7 +320,7 @@ class PaddedPositionEmbedding(PositionEmbedding):
             return super().call(inputs, positions=positions, start_index=start_index)
         embeddings = ops.convert_to_tensor(self.embeddings)
         rows = _rows(embeddings, self.first_position, inputs, self)  # (length, hidden)
-        # float32: on a GPU, TensorFlow sums no integers.
+        # In float32, because TensorFlow does not sum integers on a GPU.
         counts = ops.cumsum(ops.cast(padding_mask, "float32"), axis=1)
         positions = ops.maximum(ops.cast(counts, "int32") - 1, 0)  # (batch, length)
         return inputs + ops.cast(ops.take(rows, positions, axis=0), inputs.dtype)

@@ -1,3 +1,3 @@
-"""Where old files look for an `EncoderLayer`."""
+"""Keeps `EncoderLayer` where old files expect it."""
 
 from keras_transformers.layers.old_files import EncoderLayer as EncoderLayer

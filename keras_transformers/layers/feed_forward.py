@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network ("Attention Is All You Need", section 3.3)."""
+"""Defines the position-wise feed-forward network ("Attention Is All You Need", section 3.3)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How the vectors of a batch lie in memory: padded, or real tokens alone."""
+"""Defines how a batch's vectors are laid out in memory: padded, or only real tokens."""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +12,7 @@ __all__ = ["Padded", "Rows"]
 
 
 class Masks(NamedTuple):
-    """What hides keys from queries; see `attend.attend`.
+    """The masks and biases that hide keys from queries; see `attend.attend`.
 
     Attributes:
         mask: bool (batch or 1, heads or 1, query or 1, key), or None.
@@ -59,7 +59,7 @@ class Padded:
         return ops.reshape(context, (batch, length, width))
 
     def masks(self, attention_mask: Any, attention_bias: Any) -> Masks:
-        """Returns what hides keys; see `MultiHeadAttention.call` for the arguments."""
+        """Returns the masks and biases that hide keys; see `MultiHeadAttention.call`."""
         mask = None if attention_mask is None else four_axes(attention_mask)
         return Masks(mask, attention_bias)
 
@@ -78,19 +78,19 @@ def _joined(attention: Any, tokens: Any) -> Any:
 
 
 class Rows(Padded):
-    """The real tokens alone: (tokens, features), for inference.
+    """Only the real tokens: (tokens, features), for inference.
 
-    Only the scores have padding: everything else costs what the tokens cost. One product makes
-    queries, keys and values. The mask is made once for all layers. The first position of each row
-    always counts as a token, so that a row that is all padding still has a vector for a pooler to
-    read.
+    Only the scores have padding: everything else costs only as much as the real tokens. One product
+    computes queries, keys and values. The mask is made once for all layers. The first position of
+    each row always counts as a token, so that a row that is all padding still has a vector for a
+    pooler to read.
 
     Args:
         padding_mask: bool (batch, length), True at real tokens.
-        like: a tensor (batch, length, ...) from which to take the shape if there is no mask; then
-            all positions are real.
-        take: maps rows (rows, features) and places to the rows there. `tf.gather` takes fewer steps
-            than `ops.take`, which allows negative places.
+        like: a tensor (batch, length, ...) that has the shape if there is no mask; all positions
+            are then real.
+        take: maps rows (rows, features) and indices to the rows there. `tf.gather` takes fewer
+            steps than `ops.take`, which allows negative indices.
         joined: maps an attention and the tokens (tokens, features) to its queries, keys and values
             side by side, (tokens, (heads + 2 * key heads) * head_dim), as `joined_weights` does.
 
@@ -139,7 +139,7 @@ class Rows(Padded):
         return ops.reshape(rows, (self.batch, self.length, tokens.shape[-1]))
 
     def project(self, attention: Any, query: Any, value: Any) -> tuple[Any, Any, Any]:
-        """Projects tokens (tokens, features) to what `Padded.project` returns; self-attention."""
+        """Projects tokens (tokens, features) like `Padded.project`; only for self-attention."""
         joined = self.padded(self._product(attention, query))
         heads, key_heads = attention.num_heads, attention.num_key_value_heads
         if heads == key_heads:  # all three in one transposition
@@ -157,10 +157,10 @@ class Rows(Padded):
         return self.tokens(ops.reshape(context, (self.batch, self.length, width)))
 
     def masks(self, attention_mask: Any, attention_bias: Any) -> Masks:
-        """Returns what hides padding, made once for all layers.
+        """Returns the mask that hides padding, made once for all layers.
 
         Raises:
-            ValueError: there is an `attention_mask` besides the padding mask of these rows.
+            ValueError: there is an `attention_mask` in addition to the padding mask of these rows.
         """
         if attention_mask is not None:
             raise ValueError("attention_mask: rows of real tokens have their own padding mask")
@@ -179,7 +179,7 @@ class Rows(Padded):
         return scores[:, None, None, :]  # (batch, 1, 1, key)
 
     def scores_bias(self, attention_bias: Any = None) -> Any:
-        """Returns what to add to the scores; None if nothing.
+        """Returns the bias to add to the scores, or None.
 
         Args:
             attention_bias: (batch or 1, heads, query, key), or None.
@@ -188,6 +188,6 @@ class Rows(Padded):
             return attention_bias
         if attention_bias is None:
             return self._mask_bias
-        if id(attention_bias) not in self._biases:  # kept with it, or its id might be used again
+        if id(attention_bias) not in self._biases:  # kept alive, or its id might be reused
             self._biases[id(attention_bias)] = attention_bias, attention_bias + self._mask_bias
         return self._biases[id(attention_bias)][1]

@@ -1,4 +1,4 @@
-"""Which positions of a sequence are real, and which may see which."""
+"""Makes masks: which positions of a sequence are real, and which may see each other."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -101,13 +101,13 @@ class DocumentPositions(keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Reach:
-    """Which keys a query may see by their positions alone, in self-attention.
+    """The keys that a query may see by position, in self-attention.
 
     Attributes:
-        causal: whether it sees only itself and what comes before.
+        causal: whether it sees only itself and earlier positions.
         window: how far it sees to each side; None for any distance. Hugging Face's Mistral with
-            `sliding_window` 4096 has a window of 4095, its ModernBERT with `local_attention` 128
-            one of 64.
+            `sliding_window` 4096 has a window of 4095; its ModernBERT with `local_attention` 128
+            has 64.
     """
 
     causal: bool = False
@@ -130,7 +130,7 @@ def four_axes(mask: Any) -> Any:
     """Expands a mask of rank 2, 3 or 4 to (batch, heads or 1, query or 1, key).
 
     Raises:
-        ValueError: it has another rank.
+        ValueError: the mask has another rank.
     """
     mask = ops.cast(mask, "bool")
     rank = len(mask.shape)

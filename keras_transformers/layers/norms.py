@@ -1,4 +1,4 @@
-"""The norms of Transformers, and where they stand."""
+"""Makes the norms of Transformers, and checks their position."""
 
 from typing import Any, Literal
 

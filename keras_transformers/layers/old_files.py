@@ -1,9 +1,9 @@
-"""Layers of files that were written when layers made their parts themselves.
+"""Loads files from when layers made their parts themselves.
 
-Models consisted of `EncoderLayer` and `DecoderLayer`, and a `RecurrentDecoder` made its own cells.
-A .keras file names the classes of its layers and where they are, and Keras names the groups of a
-file of weights by these classes. So the two classes remain for loading, as blocks; models are built
-of `TransformerBlock` itself. `load_weights` reads files of weights of either kind.
+Models then consisted of `EncoderLayer` and `DecoderLayer`, and a `RecurrentDecoder` made its own
+cells. A .keras file names the classes of its layers and their modules, and Keras names the groups
+in a file of weights after these classes. The two classes therefore remain for loading, as blocks;
+models are built from `TransformerBlock`. `load_weights` reads files of weights of either kind.
 """
 
 import os
@@ -24,7 +24,7 @@ from keras_transformers.layers.recurrent.attention import RnnAttention
 from keras_transformers.layers.recurrent.cells import make_cell
 from keras_transformers.layers.recurrent.choices import Readout
 
-_OLD = ("encoder_layer", "decoder_layer")  # Keras' names of their groups in files of weights
+_OLD = ("encoder_layer", "decoder_layer")  # Keras' names for their groups in files of weights
 
 
 class _OldBlock(TransformerBlock):
@@ -106,7 +106,7 @@ def decoder_parts(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Gives a model the weights in a file, as `model.load_weights` does, also in an old file.
+    """Loads the weights in a file into a model, like `model.load_weights`, even from an old file.
 
     Args:
         model: a built model.
@@ -132,7 +132,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
 
 def _new_names(model: keras.Model) -> Iterator[tuple[str, str]]:
-    """Yields the groups of a model's blocks in old files and in those of today."""
+    """Yields the groups of a model's blocks in old files and in today's."""
     counts = {"encoder_layer": 0, "decoder_layer": 0}
     blocks = [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
     for number, block in enumerate(blocks):

@@ -1,4 +1,4 @@
-"""Images as sequences of patches (ViT), and position embeddings resized for other images."""
+"""Turns images into sequences of patches (ViT), and resizes position embeddings."""
 
 from typing import Any, Literal
 
@@ -124,7 +124,7 @@ class StemConvolution(keras.layers.Conv2D):
     """A 3 x 3 convolution with stride 2, padding "same" and no bias, as one matrix product.
 
     It equals `keras.layers.Conv2D`, which with TensorFlow 2.21 and oneDNN returns an empty batch
-    in its input's shape; an export must answer an empty batch.
+    with the shape of its input; exports must handle empty batches.
 
     Args:
         filters: number of output channels, F.
@@ -142,7 +142,7 @@ class StemConvolution(keras.layers.Conv2D):
         """Maps (batch, height, width, channels) to (batch, rows, columns, F): half, rounded up."""
         sizes = images.shape[1:3]
         rows, columns = (-(-size // 2) for size in sizes)
-        # As TensorFlow pads: the odd pixel goes to the right and to the bottom.
+        # As in TensorFlow, the odd pixel of padding goes to the right and to the bottom.
         totals = [max(0, (-(-size // 2) - 1) * 2 + 3 - size) for size in sizes]
         margins = [(total // 2, total - total // 2) for total in totals]
         images = ops.pad(images, [(0, 0), *margins, (0, 0)])
@@ -225,7 +225,7 @@ def _bilinear(size: int, new_size: int) -> np.ndarray:
 
 
 def _bicubic(size: int, new_size: int) -> np.ndarray:
-    """Like `_bilinear`, but uses the four nearest points, aligns pixel edges and repeats ends."""
+    """Returns weights of the four nearest points, with pixel edges aligned and ends repeated."""
     points = (np.arange(new_size) + 0.5) * size / new_size - 0.5
     matrix = np.zeros((new_size, size))
     for offset in (-1, 0, 1, 2):

@@ -1,6 +1,6 @@
 """Layers that turn many vectors into fewer: pooling, gathering positions and mixing layers.
 
-And one that puts tokens back at such positions.
+Also one that scatters tokens back to such positions.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class FirstTokenPooler(keras.layers.Dense):
     def call(self, inputs: Any, positions: Any = None, training: bool | None = None) -> Any:
         """Maps (batch, length, features) to (batch, units).
 
-        With `positions`, int32 (batch, n), it reads those in place of the first: (batch, n, units).
+        With `positions`, int32 (batch, n), it reads those instead of the first: (batch, n, units).
         """
         first = inputs[:, 0] if positions is None else _at(inputs, positions)
         return super().call(first, training=training)
@@ -45,12 +45,12 @@ class FirstTokenPooler(keras.layers.Dense):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class LastToken(keras.layers.Layer):
-    """Takes the vector of each row's last real token, which has seen all the others."""
+    """Selects the vector of each row's last real token, which has seen all the others."""
 
     def call(self, inputs: Any, padding_mask: Any) -> Any:
         """Maps vectors (batch, length, hidden) and a mask (batch, length) to (batch, hidden).
 
-        A row that is all padding gives its first vector.
+        A row that is all padding returns its first vector.
         """
         return last_real(inputs, padding_mask)
 
@@ -61,7 +61,7 @@ class LastToken(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class GatherPositions(keras.layers.Layer):
-    """Takes the vectors at given positions of each sequence."""
+    """Selects the vectors at given positions of each sequence."""
 
     def call(self, inputs: Any, positions: Any) -> Any:
         """Maps vectors (batch, length, hidden) and positions (batch, n) to (batch, n, hidden)."""
@@ -77,7 +77,7 @@ class SampleTokens(keras.layers.Layer):
     """Draws a token for each given position of a text and puts it there (ELECTRA).
 
     No gradient flows through it. In training the draws change from call to call; in evaluation they
-    depend on the logits alone, so that one evaluation can be compared with another.
+    depend only on the logits, so that evaluations can be compared.
 
     Args:
         seed: seed of the draws in training.
@@ -138,25 +138,25 @@ class MeanOfTokens(keras.layers.Layer):
         """Maps (batch, length, width) and a mask (batch, length) to (batch, width)."""
         is_real = ops.cast(padding_mask, "float32")
         shares = is_real / ops.maximum(ops.sum(is_real, axis=1, keepdims=True), 1.0)
-        shares = ops.cast(shares, vectors.dtype)  # not earlier: bfloat16 counts only to 256
+        shares = ops.cast(shares, vectors.dtype)  # not earlier, because bfloat16 counts only to 256
         return ops.squeeze(ops.matmul(shares[:, None], vectors), axis=1)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class TokenPooling(keras.layers.Layer):
-    """Makes one vector of a text's token vectors, in one or more ways.
+    """Pools a text's token vectors into one vector, in one or more modes.
 
-    The ways, their names and their order are those of sentence-transformers' `Pooling`. The vectors
-    of several ways are joined.
+    The modes, their names and their order are those of sentence-transformers' `Pooling`. The
+    vectors of several modes are concatenated.
 
     Args:
         modes: one or more of "cls", the first token's vector; "max", the largest value of each
             dimension; "mean", the mean; "mean_sqrt_len_tokens", the sum divided by the square root
             of the number of tokens; "weightedmean", the mean with weights 1, 2, 3 and so on; and
-            "lasttoken", the last token's vector. All but "cls" need a padding mask.
+            "lasttoken", the last token's vector. All except "cls" need a padding mask.
 
     Raises:
-        ValueError: no mode, an unknown one, or one that occurs twice.
+        ValueError: no mode, an unknown mode, or a mode that occurs twice.
 
     Example:
         >>> vectors = keras.ops.array([[[1.0], [3.0], [9.0]]])
@@ -172,15 +172,15 @@ class TokenPooling(keras.layers.Layer):
         self.modes = (modes,) if isinstance(modes, str) else tuple(modes)
         unknown = [mode for mode in self.modes if mode not in self.MODES]
         if unknown or not self.modes or len(set(self.modes)) != len(self.modes):
-            raise ValueError(f"modes={modes!r}: take one or more of {', '.join(self.MODES)}")
+            raise ValueError(f"modes={modes!r}: use one or more of {', '.join(self.MODES)}")
 
     def call(self, vectors: Any, padding_mask: Any = None) -> Any:
         """Maps vectors (batch, length, hidden) and a mask to (batch, modes * hidden).
 
         Args:
             vectors: (batch, length, hidden).
-            padding_mask: bool (batch, length), True where a token is real. A row that is nothing
-                but padding has no mean: NaN.
+            padding_mask: bool (batch, length), True where a token is real. The mean of a row that
+                is all padding is NaN.
         """
         pooled = [getattr(self, f"_{mode}")(vectors, padding_mask) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
@@ -218,7 +218,7 @@ class TokenPooling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class FirstDimensions(keras.layers.Layer):
-    """Keeps the first dimensions of a vector.
+    """Keeps the leading dimensions of a vector.
 
     Kusupati et al. 2022, "Matryoshka Representation Learning", arXiv:2205.13147.
 
@@ -295,12 +295,12 @@ class MeanOfWords(keras.layers.Layer):
 
 
 def last_real(vectors: Any, padding_mask: Any) -> Any:
-    """Takes the vector of each row's last real token: (batch, length, hidden) to (batch, hidden).
+    """Selects the vector of each row's last real token: (batch, length, hidden) to (batch, hidden).
 
-    A row that is all padding gives its first vector.
+    A row that is all padding returns its first vector.
     """
     places = ops.arange(ops.shape(vectors)[1])
-    # Not `ops.max`, which refuses an empty batch.
+    # Not `ops.max`, which rejects an empty batch.
     last = ops.argmax(ops.where(padding_mask, places[None], -1), axis=1)  # (batch,)
     return ops.squeeze(ops.take_along_axis(vectors, last[:, None, None], axis=1), axis=1)
 
@@ -316,7 +316,7 @@ def _count(weights: Any, dtype: str) -> Any:
 
 
 def _at(inputs: Any, positions: Any) -> Any:
-    """Takes from vectors (batch, length, hidden) those at positions (batch, n)."""
+    """Selects from vectors (batch, length, hidden) those at positions (batch, n)."""
     batch, length, hidden = ops.shape(inputs)
     rows = ops.reshape(inputs, (-1, hidden))  # (batch * length, hidden)
     starts = ops.arange(batch, dtype=positions.dtype) * length

@@ -14,18 +14,18 @@ __all__ = ["RelativePositionBias"]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RelativePositionBias(Embedding):
-    """Computes what T5 and MPNet add to the attention scores: one number per distance and head.
+    """Computes the bias on T5's and MPNet's attention scores: one number per distance and head.
 
-    Distances share numbers in buckets: each small one has its own, larger ones share more and more
-    widely, and all from `max_distance` on share the last. One layer serves all encoder layers.
-    Raffel et al. 2020, section 2.1 (arXiv:1910.10683).
+    Distances are grouped into buckets: each small distance has its own, larger ones share wider and
+    wider buckets, and all from `max_distance` on share the last. One layer serves all encoder
+    layers. Raffel et al. 2020, section 2.1 (arXiv:1910.10683).
 
     Args:
         num_buckets: number of buckets, even, at least 4 (Hugging Face:
             relative_attention_num_buckets).
         num_heads: number of attention heads.
-        max_distance: the distance from which on all share a bucket.
-        bidirectional: whether keys after the query have buckets of their own, half of them all;
+        max_distance: all distances from this one on share a bucket.
+        bidirectional: whether keys after the query have their own buckets, half of the total;
             otherwise they share the bucket of distance 0, and a causal mask hides them.
         embeddings_initializer: initializer of the (num_buckets, num_heads) matrix.
 
@@ -50,11 +50,11 @@ class RelativePositionBias(Embedding):
         **kwargs: Any,
     ) -> None:
         if num_buckets < 4 or num_buckets % 2:
-            raise ValueError(f"num_buckets={num_buckets}: give an even number, at least 4")
+            raise ValueError(f"num_buckets={num_buckets}: expected an even number, at least 4")
         if max_distance <= num_buckets // (4 if bidirectional else 2):
             raise ValueError(
                 f"max_distance={max_distance} is too small for num_buckets={num_buckets}: small "
-                "distances already have buckets of their own"
+                "distances already have their own buckets"
             )
         super().__init__(
             num_buckets, num_heads, embeddings_initializer=embeddings_initializer, **kwargs
@@ -63,8 +63,8 @@ class RelativePositionBias(Embedding):
         self.num_heads = num_heads
         self.max_distance = max_distance
         self.bidirectional = bidirectional
-        # Looked up, not computed in the graph: a logarithm that differs in its last bit from one
-        # device to the next would put a distance into the next bucket.
+        # Looked up, not computed in the graph: a logarithm whose last bit differs between devices
+        # would move a distance into the next bucket.
         self._buckets = buckets(
             np.arange(-max_distance, max_distance + 1),
             num_buckets=num_buckets,
@@ -119,9 +119,9 @@ def buckets(
 
     Args:
         distances: integers (...).
-        num_buckets: See `RelativePositionBias`.
-        max_distance: See `RelativePositionBias`.
-        bidirectional: See `RelativePositionBias`.
+        num_buckets: see `RelativePositionBias`.
+        max_distance: see `RelativePositionBias`.
+        bidirectional: see `RelativePositionBias`.
 
     Returns:
         int32 (...).

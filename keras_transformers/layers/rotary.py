@@ -1,4 +1,4 @@
-"""Rotary positions (Su et al. 2021, arXiv:2104.09864): queries and keys turned by their places."""
+"""Rotary positions (Su et al. 2021, arXiv:2104.09864): rotates queries and keys by position."""
 
 import dataclasses
 import math
@@ -17,33 +17,33 @@ ScalingKind = Literal["linear", "dynamic", "llama3", "yarn"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RotaryScaling:
-    """How rotary positions turn more slowly, for texts longer than those that were trained.
+    """Slows down rotary positions, for texts longer than those in training.
 
     The kinds are those of Hugging Face's `rope_type`:
 
     - "linear": all positions are divided by the factor (Chen et al. 2023, arXiv:2306.15595).
     - "dynamic": from the original length on, the base grows with each text's own length. Keys in a
       cache keep the rates of the step that computed them, as in transformers.
-    - "llama3": slow pairs turn slower by the factor, fast ones as before, those between in between
-      (Llama 3.1; Dubey et al. 2024, arXiv:2407.21783).
+    - "llama3": slow pairs rotate slower by the factor, fast ones as before, with a transition
+      between them (Llama 3.1; Dubey et al. 2024, arXiv:2407.21783).
     - "yarn": the same with a ramp over the pairs, and larger vectors (Peng et al. 2023,
       arXiv:2309.00071).
 
     Args:
         kind: see above.
         factor: how much longer texts may be.
-        original_length: the length that was trained, for all kinds but "linear" (Hugging Face:
+        original_length: the length in training, for all kinds except "linear" (Hugging Face:
             original_max_position_embeddings; for "dynamic" max_position_embeddings).
-        low_frequency_factor: of "llama3": pairs that turn fewer times in the original length are
+        low_frequency_factor: for "llama3": pairs that rotate fewer times in the original length are
             slow.
-        high_frequency_factor: of "llama3": pairs that turn more times are fast.
-        beta_fast: of "yarn": pairs that turn more times in the original length are fast.
-        beta_slow: of "yarn": pairs that turn fewer times are slow.
-        truncate: of "yarn": whether the ramp starts and ends at whole pairs.
-        attention_factor: of "yarn": multiplies queries and keys; 0.1 ln(factor) + 1 by default.
+        high_frequency_factor: for "llama3": pairs that rotate more times are fast.
+        beta_fast: for "yarn": pairs that rotate more times in the original length are fast.
+        beta_slow: for "yarn": pairs that rotate fewer times are slow.
+        truncate: for "yarn": whether the ramp starts and ends at whole pairs.
+        attention_factor: for "yarn": multiplies queries and keys; 0.1 ln(factor) + 1 by default.
 
     Raises:
-        ValueError: an unknown kind, or a number out of its range.
+        ValueError: an unknown kind, or a number out of range.
     """
 
     kind: ScalingKind
@@ -61,26 +61,26 @@ class RotaryScaling:
             known = ", ".join(map(repr, get_args(ScalingKind)))
             raise ValueError(f"kind={self.kind!r} is unknown: use one of {known}")
         if not self.factor >= 1:
-            raise ValueError(f"factor={self.factor}: give a number, at least 1")
+            raise ValueError(f"factor={self.factor}: expected a number, at least 1")
         if self.kind != "linear" and not (self.original_length or 0) >= 1:
             raise ValueError(
-                f"original_length={self.original_length}: {self.kind!r} needs the length that was "
-                "trained, in tokens"
+                f"original_length={self.original_length}: {self.kind!r} needs the length in "
+                "training, in tokens"
             )
         if not 0 < self.low_frequency_factor < self.high_frequency_factor:
             raise ValueError(
                 f"low_frequency_factor={self.low_frequency_factor}, high_frequency_factor="
-                f"{self.high_frequency_factor}: give two numbers above 0, the smaller one first"
+                f"{self.high_frequency_factor}: expected two numbers above 0, the smaller one first"
             )
         if not 0 < self.beta_slow < self.beta_fast:
             raise ValueError(
-                f"beta_slow={self.beta_slow}, beta_fast={self.beta_fast}: give two numbers above "
-                "0, the smaller one first"
+                f"beta_slow={self.beta_slow}, beta_fast={self.beta_fast}: expected two numbers "
+                "above 0, the smaller one first"
             )
 
     @property
     def size(self) -> float:
-        """What queries and keys are multiplied by."""
+        """The factor by which queries and keys are multiplied."""
         if self.kind != "yarn":
             return 1.0
         if self.attention_factor is not None:
@@ -88,7 +88,7 @@ class RotaryScaling:
         return 0.1 * math.log(self.factor) + 1.0
 
     def scaled(self, rates: np.ndarray, base: float) -> np.ndarray:
-        """Returns the rates of all pairs, (head_dim / 2,), as they are at the original length."""
+        """Returns the rates of all pairs at the original length, (head_dim / 2,)."""
         if self.kind == "linear":
             return rates / self.factor
         if self.kind == "dynamic":
@@ -110,7 +110,7 @@ class RotaryScaling:
         assert length is not None
 
         def pair(turns: float) -> float:
-            """Returns the pair that turns so many times in the original length."""
+            """Returns the pair that rotates this many times in the original length."""
             longest = length / (turns * 2 * math.pi)
             return num_pairs * math.log(longest) / math.log(base)
 
@@ -124,17 +124,17 @@ class RotaryScaling:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RotaryPositions(keras.layers.Layer):
-    """Turns queries and keys by their positions, so that scores depend on distances alone.
+    """Rotates queries and keys by their positions, so that scores depend only on distances.
 
     Number i of the first half of a head's width and number i of the second half are a point in a
-    plane, which position p turns by p * base^(-2i / head_dim), as in Hugging Face's Llama, Mistral,
-    Qwen and ModernBERT. The layer has no weights.
+    plane, which position p rotates by p * base^(-2i / head_dim), as in Hugging Face's Llama,
+    Mistral, Qwen and ModernBERT. The layer has no weights.
 
     Args:
-        base: how slowly the slowest pair turns (Hugging Face: rope_theta).
+        base: how slowly the slowest pair rotates (Hugging Face: rope_theta).
         scaling: changes the rates for longer texts; None for no change.
-        max_sequence_length: the longest text that was trained (Hugging Face:
-            max_position_embeddings). Nothing depends on it: longer texts only get worse answers.
+        max_sequence_length: the longest text in training (Hugging Face: max_position_embeddings).
+            Nothing depends on it: longer texts only get worse answers.
 
     Raises:
         ValueError: `base` is not above 1.
@@ -156,16 +156,16 @@ class RotaryPositions(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if not base > 1:
-            raise ValueError(f"base={base}: give a number above 1, such as 10000")
+            raise ValueError(f"base={base}: expected a number above 1, such as 10000")
         self.base = base
         self.scaling = scaling
         self.max_sequence_length = max_sequence_length
 
     def call(self, heads: Any, positions: Any) -> Any:
-        """Turns the vectors of each head.
+        """Rotates the vectors of each head.
 
         Args:
-            heads: (batch, heads, length, head_dim), of even width.
+            heads: (batch, heads, length, head_dim), with an even width.
             positions: integers (batch or 1, length).
         """
         width = heads.shape[-1]
@@ -177,7 +177,7 @@ class RotaryPositions(keras.layers.Layer):
         return ops.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
     def _rates(self, width: int, positions: Any) -> Any:
-        """Returns what a step of one position turns each pair by, (width / 2,) or per row."""
+        """Returns each pair's rotation per position, (width / 2,), or that for each row."""
         powers = np.arange(0, width, 2, dtype="float32") / width
         rates = self.base**-powers
         if self.scaling is None:
@@ -205,6 +205,6 @@ class RotaryPositions(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RotaryPositions":
-        """Makes a layer from what `get_config` returned."""
+        """Makes a layer from the result of `get_config`."""
         scaling = config.get("scaling")
         return cls(**{**config, "scaling": scaling and RotaryScaling(**scaling)})

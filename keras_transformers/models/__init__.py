@@ -1,4 +1,4 @@
-"""The model families, one per file, and the heads that go on top of any encoder."""
+"""Builds the model families, one per file, and the heads that go on top of any encoder."""
 
 from keras_transformers.rooms import open_room
 

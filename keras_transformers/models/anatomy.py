@@ -1,4 +1,4 @@
-"""What a model's parts are, found by the types of its layers and never by their names."""
+"""Finds a model's parts by the types of its layers, never by their names."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,36 +21,36 @@ from keras_transformers.layers import (
 
 __all__ = ["Anatomy", "anatomy", "only"]
 
-POSITIONS = (PositionEmbedding, SinusoidalPositionEmbedding)  # layers that add them to vectors
+POSITIONS = (PositionEmbedding, SinusoidalPositionEmbedding)  # layers that add positions to vectors
 _PLACES = (*POSITIONS, RelativePositionBias)
 _NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization)
 _REMEDIES = {
     "token_embedding": "embed its tokens with a layers.TokenEmbedding",
-    "blocks": "build it of layers.TransformerBlock, as keras_transformers.bert_base() is",
+    "blocks": "build it from layers.TransformerBlock, as in keras_transformers.bert_base()",
     "projection": "end it with a projection to the logits of the vocabulary",
-    "encoder": "take an encoder-decoder, such as transformer_tiny",
+    "encoder": "use an encoder-decoder, such as transformer_tiny",
 }
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """The parts of a model; of an encoder-decoder, those of the decoder.
+    """The parts of a model; for an encoder-decoder, those of the decoder.
 
     Attributes:
         token_embedding: embeds token ids, such as a `TokenEmbedding`; None in a model of images or
-            of characters.
-        positions: the layers that say where tokens stand, in the order of the graph: position
-            embeddings, biases of the attention by distance, rotary positions; () for none.
-        blocks: the Transformer blocks in the order of their calls. One that is called several
-            times, as in ALBERT, stands there as many times.
+            characters.
+        positions: the layers for the positions of tokens, in the order of the graph: position
+            embeddings, attention biases by distance, rotary positions; () for none.
+        blocks: the Transformer blocks in the order of their calls. A block that is called several
+            times, as in ALBERT, is listed as many times.
         hidden: the symbolic vectors (batch, length, hidden) that the first block reads, and those
             that each call returns.
         final_norm: the norm of the last block's vectors; None where the blocks end with norms.
         projected: the symbolic vectors that the projection reads; None without one.
         projection: maps vectors to the logits of the vocabulary: the token embedding, or a dense
-            layer; None in a model that predicts no tokens.
+            layer; None in a model that does not predict tokens.
         pooler: the dense layer on the first token's vector; None for none.
-        padding: tells padding by its token; None in models with an input for the padding mask.
+        padding: finds padding by its token; None in models with an input for the padding mask.
         encoder: the `Anatomy` of an encoder-decoder's encoder; None in other models.
     """
 
@@ -73,7 +73,7 @@ class Anatomy:
 
     @property
     def trained_length(self) -> int | None:
-        """The longest text that was trained, as far as the layers of positions say."""
+        """The longest text in training, if the layers of positions record it."""
         found = (getattr(layer, "max_sequence_length", None) for layer in self.positions)
         return min((length for length in found if length is not None), default=None)
 
@@ -88,9 +88,9 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
     """Finds the parts of a functional model.
 
     Args:
-        model: from this package's builders, or one of the same kinds of layers, whatever their
-            names. An encoder-decoder is known by its input `target_token_ids`: what depends on it
-            is the decoder.
+        model: a model from this package's builders, or one with the same kinds of layers, under any
+            names. An encoder-decoder is recognized by its input `target_token_ids`: the layers that
+            depend on it are the decoder.
         needed: attributes of `Anatomy` that the caller needs, such as "blocks".
 
     Raises:
@@ -106,7 +106,7 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
     """
     if not isinstance(model, keras.Model) or not hasattr(model, "input"):
         raise ValueError(
-            f"{type(model).__name__} has no graph of layers: give a functional model, such as "
+            f"{type(model).__name__} has no graph of layers: pass a functional model, such as "
             "keras_transformers.bert_base()"
         )
     inputs: dict[str, Any] = model.input if isinstance(model.input, dict) else {}
@@ -126,7 +126,7 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
 
 
 def only(model: keras.Model, kind: type) -> Any:
-    """Returns the model's layer of a kind that it has once, such as a `PatchEmbedding`.
+    """Returns the model's only layer of a kind, such as a `PatchEmbedding`.
 
     Raises:
         ValueError: the model has no such layer, or several.
@@ -135,13 +135,13 @@ def only(model: keras.Model, kind: type) -> Any:
     if len(found) != 1:
         raise ValueError(
             f"model {model.name!r} has {len(found) or 'no'} layers of the kind {kind.__name__}: "
-            "give a model with exactly one"
+            "pass a model with exactly one"
         )
     return found[0]
 
 
 def block_shape(block: TransformerBlock) -> dict[str, Any]:
-    """Returns a block's sizes, rates and choices by the names that builders have for them."""
+    """Returns a block's sizes, rates and choices, under the builders' names for them."""
     attention, feed_forward = block.self_attention, block.feed_forward
     return {
         "num_heads": attention.num_heads,
@@ -172,7 +172,7 @@ def _descending(graph: Sequence[_Call], tensor: Any) -> Iterator[_Call]:
 def _parts(
     model: keras.Model, graph: Sequence[_Call], token_ids: Any, encoder: Anatomy | None = None
 ) -> Anatomy:
-    """Returns the parts among these calls of a model's graph."""
+    """Finds the parts among these calls of a model's graph."""
     in_blocks = [call for call in graph if isinstance(call.layer, TransformerBlock)]
     blocks = tuple(call.layer for call in in_blocks)
     hidden = [*(call.inputs[0] for call in in_blocks[:1]), *(call.outputs[0] for call in in_blocks)]
@@ -201,7 +201,7 @@ def _first(graph: Sequence[_Call], kind: type | tuple[type, ...]) -> Any:
 
 
 def _token_embedding(graph: Sequence[_Call], token_ids: Any) -> Any:
-    """Returns what embeds tokens; of Keras' own layers, only the one that reads the input."""
+    """Returns the layer that embeds tokens; of Keras' own layers, only one that reads the input."""
     embedding = [
         call
         for call in graph
@@ -214,9 +214,9 @@ def _token_embedding(graph: Sequence[_Call], token_ids: Any) -> Any:
 def _projection(
     model: keras.Model, graph: Sequence[_Call], size: int | None, *, decodes: bool
 ) -> tuple[Any, Any]:
-    """Returns what makes logits of the vocabulary, and the vectors that it reads.
+    """Returns the layer that makes the vocabulary's logits, and the vectors that it reads.
 
-    A dense layer does if it has the vocabulary's size, or stands at the end of a decoder.
+    This may be a dense layer of the vocabulary's size, or one at the end of a decoder.
     """
     made_by = {id(output): call for call in graph for output in call.outputs}
     for output in keras.tree.flatten(model.output):

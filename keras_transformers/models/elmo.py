@@ -142,14 +142,14 @@ def split(encoder: keras.Model) -> tuple[keras.Model, keras.Model]:
     """Splits an encoder into two models of its layers: one reads each word alone, one in context.
 
     Args:
-        encoder: from `elmo`.
+        encoder: a model from `elmo`.
 
     Returns:
         The first maps `character_ids` to `words` (batch, tokens, p). The second maps these and
         the padding mask bool (batch, tokens), in a list, to `layer_outputs`.
 
     Raises:
-        ValueError: the encoder is no ELMo, or has a head.
+        ValueError: the encoder is not an ELMo, or has a head.
     """
     inputs: Any = getattr(encoder, "input", None)
     outputs: Any = getattr(encoder, "output", None)
@@ -157,7 +157,7 @@ def split(encoder: keras.Model) -> tuple[keras.Model, keras.Model]:
     if not (named and set(inputs) == {"character_ids"} and "layer_outputs" in outputs):
         raise ValueError(
             f"model {encoder.name!r} must take character_ids and return layer_outputs, in dicts: "
-            "give the encoder of keras_transformers.models.elmo, without a task's layers"
+            "pass the encoder of keras_transformers.models.elmo, without a task's layers"
         )
     words = encoder.get_layer("layer_0").input[0]
     padding_mask = encoder.get_layer("padding_mask").output

@@ -1,4 +1,4 @@
-"""Registry entries, and the factories of named models."""
+"""Defines registry entries, and makes the factories of named models."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The family's name, that of its file: "bert"."""
+        """The family's name, which is its file's: "bert"."""
         return self.factory.__module__.rpartition(".")[2]
 
 
@@ -59,8 +59,9 @@ def named_factory(
         name: name of the factory, and default name of its models.
         defaults: the size, as values for some of the arguments.
         summary: first line of the factory's docstring; the builder's arguments follow.
-        parts: arguments of the builder that are parts of the model -> what makes each. The factory
-            takes the arguments of these functions instead; those of the same name are one.
+        parts: arguments of the builder that are parts of the model -> the function that makes each.
+            The factory takes the arguments of these functions instead; arguments with the same name
+            are merged.
 
     Raises:
         TypeError: `defaults` omits a required argument or has an unknown one.

@@ -1,7 +1,7 @@
 """fastText: Joulin et al. 2016, "Bag of Tricks for Efficient Text Classification".
 
 A linear layer classifies the mean of the vectors of a text's words and n-grams (Bojanowski et al.
-2017 for character n-grams). It is the baseline that slower classifiers have to beat.
+2017 for character n-grams). It is the baseline for slower classifiers to beat.
 `tokenizers.NgramTokenizer` makes the ids: one per word of a dictionary, and one per bucket that
 n-grams are hashed into.
 
@@ -66,7 +66,7 @@ def fasttext(
     """
     if vocabulary_size < 1 or embedding_dim < 1:
         raise ValueError(
-            f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: give at least 1"
+            f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: expected at least 1"
         )
     # Always in float32: otherwise each step would cast millions of rows to read a few hundred.
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")

@@ -1,4 +1,4 @@
-"""A model without the head of its task, found in its graph."""
+"""Removes the head of a task from a model, by its graph."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["headless"]
 
 
 def headless(model: keras.Model) -> keras.Model:
-    """Returns the part of a model on which the head of its task stands, with the same layers.
+    """Returns a model without the head of its task, sharing its layers.
 
     Args:
         model: an encoder of texts or images, or a causal language model, with the head of any task
@@ -50,7 +50,7 @@ def headless(model: keras.Model) -> keras.Model:
 
 
 def _only(graph: Any, layer: Any, inputs: Any = ()) -> Any:
-    """Returns what a layer makes, of these inputs if any are given; None without such a call."""
+    """Returns a layer's output, for these inputs if any are given; None without such a call."""
     for operation, given, made in graph:
         if operation is layer and all(any(x is y for y in given) for x in inputs):
             return made[0]
@@ -58,7 +58,7 @@ def _only(graph: Any, layer: Any, inputs: Any = ()) -> Any:
 
 
 def _inputs(model: keras.Model, graph: Any, outputs: dict[str, Any]) -> dict[str, Any]:
-    """Returns the inputs that outputs depend on; of choices, those of one choice per row."""
+    """Returns the inputs that outputs depend on; for choices, with one choice per row."""
     needed = {id(tensor) for tensor in outputs.values()}
     for _, given, made in reversed(graph):
         if not needed.isdisjoint(map(id, made)):

@@ -1,4 +1,4 @@
-"""Llama and the decoders that are built like it: Mistral, Qwen 2 and 3, SmolLM2.
+"""Llama and decoders with the same structure: Mistral, Qwen 2 and 3, SmolLM2.
 
 Touvron et al. 2023, "LLaMA: Open and Efficient Foundation Language Models". GPT-2's decoder with
 rotary positions, RMS norms, gated feed-forward networks, fewer key heads than query heads, and
@@ -171,21 +171,21 @@ def llama(
         hidden_dim: width, H (Hugging Face: hidden_size).
         intermediate_dim: inner width of the gated feed-forward networks, I.
         head_dim: width of a head; H / num_heads by default.
-        max_sequence_length: the longest text that was trained (Hugging Face:
-            max_position_embeddings). Longer ones are not refused.
+        max_sequence_length: the longest text in training (Hugging Face: max_position_embeddings).
+            Longer texts are accepted.
         rotary_base: see `RotaryPositions` (Hugging Face: rope_theta).
         rotary_scaling: see `RotaryScaling`.
         windows: for each layer, how many tokens each position sees, itself included, or None for
             all before it (Mistral); () for all in every layer (Hugging Face: sliding_window).
         use_attention_bias: whether queries, keys and values have biases (Qwen 2).
-        use_output_bias: whether the attention's output has one; as the others by default.
+        use_output_bias: whether the attention's output has a bias; like the others by default.
         use_feed_forward_bias: whether the feed-forward networks have biases.
         query_key_norm: whether each head's queries and keys go through an RMS norm (Qwen 3).
         tied_embeddings: whether the token embeddings also project to the logits.
         separate_documents: whether the model also takes `document_ids`; see `gpt.gpt`.
         dropout: rate on the embeddings and on each sub-layer's output; the papers have none.
         attention_dropout: rate on the attention probabilities.
-        activation: of the gate in the feed-forward networks.
+        activation: activation of the gate in the feed-forward networks.
         norm_epsilon: added to the mean square in every norm.
         initializer_range: standard deviation of the matrices' initial normal distribution.
         name: the model's name.
@@ -195,8 +195,8 @@ def llama(
         mask, because no earlier position sees it.
 
     Raises:
-        ValueError: heads do not divide the width or each other, or `windows` has another length
-            than the layers.
+        ValueError: heads do not divide the width or each other, or `windows` does not have one
+            entry per layer.
 
     Example:
         >>> model = llama(vocabulary_size=50, num_layers=1, num_heads=2, num_key_value_heads=1,
@@ -206,7 +206,7 @@ def llama(
     """
     if len(windows) not in (0, num_layers) or any(w is not None and w < 1 for w in windows):
         raise ValueError(
-            f"windows={tuple(windows)}: give None or a number of tokens, at least 1, for each of "
+            f"windows={tuple(windows)}: pass None or a number of tokens, at least 1, for each of "
             f"the {num_layers} layers"
         )
     initializer = keras.initializers.RandomNormal(stddev=initializer_range)
@@ -239,7 +239,7 @@ def llama(
                     rotary_base, scaling=rotary_scaling, max_sequence_length=max_sequence_length
                 ),
                 use_causal_mask=True,
-                window=None if window is None else window - 1,  # to one side, besides itself
+                window=None if window is None else window - 1,  # to one side, not counting itself
                 query_key_norm_epsilon=norm_epsilon if query_key_norm else None,
                 attention_dropout=attention_dropout,
                 use_bias=use_attention_bias,

@@ -1,4 +1,4 @@
-"""Finds models by name: every family file in `models/`, at any depth, lists its own in `MODELS`."""
+"""Finds models by name: each family's file in `models/`, at any depth, lists its `MODELS`."""
 
 import contextlib
 import difflib
@@ -35,7 +35,7 @@ def all_entries() -> dict[str, Entry]:
 
 @functools.cache
 def _modules() -> list[Any]:
-    """Returns the modules of this folder by the order of their own names."""
+    """Returns the modules of this folder, sorted by their own names."""
     found = (m.name for m in pkgutil.walk_packages(models.__path__, f"{models.__name__}."))
     ordered = sorted(found, key=lambda name: name.split(".")[-1])
     return [importlib.import_module(name) for name in ordered]
@@ -60,8 +60,8 @@ def list_models(pattern: str = "*") -> list[str]:
 def entry(name: str) -> Entry:
     """Returns the entry of a registered model.
 
-    A family whose sizes follow a pattern need not list them all: its module has `entry_of`, as
-    that of BERT has for "bert_l4_h128".
+    A family whose sizes follow a pattern does not need to list them all: its module can define
+    `entry_of`, as BERT's does for "bert_l4_h128".
 
     Raises:
         ValueError: no model has this name; the message suggests similar ones.

@@ -1,4 +1,4 @@
-"""ViT, the Transformer on images: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words".
+"""ViT, the Transformer for images: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words".
 
 Tiny and small are the sizes of Touvron et al. 2021 (DeiT), without its distillation token. A model
 is an encoder; `keras_transformers.models.heads.classifier` adds the classes. `copy_weights` moves
@@ -74,8 +74,8 @@ def vit(
     are initialized as in the paper's code: Glorot uniform for the matrices.
 
     Args:
-        patch_size: side of a patch in pixels, the 16 of ViT-B/16; with `stem_filters`, in places of
-            the convolutions' output.
+        patch_size: side of a patch in pixels, the 16 of ViT-B/16; with `stem_filters`, in positions
+            of the convolutions' output.
         num_layers: number of encoder layers, L; they are pre-norm, with one more norm at the end.
         num_heads: number of attention heads.
         hidden_dim: width, the paper's D.
@@ -85,9 +85,9 @@ def vit(
         num_channels: 3 for RGB, 1 for grey.
         stem_filters: widths of convolutions before the patches, 3 x 3 with stride 2, each with a
             norm over the channels and `activation`. Each halves height and width, and patches are
-            cut from the last one's output, as in the paper's hybrid, which has a ResNet there.
-            With patches of 1 it is the stem of Xiao et al. 2021, "Early Convolutions Help
-            Transformers See Better", but for their batch norm and ReLU.
+            cut from the last one's output, as in the paper's hybrid, which has a ResNet there. With
+            patches of 1 it is the stem of Xiao et al. 2021, "Early Convolutions Help Transformers
+            See Better", except for their batch norm and ReLU.
         use_representation_layer: whether a dense layer with tanh follows the class token, as in
             pretraining (the paper's section 3.2; Hugging Face: the pooler of ViTModel, which
             ViTForImageClassification lacks).
@@ -178,7 +178,7 @@ def vit(
 
 
 def _stem_size(image_size: int | tuple[int, int], num_convolutions: int) -> tuple[int, int]:
-    """Returns (height, width) of what the stem's convolutions leave, each half, rounded up."""
+    """Returns (height, width) after the stem's convolutions, which halve both, rounding up."""
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
     return -(-height // 2**num_convolutions), -(-width // 2**num_convolutions)
 
@@ -213,12 +213,12 @@ def num_parameters(
 def copy_weights(
     source: keras.Model, target: keras.Model, *, interpolation: Interpolation = "bilinear"
 ) -> None:
-    """Copies a ViT's weights to one of another resolution, resizing the position embeddings.
+    """Copies weights to a ViT for another resolution, resizing the position embeddings.
 
     Args:
-        source: from `vit` or a named factory, with or without a head.
-        target: the same model with another `image_size`, often a larger one for fine-tuning.
-        interpolation: See `keras_transformers.layers.patches.resize_positions`.
+        source: a model from `vit` or a named factory, with or without a head.
+        target: the same model with another `image_size`, often larger, for fine-tuning.
+        interpolation: see `keras_transformers.layers.patches.resize_positions`.
 
     Raises:
         ValueError: the two differ in more than the number of positions. The message lists every

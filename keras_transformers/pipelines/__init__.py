@@ -1,4 +1,4 @@
-"""Models together with their text processing: strings in, answers out, all in the graph."""
+"""Combines models with their text processing: strings in, answers out, all in the graph."""
 
 from keras_transformers.rooms import open_room
 

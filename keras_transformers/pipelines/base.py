@@ -1,4 +1,4 @@
-"""The base of all pipelines: a model with its preprocessing and postprocessing, written once.
+"""Defines the base of all pipelines: a model with its pre- and postprocessing, written once.
 
 `encode` and `answer` are graph code. Training and validation use the first; Python answers and the
 export use both, so they cannot disagree.
@@ -36,7 +36,7 @@ class Signature:
         function: takes the inputs as keyword arguments and returns a dict of tensors. The export
             traces it, and runs it eagerly on the examples to get the outputs to reproduce.
         inputs: name -> tf.TensorSpec, with None for the batch dimension.
-        outputs: name -> tf.TensorSpec, likewise.
+        outputs: the same for the outputs.
         examples: dicts of input arrays, each a whole batch; strings are in arrays of dtype object.
             The export stores them with their outputs.
         method_name: the TF Serving API that calls it: PREDICT, CLASSIFY or REGRESS.
@@ -50,7 +50,7 @@ class Signature:
 
 
 def shared(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets an export hold the graph of a pipeline's method once, for all signatures that call it.
+    """Makes an export store the graph of a pipeline's method once, for all signatures that use it.
 
     Args:
         method: graph code that takes and returns tensors; signatures call it with keywords.
@@ -70,15 +70,15 @@ def shared(method: Callable[..., Any]) -> Callable[..., Any]:
 class Pipeline(abc.ABC):
     """A model together with its text processing and its answers.
 
-    Call a pipeline with strings; it answers with the types of `pipelines.results`. `save` and
-    `keras_transformers.load` write and read it as a folder; `keras_transformers.export` makes a
-    SavedModel with the same answers.
+    Call a pipeline with strings; it returns the types in `pipelines.results`. `save` writes it to a
+    folder that `keras_transformers.load` reads; `keras_transformers.export` makes a SavedModel that
+    gives the same answers.
 
     Attributes:
         task: the task's name in the metadata of exports.
-        model: the functional Keras model, reduced to what the task uses.
+        model: the functional Keras model, reduced to the part that the task uses.
         text_names: the inputs, in the order in which a call takes them.
-        adapter: what the last training learned, if it trained low-rank updates; they are merged
+        adapter: the low-rank updates from the last training, if it trained any; they are merged
             into the model. See `fitting.Adapter`.
         tolerance: how far an export's float outputs may be from the pipeline's.
     """
@@ -93,7 +93,7 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Computes outputs from strings, in the graph, as the signature `serving_default` does.
+        """Computes the outputs of the signature `serving_default` from strings, in the graph.
 
         Args:
             **texts: name in `text_names` -> strings, shaped as `input_specs` says; `batch` may
@@ -107,7 +107,7 @@ class Pipeline(abc.ABC):
         """Returns the inputs of `answer`: name in `text_names` -> tf.TensorSpec of strings.
 
         Their shape is (None,), or (None, None) for inputs with a list of strings in each row, where
-        "" fills up shorter rows.
+        "" pads shorter rows.
         """
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
 
@@ -117,10 +117,10 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """Returns what to check an export on: the examples, awkward texts and an empty batch.
+        """Returns batches for checking an export: the examples, awkward texts and an empty batch.
 
         Args:
-            examples: the arguments of a call, one string or tuple per row; None for default ones.
+            examples: arguments for calls, one string or tuple per row; None for the defaults.
 
         Returns:
             Batches, each name in `text_names` -> strings in an array of dtype object, with the rank
@@ -131,7 +131,7 @@ class Pipeline(abc.ABC):
         """
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """Returns the signatures besides `serving_default`, with `batches` as their examples."""
+        """Returns the signatures other than `serving_default`, with `batches` as their examples."""
         return {}
 
     @abc.abstractmethod
@@ -142,7 +142,7 @@ class Pipeline(abc.ABC):
         """
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what an export records besides the model and the vocabulary, as JSON values."""
+        """Returns metadata that an export records with the model and vocabulary, as JSON values."""
         return {}
 
     def run_model(self, inputs: Mapping[str, Any]) -> Any:
@@ -155,21 +155,21 @@ class Pipeline(abc.ABC):
         """Runs the model once on one row of texts, for `inspection.attention`.
 
         Returns:
-            What stands at the positions that attention knows: `source` for an encoder, `target` for
-            a decoder's inputs, `predicted` for the tokens that it predicts there.
+            The tokens at the positions of the attention: `source` for an encoder, `target` for a
+            decoder's inputs, `predicted` for the tokens that it predicts there.
 
         Raises:
             ValueError: the pipeline's model has no attention.
         """
-        raise ValueError(f"{type(self).__name__}: its model has no attention to show")
+        raise ValueError(f"{type(self).__name__}: the model has no attention to show")
 
     @contextlib.contextmanager
     def exporting(self, run: Callable[..., Any], as_function: Callable[..., Any]) -> Iterator[None]:
-        """Lets graphs compute and share as exports do.
+        """Makes graphs compute and share functions as exports do.
 
         Args:
-            run: `run(**inputs)` computes the model's outputs, in less time.
-            as_function: makes a tf.function of each `shared` method; calls then go to that one.
+            run: `run(**inputs)` computes the model's outputs faster.
+            as_function: makes a tf.function from each `shared` method; calls then use it.
         """
         self._run, self._as_function, self._functions = run, as_function, {}
         try:
@@ -184,7 +184,7 @@ class Pipeline(abc.ABC):
 
     @property
     def tolerance(self) -> float:
-        """1e-5 in float32, else 2e-2: in half precision, graphs round unlike eager execution."""
+        """1e-5 in float32, else 2e-2, because graphs round differently in half precision."""
         dtypes = {layer.compute_dtype for layer in self.model.layers}
         return 1e-5 if dtypes == {"float32"} else 2e-2
 
@@ -192,27 +192,27 @@ class Pipeline(abc.ABC):
         """Returns the signatures of an export, `serving_default` first.
 
         Args:
-            examples: stored in the export and used to check it; None for default ones.
+            examples: stored in the export and used to check it; None for the defaults.
         """
         batches = self.example_batches(examples)
         default = Signature(self.answer, self.input_specs(), self.answer_specs(), batches)
         return {"serving_default": default, **self.other_signatures(batches)}
 
     def __call__(self, *texts: Any, batch_size: int = 32) -> Any:
-        """Answers one string or many.
+        """Answers one input or many.
 
         Args:
             *texts: the inputs in the order of `text_names`, such as `text` or `question, context`:
-                each a string (str or bytes), or each a sequence or tensor of strings; for inputs of
-                rank 2 a sequence of strings, or a sequence of those.
+                each is a string (str or bytes), or each is a sequence or tensor of strings. Inputs
+                of rank 2 are a sequence of strings, or a sequence of those.
             batch_size: rows per batch; rows of similar length share a batch.
 
         Returns:
-            A result of the task's type for one string; a list of results, in order, for many.
+            One result of the task's type for one input; a list of results, in order, for many.
 
         Raises:
-            ValueError: there are too few or too many texts, or one is not a string, such as None;
-                the message has its place.
+            ValueError: there are too few or too many texts, or one is not a string (None, for
+                example); the message says which.
         """
         texts = tuple(map(without_tensors, texts))
         one = bool(texts) and isinstance(texts[0], str | bytes)
@@ -220,7 +220,7 @@ class Pipeline(abc.ABC):
         if len(columns) != len(self.text_names):
             raise ValueError(
                 f"{type(self).__name__} takes {', '.join(self.text_names)}, not {len(columns)} "
-                "arguments: give one string or a list of strings for each"
+                "arguments: pass one string or a list of strings for each"
             )
         named = dict(zip(self.text_names, columns, strict=True))
         answer = reading.answer_type(self.task)
@@ -230,7 +230,7 @@ class Pipeline(abc.ABC):
     def rows(
         self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
     ) -> list[dict[str, Any]]:
-        """Answers as a call does, but with dicts: output name -> str, number or nested list.
+        """Answers like a call, but returns dicts: output name -> str, number or nested list.
 
         Args:
             texts: name in `text_names` -> strings; lists of strings for inputs of rank 2.
@@ -244,7 +244,7 @@ class Pipeline(abc.ABC):
         counts = {name: len(column) for name, column in columns.items()}
         if set(counts) != set(self.text_names) or len(set(counts.values())) != 1:
             raise ValueError(
-                f"{type(self).__name__} takes as many {' as '.join(self.text_names)}, not {counts}"
+                f"{type(self).__name__} needs as many {' as '.join(self.text_names)}, not {counts}"
             )
         num_rows = next(iter(counts.values()))
         order = np.argsort(sum(map(_num_bytes, columns.values())), kind="stable")
@@ -293,6 +293,6 @@ class Pipeline(abc.ABC):
 
 
 def _num_bytes(column: np.ndarray) -> np.ndarray:
-    """Returns the length of each row's strings together: int (rows,)."""
+    """Returns the total length of each row's strings: int (rows,)."""
     lengths = np.vectorize(len, otypes=[int])(column)
     return lengths.sum(axis=tuple(range(1, column.ndim)))

@@ -1,4 +1,4 @@
-"""Text classification: one text or a pair in, its label and probabilities out."""
+"""Classifies text: one text or a pair in, its label and probabilities out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ class TextClassifier(TextPipeline):
     - serving_default(text string (batch,), with `pair` also text_b) -> label string (batch,),
       probabilities float32 (batch, classes), label_index int32 (batch,).
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
-      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
       the model's positions.
     - classify(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
@@ -39,8 +39,8 @@ class TextClassifier(TextPipeline):
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`,
             or the `tokenizers.NgramTokenizer` of `models.fasttext`.
         labels: the name of each class, in the order of the logits.
-        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
-            to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
+            Defaults to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
 
     Raises:
@@ -102,7 +102,7 @@ def labelled(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """Computes label, probabilities and label_index from logits (batch, classes), in the graph."""
     probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
     label_index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-    with tf.device("CPU:0"):  # string ops run only there
+    with tf.device("CPU:0"):  # string ops run only on the CPU
         label = tf.gather(tf.constant(labels), label_index)
     return {"label": label, "probabilities": probabilities, "label_index": label_index}
 

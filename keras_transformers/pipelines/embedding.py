@@ -1,4 +1,4 @@
-"""Text embedding: a text in, its vector out."""
+"""Embeds text: a text in, its vector out."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from keras_transformers.pipelines.token_inputs import TextPipeline, checked_toke
 
 __all__ = ["Embedder"]
 
-_SIGNATURES = ("serving_default", "tokens")  # of every export
+_SIGNATURES = ("serving_default", "tokens")  # of all exports
 
 
 class Embedder(TextPipeline):
@@ -26,26 +26,27 @@ class Embedder(TextPipeline):
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> embedding float32 (batch, hidden).
-    - one with the name of each prompt that is not empty, with the same input and output.
+    - one named after each prompt that is not empty, with the same input and output.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
-      only the inputs that the model has, and refuses ids beyond the vocabulary, lengths beyond the
+      only the inputs that the model has, and rejects ids beyond the vocabulary, lengths beyond the
       model's positions and rows that are all padding.
 
     Args:
-        model: the result of `heads.embedder`; or an encoder from token_ids, padding_mask and
-            possibly segment_ids to sequence_output (batch, length, hidden), which gets that head.
+        model: a model from `heads.embedder`; or an encoder from token_ids, padding_mask and
+            possibly segment_ids to sequence_output (batch, length, hidden), to which that head is
+            added.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        pooling: how to pool an encoder's outputs, "mean" by default; see `heads.embedder`, as for
-            the next three.
+        pooling: how to pool an encoder's outputs, "mean" by default; `heads.embedder` describes
+            this and the next three arguments.
         projections: layers for an encoder's pooled vector.
         normalize: whether to scale an encoder's vectors to length 1; True by default.
         truncate_dim: how many dimensions of an encoder's vectors to keep.
         prompts: name -> the text that goes before each text. A call takes `prompt_name`, and an
             export has a signature per name, besides `serving_default`.
-        default_prompt_name: the prompt of calls that name none, and of `serving_default`; by
-            default they have none.
-        max_sequence_length: most tokens in a packed text; longer texts lose their end. Defaults to
-            the model's number of positions; required if it has none.
+        default_prompt_name: the prompt for calls without a `prompt_name` and for `serving_default`;
+            no prompt by default.
+        max_sequence_length: maximum tokens in a packed text; longer texts are truncated. Defaults
+            to the model's number of positions; required if it has none.
 
     Raises:
         ValueError: model, tokenizer and length do not match; there is no such prompt; or
@@ -94,7 +95,7 @@ class Embedder(TextPipeline):
 
         Args:
             *texts: a string, or a sequence of strings.
-            prompt_name: which of `prompts` goes before each text, in place of the default one.
+            prompt_name: which of `prompts` goes before each text, instead of the default prompt.
             batch_size: rows per batch; rows of similar length share a batch.
 
         Raises:
@@ -109,11 +110,11 @@ class Embedder(TextPipeline):
         return self._prompted[prompt_name](*texts, batch_size=batch_size)
 
     def tokenize(self, *texts: Any, prompt: str | None = None) -> list[tf.RaggedTensor]:
-        """Tokenizes texts after a prompt, by default the default one; see `TextPipeline`."""
+        """Tokenizes texts with a prompt before them; see `TextPipeline`."""
         prompt = self._prompt if prompt is None else prompt
         if not prompt:
             return super().tokenize(*texts)
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             return super().tokenize(*(tf.strings.join([prompt, text]) for text in texts))
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class Embedder(TextPipeline):
         if "padding_mask" in tokens:
             real = tf.reduce_any(tokens["padding_mask"], axis=1)  # (batch,)
             with tf.device("CPU:0"):  # the message is a string
-                tf.debugging.Assert(tf.reduce_all(real), ["a row is nothing but padding"])
+                tf.debugging.Assert(tf.reduce_all(real), ["a row has only padding"])
         return self.decode(tokens)
 
     def answer_specs(self) -> dict[str, Any]:
@@ -151,7 +152,7 @@ class Embedder(TextPipeline):
         return {"embedding": tf.TensorSpec([None, self._embedding_dim], tf.float32)}
 
     def config(self) -> dict[str, Any]:
-        """Returns the keyword arguments that rebuild this pipeline; its model already pools."""
+        """Returns the keyword arguments that rebuild this pipeline, whose model already pools."""
         prompts: dict[str, Any] = {}
         if self.prompts:
             prompts = {"prompts": self.prompts, "default_prompt_name": self.default_prompt_name}
@@ -173,20 +174,19 @@ class Embedder(TextPipeline):
 
 
 def _checked_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
-    """Returns the prompts; ValueError if a name or a prompt cannot be one."""
+    """Returns the prompts; ValueError if a name or a prompt is invalid."""
     for name, prompt in prompts.items():
         if not isinstance(name, str) or not isinstance(prompt, str):
-            raise ValueError(f"prompts={prompts!r:.200}: give names and the texts for them")
+            raise ValueError(f"prompts={prompts!r:.200}: expected a mapping from names to texts")
         if name in _SIGNATURES or not name or name.startswith("__"):
             raise ValueError(
-                f"prompts: {name!r} cannot name a signature of an export: give the prompt another "
-                "name"
+                f"prompts: {name!r} cannot name a signature of an export: choose another name"
             )
     return dict(prompts)
 
 
 def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
-    """Returns the model if it returns embeddings, else the model with a head."""
+    """Returns the model if it outputs embeddings, else the model with a head added."""
     given = {name: value for name, value in options.items() if value is not None}
     outputs: Any = getattr(model, "output", None)
     if not (isinstance(outputs, dict) and "embedding" in outputs):
@@ -194,7 +194,7 @@ def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
     if given:
         choices = " and ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
-            f"{choices} for model {model.name!r}, which already pools: leave them out, or give its "
+            f"{choices} for model {model.name!r}, which already pools: leave them out, or pass its "
             "encoder"
         )
     return model

@@ -1,4 +1,4 @@
-"""Text generation: continue a prompt, or score how likely a text is."""
+"""Generates text: continues a prompt, or scores how likely a text is."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -49,8 +49,8 @@ _OPTIONS = {
     "top_p": tf.float32,
     "seed": tf.int64,
 }
-# The options that came later: `generate` takes the pipeline's, `complete` and `chat_complete` each
-# row's own.
+# Options added later: `generate` uses the pipeline's values, `complete` and `chat_complete` take
+# one per row.
 _MORE_OPTIONS = {"repetition_penalty": tf.float32}
 _ALL_OPTIONS = {**_OPTIONS, **_MORE_OPTIONS}
 _STRINGS = tf.TensorSpec([None], tf.string)
@@ -59,12 +59,12 @@ _EXAMPLE_CHAT = ("What is the capital of France?", "Paris.", "And of Spain?")
 
 
 class TextGenerator(Pipeline):
-    """Continues prompts, and scores texts.
+    """Continues prompts and scores texts.
 
-    Every text follows the start token, as documents do in training, so an empty prompt starts a new
-    document. Where the tokenizer's files put no token before texts, as for Qwen and SmolLM2, it
-    stands only before empty prompts, and before texts that are scored; a tokenizer without a start
-    token has the end token there. The graph refuses prompts and texts that are longer than the
+    Every text starts with the start token, as documents do in training, so an empty prompt starts a
+    new document. If the tokenizer's files put no token before texts, as for Qwen and SmolLM2, the
+    start token comes only before empty prompts and before texts to score; a tokenizer without a
+    start token uses the end token instead. The graph rejects prompts and texts longer than the
     model's positions.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -72,23 +72,23 @@ class TextGenerator(Pipeline):
     - serving_default(prompt string (batch,)) -> text string (batch,), num_new_tokens int32
       (batch,), log_probability float32 (batch,), finished bool (batch,), with the options below.
     - generate(prompt, max_length int32, temperature float32, top_k int32, top_p float32, seed
-      int64, each (batch,)) -> the same, with each row's own options. The graph refuses options that
-      are out of range.
+      int64, each (batch,)) -> the same, with options per row. The graph rejects options that are
+      out of range.
     - complete(the same inputs, repetition_penalty float32 (batch,), stop string (batch, stops)) ->
-      the same outputs. "" is no stop string.
+      the same outputs. "" is not a stop string.
     - chat(roles string (batch, messages), texts string (batch, messages)) -> the same outputs: the
-      answer to each conversation, if there is a chat template. "" fills up shorter conversations.
+      answer to each conversation, if there is a chat template. "" pads shorter conversations.
     - chat_complete(roles, texts, and all options of `complete`) -> the same outputs.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
     Args:
-        model: a causal language model, such as one of `models.gpt`.
+        model: a causal language model, such as one from `models.gpt`.
         tokenizer: such as a `tokenizers.BytePairTokenizer`.
-        max_sequence_length: most tokens of a text, with the start token. Defaults to the model's
+        max_sequence_length: maximum tokens in a text, with the start token. Defaults to the model's
             number of positions, or to the length that its rotary positions were trained for;
-            required if it says neither.
-        max_length: see `generate`; this and the options below are those of `serving_default`.
+            required if the model has neither.
+        max_length: see `generate`; this and the options below are used by `serving_default`.
         temperature: see `generate`.
         top_k: see `generate`.
         top_p: see `generate`.
@@ -96,9 +96,10 @@ class TextGenerator(Pipeline):
         repetition_penalty: see `complete`.
         stop: strings that end a text, see `complete`.
         chat_template: how conversations become texts: a name in `tokenizers.CHAT_TEMPLATES`, or the
-            published Jinja text of one of them, which is not run. It needs a `DescribedTokenizer`.
-        also_end_token_ids: tokens that end texts besides the tokenizer's, as instruction-tuned
-            Llamas and Qwens have (`eos_token_id` in a generation_config.json).
+            published Jinja text of one of them, which is not executed. Needs a
+            `DescribedTokenizer`.
+        also_end_token_ids: tokens that end texts in addition to the tokenizer's end token, as in
+            instruction-tuned Llamas and Qwens (`eos_token_id` in a generation_config.json).
 
     Raises:
         ValueError: the model cannot continue a text, the tokenizer has more tokens than the model,
@@ -126,7 +127,7 @@ class TextGenerator(Pipeline):
     ) -> None:
         if not hasattr(model, "start_decoding") or "token_ids" not in model.input:
             raise ValueError(
-                f"model {model.name!r} is not a causal language model: take one of "
+                f"model {model.name!r} is not a causal language model: use one of "
                 "keras_transformers.models.gpt"
             )
         check_vocabulary(model, tokenizer)
@@ -178,20 +179,20 @@ class TextGenerator(Pipeline):
 
         Args:
             prompt: strings (batch,).
-            max_length: int32 (batch,), most new tokens, 0 or more. The text also ends where the
-                model's positions do.
+            max_length: int32 (batch,), the maximum number of new tokens, 0 or more. The text also
+                ends where the model's positions do.
             temperature: float32 (batch,), above 0.
             top_k: int32 (batch,), from 1 (always the most likely token) to the vocabulary size; 0
                 keeps all tokens.
             top_p: float32 (batch,), above 0 and at most 1, which keeps all tokens.
-            seed: int64 (batch,); another seed gives another text.
+            seed: int64 (batch,); a different seed gives a different text.
 
         Returns:
             `text`, strings (batch,): the continuation, with U+FFFD for bytes that are not UTF-8;
             `num_new_tokens` int32 (batch,), end token included; `log_probability` float32 (batch,)
-            of these tokens under the model, before any option; `finished` bool (batch,), True if
-            the text ended with the end token or a stop string, False if it reached its maximum
-            length.
+            of these tokens under the model, before the options apply; `finished` bool (batch,),
+            True if the text ended with the end token or a stop string, False if it reached its
+            maximum length.
 
         Raises:
             tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
@@ -206,41 +207,42 @@ class TextGenerator(Pipeline):
 
         Args:
             prompt: strings (batch,).
-            stop: strings (batch, stops) that end a text; it does not contain them. "" is none.
-            **options: those of `generate`, and `repetition_penalty` float32 (batch,), above 0: how
-                much less likely the tokens are that the prompt and the text have; 1 changes nothing
-                (Keskar et al. 2019, arXiv:1909.05858).
+            stop: strings (batch, stops) that end a text, which does not include them. "" is
+                ignored.
+            **options: those of `generate`, and `repetition_penalty` float32 (batch,), above 0,
+                which makes tokens that occur in the prompt or the text less likely; 1 changes
+                nothing (Keskar et al. 2019, arXiv:1909.05858).
 
         Returns:
-            What `generate` returns. `num_new_tokens` and `log_probability` count the tokens of a
-            stop string, too.
+            The outputs of `generate`. `num_new_tokens` and `log_probability` include the tokens of
+            a stop string.
 
         Raises:
             tf.errors.InvalidArgumentError: as for `generate`.
         """
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             tokens = self._prompt_tokens(prompt)
         return self._continue(tokens, "prompt", stop, options)
 
     def chat_complete(self, roles: Any, texts: Any, *, stop: Any, **options: Any) -> dict[str, Any]:
         """Samples an answer to each conversation, in the graph, with all options.
 
-        Names of special tokens in `texts` are ordinary text: no message can end its turn.
+        Names of special tokens in `texts` are ordinary text, so no message can end its turn early.
 
         Args:
-            roles: strings (batch, messages), such as "system", "user" and "assistant"; "" fills up
+            roles: strings (batch, messages), such as "system", "user" and "assistant"; "" pads
                 shorter conversations.
-            texts: strings (batch, messages), what they say.
+            texts: strings (batch, messages), the content of each message.
             stop: see `complete`.
             **options: see `complete`.
 
         Returns:
-            What `complete` returns.
+            The outputs of `complete`.
 
         Raises:
             ValueError: the pipeline has no chat template.
-            tf.errors.InvalidArgumentError: as for `generate`; or the chat template has no such
-                role, or none in that place, or the last message is not the user's.
+            tf.errors.InvalidArgumentError: as for `generate`; or the chat template lacks a role or
+                does not allow it in that place, or the last message is not the user's.
         """
         tokens = self._known_conversations()(roles, texts)
         return self._continue(tokens, "conversation", stop, options)
@@ -249,16 +251,16 @@ class TextGenerator(Pipeline):
         """Answers one conversation or several.
 
         Args:
-            messages: a sequence of {"role": ..., "content": ...}, the last of them the user's; or a
-                sequence of such sequences.
-            **options: those of `complete`, each one value for all, by default the pipeline's;
-                `stop` is a string or a sequence of strings.
+            messages: a sequence of {"role": ..., "content": ...}, ending with a message from the
+                user; or a sequence of such sequences.
+            **options: those of `complete`, each with one value for all conversations, the
+                pipeline's by default; `stop` is a string or a sequence of strings.
 
         Returns:
             A `results.Generation` for one conversation; a list for several.
 
         Raises:
-            ValueError: a message or an option is of another form, or the pipeline has no chat
+            ValueError: a message or an option has the wrong form, or the pipeline has no chat
                 template.
             tf.errors.InvalidArgumentError: as for `chat_complete`.
 
@@ -286,7 +288,7 @@ class TextGenerator(Pipeline):
 
     @functools.cached_property
     def _chat_graph(self) -> Any:
-        """The graph of `chat_complete`."""
+        """Computes `chat_complete`, in the graph."""
         specs = self._input_specs(("roles", "texts"), _ALL_OPTIONS)
         named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
         return tf.function(self.chat_complete, autograph=False).get_concrete_function(**named)
@@ -294,13 +296,13 @@ class TextGenerator(Pipeline):
     def _known_conversations(self) -> ConversationTokenizer:
         if self._conversations is None:
             raise ValueError(
-                "this model has no chat template: give chat_template=..., the name of the one that "
-                f"it was trained with, of {', '.join(CHAT_TEMPLATES)}"
+                "this model has no chat template: pass chat_template=... with the name of the one "
+                f"that it was trained with: {', '.join(CHAT_TEMPLATES)}"
             )
         return self._conversations
 
     def _own_options(self, rows: Any) -> dict[str, Any]:
-        """Returns the pipeline's options of `complete` for so many rows, int32 (1,)."""
+        """Returns the pipeline's options of `complete` for `rows` rows, int32 (1,)."""
         values = {**self.options, "repetition_penalty": self.repetition_penalty}
         found = {
             name: tf.fill(rows, tf.constant(v, _ALL_OPTIONS[name])) for name, v in values.items()
@@ -311,7 +313,7 @@ class TextGenerator(Pipeline):
     def _continue(
         self, tokens: Any, what: str, stop: Any, given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Samples a continuation of tokens (batch, None), each row a prompt or a conversation."""
+        """Samples continuations of tokens (batch, None); each row is a prompt or a conversation."""
         options = {
             name: tf.convert_to_tensor(given[name], dtype) for name, dtype in _ALL_OPTIONS.items()
         }
@@ -322,7 +324,7 @@ class TextGenerator(Pipeline):
                 tf.debugging.Assert(tf.reduce_all(holds), [f"{name} must be {rule}"])
                 for name, (holds, rule) in self._rules(options).items()
             ]
-            checks += [  # with one shared value, all rows would get the same random numbers
+            checks += [  # one shared value would give all rows the same random numbers
                 tf.debugging.assert_equal(
                     tf.shape(value)[0], rows, f"{option} must have a value for each {what}"
                 )
@@ -341,7 +343,7 @@ class TextGenerator(Pipeline):
         mask = tf.sequence_mask(num_tokens, tf.shape(token_ids)[1])
         step, last_token_ids, cache = self.model.start_decoding(token_ids, mask)
         step = within_vocabulary(step, self.tokenizer.vocabulary_size)
-        # The model never reads the last token, so that one needs no position.
+        # The model never reads the last token, so it needs no position.
         room = self.max_sequence_length + 1 - num_tokens
         found = sample_rows(
             step,
@@ -373,7 +375,7 @@ class TextGenerator(Pipeline):
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
     def _stops(self, stop: Any, token_ids: Any) -> Any:
-        """Returns which texts (batch,) have one of their stop strings (batch, stops)."""
+        """Returns which texts (batch,) contain one of their stop strings (batch, stops)."""
 
         def has_one() -> Any:
             text = self._text(token_ids)
@@ -401,7 +403,7 @@ class TextGenerator(Pipeline):
         Returns:
             `log_probability` float32 (batch,), in nats, 0 for an empty text; `tokens` strings
             (batch, length), spelled as in the vocabulary; `token_log_probabilities` float32
-            (batch, length), each given the tokens before it; `num_tokens` int32 (batch,), beyond
+            (batch, length), each given the tokens before it; `num_tokens` int32 (batch,), after
             which tokens are "" and their log-probabilities 0.
 
         Raises:
@@ -443,17 +445,17 @@ class TextGenerator(Pipeline):
             num_tokens = self._tokens(tf.constant([prompt])).row_lengths()[0]
             if num_tokens > self.max_sequence_length:
                 raise ValueError(
-                    f"example {prompt.decode()!r}: {num_tokens} tokens with the start token, and "
-                    f"the model has {self.max_sequence_length} positions: give shorter ones"
+                    f"example {prompt.decode()!r}: {num_tokens} tokens with the start token, but "
+                    f"the model has {self.max_sequence_length} positions: use shorter examples"
                 )
         awkward = strings([text[:room] for text in (b"", b"\xff\xfe is no UTF-8 \x00", b"  \n")])
         return [given, {"prompt": awkward}, empty]
 
     def signatures(self, examples: Sequence[Any] | None = None) -> dict[str, Signature]:
-        """Returns the signatures of an export, with a single example for `serving_default`.
+        """Returns the signatures of an export, with only one example for `serving_default`.
 
-        Its texts are long, and where two tokens are almost equally likely, the graph may round
-        differently and draw another one than eager execution. `generate` gets all examples.
+        Its texts are long, and where two tokens are almost equally likely, rounding may make the
+        graph and eager execution draw different tokens. `generate` gets all examples.
         """
         found = super().signatures(examples)
         default = found["serving_default"]
@@ -461,7 +463,7 @@ class TextGenerator(Pipeline):
         return found | {"serving_default": replace(default, examples=[first])}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """Returns `generate` and `complete`, with each row's own options, `score`, and chat's."""
+        """Returns `generate` and `complete`, with options per row, `score`, and those for chat."""
         prompts = [{**batch, **_example_options(len(batch["prompt"]))} for batch in batches]
         scored = {
             "log_probability": tf.TensorSpec([None], tf.float32),
@@ -499,7 +501,7 @@ class TextGenerator(Pipeline):
         return self.chat_complete(roles, texts, **self._own_options(tf.shape(roles)[:1]))
 
     def _input_specs(self, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the inputs of a signature; all options include the stop strings."""
+        """Returns the inputs of a signature; with all options, they include the stop strings."""
         found = {name: _STRINGS if name == "prompt" else _LISTS for name in names}
         found |= {name: tf.TensorSpec([None], dtype) for name, dtype in options.items()}
         return found | ({"stop": _LISTS} if options == _ALL_OPTIONS else {})
@@ -540,7 +542,7 @@ class TextGenerator(Pipeline):
         return max(1e-4, super().tolerance)
 
     def _rules(self, options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-        """Returns option -> (which of its values are in range, what that range is)."""
+        """Returns option -> (which of its values are in range, the range in words)."""
         temperature, top_k, top_p = (options[name] for name in ("temperature", "top_k", "top_p"))
         penalty = options["repetition_penalty"]
         size = self.tokenizer.vocabulary_size
@@ -548,11 +550,11 @@ class TextGenerator(Pipeline):
             "max_length": (options["max_length"] >= 0, "0 or more"),
             "temperature": (
                 (temperature > 0) & tf.math.is_finite(temperature),
-                "above 0; for the likeliest tokens set top_k to 1",
+                "above 0; to always take the likeliest token, set top_k to 1",
             ),
             "top_k": (
                 (top_k >= 0) & (top_k <= size),
-                f"from 1 to {size}, the size of the vocabulary, or 0 for all tokens",
+                f"from 1 to {size}, the vocabulary size, or 0 for all tokens",
             ),
             "top_p": ((top_p > 0) & (top_p <= 1), "above 0 and at most 1"),
             "repetition_penalty": (
@@ -568,7 +570,7 @@ class TextGenerator(Pipeline):
         return tf.concat([starts, tokens], axis=1)
 
     def _prompt_tokens(self, prompt: Any) -> Any:
-        """Returns the tokens to continue, at least one for each prompt, int32 (batch, None)."""
+        """Returns the tokens to continue, at least one per prompt, int32 (batch, None)."""
         tokens = self._tokens(prompt)
         if self.tokenizer.special_tokens(1)[0]:
             return tokens
@@ -591,30 +593,30 @@ class TextGenerator(Pipeline):
             num_tokens,
             self.max_sequence_length,
             f"a {name} is longer than the {self.max_sequence_length} positions of the model, start "
-            "token included: give its end alone",
+            "token included: pass only its last tokens",
         )
 
 
 def _checked_ends(tokenizer: Any, token_ids: Sequence[int]) -> tuple[int, ...]:
-    """Returns the tokens that end texts besides the tokenizer's; ValueError for no tokens."""
+    """Returns the additional tokens that end texts; ValueError if one is not a token."""
     for token_id in token_ids:
         if type(token_id) is not int or not 0 <= token_id < tokenizer.vocabulary_size:
             raise ValueError(
-                f"also_end_token_ids: {token_id!r} is no token of a vocabulary of "
+                f"also_end_token_ids: {token_id!r} is not a token of a vocabulary of "
                 f"{tokenizer.vocabulary_size}"
             )
     return tuple(sorted(set(token_ids) - {tokenizer.end_token_id}))
 
 
 def _checked_stops(stop: Sequence[str]) -> list[str]:
-    """Returns stop strings; ValueError if one is none."""
+    """Returns stop strings; ValueError if one is invalid."""
     if isinstance(stop, str) or not all(isinstance(each, str) and each for each in stop):
-        raise ValueError(f"stop={stop!r:.100}: give a sequence of strings that are not empty")
+        raise ValueError(f"stop={stop!r:.100}: pass a sequence of non-empty strings")
     return list(stop)
 
 
 def _conversations(chat_template: str | None, tokenizer: Any) -> ConversationTokenizer | None:
-    """Returns what computes a template's conversations, if one is given; ValueError if none can."""
+    """Returns a template's encoder of conversations, if one is given; ValueError if unusable."""
     if chat_template is None:
         return None
     template = find_chat_template(chat_template)
@@ -643,7 +645,7 @@ def _cut(text: Any, stop: Any) -> Any:
 
 
 def _with_more(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns an example with the options that came later."""
+    """Returns an example with the options that were added later."""
     rows = len(example["seed"])
     stops = [stop for row in range(rows) for stop in (("\n", "e.") if row % 2 else ("", ""))]
     return {
@@ -667,21 +669,21 @@ def _example_chat(template: ChatTemplate) -> dict[str, np.ndarray]:
 
 
 def _checked_length(model: keras.Model, length: int | None) -> int:
-    """Returns the most tokens of a text, by default the model's; ValueError if it does not fit."""
+    """Returns the maximum length, the model's by default; ValueError if it does not fit."""
     parts = anatomy(model)
     positions = parts.max_sequence_length
     length = parts.trained_length if length is None else length
     if length is None or not 1 <= length <= (positions or length):
         most = "" if positions is None else f", at most {positions}"
         raise ValueError(
-            f"max_sequence_length={length} for model {model.name!r}: give the most tokens that a "
-            f"text may have, at least 1{most}"
+            f"max_sequence_length={length} for model {model.name!r}: pass the maximum number "
+            f"of tokens in a text, at least 1{most}"
         )
     return length
 
 
 def _example_options(rows: int) -> dict[str, np.ndarray]:
-    """Returns options for the rows of an example, no two rows alike."""
+    """Returns options for the rows of an example, different in every row."""
     number = np.arange(rows)
     return {
         "max_length": np.where(number == 2, 0, _EXAMPLE_LENGTH),

@@ -1,4 +1,4 @@
-"""Image classification: encoded images in, their labels and probabilities out."""
+"""Classifies images: encoded images in, their labels and probabilities out."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ _BRIGHTNESS = (0.299, 0.587, 0.114)
 
 
 class ImageClassifier(Pipeline):
-    """Labels encoded images.
+    """Classifies encoded images.
 
-    A call takes the bytes of one image or of many, PNG or JPEG, of any sizes. The graph decodes and
-    resizes them and converts their colours to what the model takes; see `ImageDecoder`. Bytes that
-    do not decode fail the whole batch with tf.errors.InvalidArgumentError (INVALID_ARGUMENT from a
-    server) and a message that says why.
+    A call takes the bytes of one image or many, PNG or JPEG, of any size. The graph decodes and
+    resizes them and converts their colours for the model; see `ImageDecoder`. Bytes that do not
+    decode fail the whole batch with tf.errors.InvalidArgumentError (INVALID_ARGUMENT from a server)
+    and a message that says why.
 
     Signatures of the export, where `batch` may be 0:
 
@@ -102,7 +102,7 @@ class ImageClassifier(Pipeline):
         return {"classify": classify_signature(self.answer, self.text_names, self.labels, batches)}
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """Returns the examples or made-up pictures, odd images and an empty batch."""
+        """Returns the examples or synthetic pictures, unusual images and an empty batch."""
         given = self._made_up() if examples is None else self._checked(examples)
         return [
             {"image_bytes": np.array(encoded, dtype=object)}
@@ -112,13 +112,13 @@ class ImageClassifier(Pipeline):
     def rows(
         self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
     ) -> list[dict[str, Any]]:
-        """Answers as a call does, but with dicts: output name -> str, number or list."""
+        """Answers like a call, but returns dicts: output name -> str, number or list."""
         columns = {name: list(column) for name, column in texts.items()}
         for column in columns.values():
             for number, image in enumerate(column):
                 if not isinstance(image, bytes):
                     raise ValueError(
-                        f"image {number} is a {type(image).__name__}: give the bytes of its file"
+                        f"image {number} is a {type(image).__name__}: pass the bytes of its file"
                     )
         return super().rows(columns, batch_size=batch_size)
 
@@ -133,7 +133,7 @@ class ImageClassifier(Pipeline):
         return cls(model, ImageDecoder(size, **config), labels)
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what an export records besides the model."""
+        """Returns metadata that an export records with the model."""
         return self.config()
 
     def _made_up(self) -> list[bytes]:
@@ -159,20 +159,20 @@ class ImageDecoder:
     """Decodes PNG and JPEG images to a fixed size and number of channels.
 
     - It takes any kind of PNG and JPEG. `num_channels` decides whether grey becomes RGB or RGB
-      grey; transparency is dropped (the colours under it stay); 16 bits per colour become 8; CMYK
-      becomes RGB. It ignores the orientation that a camera stores in a file.
-    - JPEG decodes with libjpeg's accurate transform, to the same pixels as in Pillow.
+      becomes grey; transparency is dropped (the colours under it stay); 16 bits per colour become
+      8; CMYK becomes RGB. It ignores the orientation that a camera stores in a file.
+    - JPEG is decoded with libjpeg's accurate transform, to the same pixels as in Pillow.
     - Resizing is bilinear. By default it is antialiased and does not keep the aspect ratio, as in
       Hugging Face's ViT. An image that already has the size keeps its pixels exactly.
 
     Args:
         image_size: height and width of the output, in pixels.
         num_channels: 3 for RGB, 1 for grey.
-        max_pixels: larger images are refused: a file of a few kilobytes can unpack to gigabytes.
-        crop_to_aspect_ratio: whether the middle of an image, of the output's aspect ratio, is
-            resized instead of the whole, as keras-hub does by default.
-        antialias: whether resizing to fewer pixels averages over all of an image's; keras-hub does
-            not by default.
+        max_pixels: larger images are rejected: a file of a few kilobytes can unpack to gigabytes.
+        crop_to_aspect_ratio: whether to resize only the middle of an image, cropped to the output's
+            aspect ratio, as keras-hub does by default.
+        antialias: whether shrinking averages over all pixels of an image; keras-hub does not by
+            default.
 
     Raises:
         ValueError: a size is below 1, or `num_channels` is neither 1 nor 3.
@@ -191,7 +191,7 @@ class ImageDecoder:
 
     def __post_init__(self) -> None:
         if self.num_channels not in (1, 3):
-            raise ValueError(f"num_channels={self.num_channels}: take 3 (RGB) or 1 (grey)")
+            raise ValueError(f"num_channels={self.num_channels}: use 3 (RGB) or 1 (grey)")
         if min(self.image_size) < 1 or self.max_pixels < 1:
             raise ValueError(
                 f"image_size={self.image_size}, max_pixels={self.max_pixels}: must be 1 or more"
@@ -205,12 +205,12 @@ class ImageDecoder:
 
         Raises:
             tf.errors.InvalidArgumentError: when the graph runs: some rows are neither PNG nor JPEG
-                (the message lists them); data are truncated or damaged, as far as the format shows
-                it (PNG has checksums, JPEG has none); an image has too many pixels.
+                (the message lists them); data is truncated or damaged, as far as the format can
+                tell (PNG has checksums, JPEG has none); or an image has too many pixels.
         """
         height, width = self.image_size
         spec = tf.TensorSpec([height, width, self.num_channels], tf.float32)
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             known = _starts_with(image_bytes, _PNG) | _starts_with(image_bytes, _JPEG)
             wrong = tf.where(~known)[:, 0]
             message = "image_bytes must be PNG or JPEG; these rows of the batch are neither:"
@@ -232,10 +232,11 @@ class ImageDecoder:
             with tf.control_dependencies([check] if check is not None else []):
                 encoded = tf.identity(encoded)
             # Always via RGB: for one channel, libpng weights the colours differently if there is
-            # transparency (tensorflow#55550), and libjpeg differently again.
+            # transparency (tensorflow#55550), and libjpeg has yet other weights.
             image = tf.cond(
                 _starts_with(encoded, _JPEG),
-                # TensorFlow's own choice is libjpeg's fast transform, up to 9 grey levels off.
+                # TensorFlow's default is libjpeg's fast transform, which is up to 9 grey levels
+                # off.
                 lambda: tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE"),
                 lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
             )
@@ -260,7 +261,7 @@ def _size(encoded: Any) -> tuple[Any, Any]:
     """Reads an image's height and width, int32, from its header."""
 
     def png() -> Any:
-        # Bytes 16 to 23 are width and height; zeros replace them in a file that is shorter.
+        # Bytes 16 to 23 are width and height; in a shorter file, zeros replace them.
         header = tf.strings.substr(encoded + b"\0" * 24, 16, 8)
         return tf.reverse(tf.io.decode_raw(header, tf.int32, little_endian=False), [0])
 
@@ -285,13 +286,13 @@ def _check_model(model: keras.Model, decoder: Any) -> None:
     made = (*decoder.image_size, decoder.num_channels)
     if taken != made:
         raise ValueError(
-            f"model {model.name!r} takes images of {taken} (height, width, channels) and the "
+            f"model {model.name!r} takes images of {taken} (height, width, channels) but the "
             f"decoder makes {made}: give it the model's image_size and num_channels"
         )
 
 
 def _odd_images() -> list[bytes]:
-    """A single pixel, grey, grey and RGB with transparency, 16 bits per colour, a grey JPEG."""
+    """Returns a single pixel, grey, grey and RGB with transparency, 16-bit colours, a grey JPEG."""
     return [
         _encode(_picture(1, 1, 3)),
         _encode(_picture(9, 5, 1)),
@@ -321,14 +322,14 @@ def _of_model(
     decoder: ImageDecoder | None = None,
     **options: Any,
 ) -> ImageClassifier:
-    """Makes the pipeline; without a decoder, images are decoded as the model takes them."""
+    """Makes the pipeline; by default, with a decoder of the model's image size and channels."""
     height, width, channels = model.input["images"].shape[1:]
     decoder = decoder or ImageDecoder((height, width), channels, **options)
     return ImageClassifier(model, decoder, labels)
 
 
 def _as_transformers_resizes(pipeline: ImageClassifier) -> ImageClassifier:
-    """Returns a pipeline; ValueError if transformers' ViT resizes images in another way."""
+    """Returns the pipeline; ValueError if transformers' ViT would resize images differently."""
     decoder = pipeline.decoder
     if decoder.crop_to_aspect_ratio or not decoder.antialias:
         raise ValueError(

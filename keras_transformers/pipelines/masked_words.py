@@ -1,4 +1,4 @@
-"""Mask filling: a text with masks in, the most likely tokens for each mask out."""
+"""Fills masks: a text with masks in, the most likely tokens for each mask out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,30 +19,31 @@ __all__ = ["MaskFiller"]
 class MaskFiller(TextPipeline):
     """Finds the most likely tokens for each mask in a text.
 
-    A mask is the tokenizer's `mask_token`, such as "[MASK]", spelled exactly like this, anywhere in
-    a text ("un[MASK]able"), as in Hugging Face's tokenizers. Unlike there, other special tokens are
-    plain text. Masks that trimming cuts off the end of a text are neither filled nor counted.
+    A mask is the tokenizer's `mask_token`, such as "[MASK]", with exactly this spelling, anywhere
+    in a text ("un[MASK]able"), as in Hugging Face's tokenizers. Unlike there, other special tokens
+    are plain text. Masks that are cut off with the end of a long text are neither filled nor
+    counted.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> tokens string (batch, masks, top_k), probabilities
       float32 (batch, masks, top_k), num_masks int32 (batch,). `masks` is the largest of
-      `num_masks`, 0 if no text of the batch has a mask; beyond a row's `num_masks`, tokens are ""
+      `num_masks`, 0 if no text in the batch has a mask; after a row's `num_masks`, tokens are ""
       and probabilities 0. The best token comes first; probabilities are over the whole vocabulary.
       Tokens are spelled as in the vocabulary: in WordPiece, "##" marks the continuation of a word.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
-      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
       the model's positions.
 
     Args:
         model: functional, from token_ids, padding_mask, mask_positions and possibly segment_ids to
-            mask_logits (batch, masks, vocabulary); see `heads.masked_lm`. The other head of a
-            `heads.pretrainer` is removed.
+            mask_logits (batch, masks, vocabulary); see `heads.masked_lm`. The other head of a model
+            from `heads.pretrainer` is removed.
         tokenizer: turns texts into the model's inputs and has a `mask_token`, such as a
             `tokenizers.WordPieceTokenizer`.
         top_k: number of tokens for each mask.
-        max_sequence_length: most tokens in a packed text; longer texts lose their end. Defaults to
-            the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed text; longer texts are truncated. Defaults
+            to the model's number of positions; required if it has none.
 
     Raises:
         ValueError: model, tokenizer, `top_k` and length do not match.
@@ -82,14 +83,14 @@ class MaskFiller(TextPipeline):
             )
         if not 1 <= top_k <= tokenizer.vocabulary_size:
             raise ValueError(
-                f"top_k={top_k}: give from 1 to {tokenizer.vocabulary_size}, the size of the "
+                f"top_k={top_k}: expected 1 to {tokenizer.vocabulary_size}, the size of the "
                 "vocabulary"
             )
         self.top_k = int(top_k)
         self._vocabulary = list(tokenizer.vocabulary)
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
-        """Tokenizes texts, each mask to one token; adds no special tokens.
+        """Tokenizes texts, turning each mask into one token; adds no special tokens.
 
         The tokenizer alone would split a mask as text.
 
@@ -99,7 +100,7 @@ class MaskFiller(TextPipeline):
         Returns:
             int32 (batch, None), one tensor per text.
         """
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             return [self._tokenize(tf.convert_to_tensor(text, tf.string)) for text in texts]
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ class MaskFiller(TextPipeline):
         positions = _positions(is_real & (tokens["token_ids"] == self.tokenizer.mask_token_id))
         mask_positions = positions.to_tensor()  # (batch, masks)
         outputs = self.run_model({**tokens, "mask_positions": mask_positions})
-        # The model may have more rows than there are tokens.
+        # The model's matrix may have more rows than there are tokens.
         logits = outputs["mask_logits"][..., : self.tokenizer.vocabulary_size]
         probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
         probabilities, token_ids = tf.math.top_k(probabilities, self.top_k)  # (batch, masks, top_k)
@@ -167,7 +168,7 @@ def _positions(chosen: Any) -> tf.RaggedTensor:
 
 
 def _head(encoder: keras.Model, found: FoundWeights) -> keras.Model:
-    """Returns the encoder with the head for masks, beside BERT's other one if there is one."""
+    """Returns the encoder with the head for masks, and with BERT's other head if it has one."""
     make = heads.pretrainer if "next_sentence" in found.trained else heads.masked_lm
     return make(encoder, **found.masked_lm)
 

@@ -1,4 +1,4 @@
-"""Multi-label classification: one text or a pair in, all labels that fit and probabilities out."""
+"""Classifies text with many labels: one text or a pair in, labels and probabilities out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,18 +17,18 @@ __all__ = ["MultiLabelClassifier"]
 
 
 class MultiLabelClassifier(TextPipeline):
-    """Gives texts, or pairs of texts, any number of labels.
+    """Assigns any number of labels to texts or pairs of texts.
 
-    A label's probability is the sigmoid of its logit, and says nothing of the other labels: the
-    model's loss is `keras.losses.BinaryCrossentropy(from_logits=True)` on 0 and 1 for each label.
+    A label's probability is the sigmoid of its logit, independent of the other labels. Train the
+    model with `keras.losses.BinaryCrossentropy(from_logits=True)` on a 0 or 1 per label.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
-    - serving_default(text string (batch,), with `pair` also text_b) -> labels string (batch, most
-      labels of a text), the most likely first and then ""; num_labels int32 (batch,), how many
-      there are; probabilities float32 (batch, classes), in the order of `labels`.
+    - serving_default(text string (batch,), with `pair` also text_b) -> labels string (batch,
+      largest num_labels), the most likely first, padded with ""; num_labels int32 (batch,);
+      probabilities float32 (batch, classes), in the order of `labels`.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
-      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
       the model's positions.
     - classify(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
@@ -39,10 +39,10 @@ class MultiLabelClassifier(TextPipeline):
             (batch, classes); see `heads.classifier`.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
         labels: the name of each class, in the order of the logits.
-        thresholds: the probability above which a text has a label, from 0 to 1: one for all labels,
-            or one for each.
-        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
-            to the model's number of positions; required if it has none.
+        thresholds: the probability above which a text gets a label, from 0 to 1: one for all
+            labels, or one per label.
+        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
+            Defaults to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
 
     Raises:
@@ -87,10 +87,10 @@ class MultiLabelClassifier(TextPipeline):
         probabilities = tf.sigmoid(tf.cast(self.run_model(tokens)["logits"], tf.float32))
         has = probabilities > tf.constant(self.thresholds)  # (batch, classes)
         num_labels = tf.reduce_sum(tf.cast(has, tf.int32), axis=1)  # (batch,)
-        # Those that a text has come first, the most likely before the others.
+        # The labels that a text has come first, the most likely before the others.
         order = tf.argsort(tf.where(has, probabilities, -1.0), direction="DESCENDING", stable=True)
         order = order[:, : tf.reduce_max(tf.concat([num_labels, [0]], axis=0))]
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             names = tf.gather(tf.constant(self.labels), order)
             labels = tf.where(tf.gather(has, order, batch_dims=1), names, "")
         return {"labels": labels, "num_labels": num_labels, "probabilities": probabilities}
@@ -116,12 +116,12 @@ class MultiLabelClassifier(TextPipeline):
 
 
 def _checked_thresholds(thresholds: float | Sequence[float], labels: Sequence[str]) -> list[float]:
-    """Returns one threshold per label; ValueError for another number, or one beyond 0 to 1."""
+    """Returns one threshold per label; ValueError for a wrong number, or one outside 0 to 1."""
     if not isinstance(thresholds, Sequence):
         thresholds = [thresholds] * len(labels)
     if len(thresholds) != len(labels):
         raise ValueError(
-            f"thresholds has {len(thresholds)} numbers for {len(labels)} labels: give one number "
+            f"thresholds has {len(thresholds)} numbers for {len(labels)} labels: pass one number "
             "for all labels, or one for each"
         )
     for label, threshold in zip(labels, thresholds, strict=True):

@@ -1,4 +1,4 @@
-"""Multiple choice: a text and several choices in, the one that fits best out."""
+"""Answers multiple choice: a text and several choices in, the one that fits best out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,25 +26,26 @@ class MultipleChoice(TextPipeline):
 
     The model reads each choice as a pair with the text and scores it; the softmax of the scores
     gives the probabilities (Devlin et al. 2018, section 4.4; Zellers et al. 2018, SWAG). Rows may
-    have any number of choices. "" is not a choice: it fills up rows with fewer choices than others,
-    and its probability is 0.
+    have any number of choices. "" is not a choice: it pads rows with fewer choices than others, and
+    its probability is 0.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,), choices string (batch, choices)) -> choice string,
       choice_index, num_choices int32 (batch,), probabilities float32 (batch, choices). A row
-      without choices has choice "" and choice_index -1. `num_choices` counts to the last choice
-      that is not "".
+      without choices has choice "" and choice_index -1. `num_choices` counts up to the last
+      choice that is not "".
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, choices, length)) -> the same
-      without choice. A choice without real tokens is none. It takes only the inputs that the model
-      has, and refuses ids beyond the vocabulary and lengths beyond the model's positions.
+      but without `choice`. A row without real tokens is not a choice. It takes only the inputs that
+      the model has, and rejects ids beyond the vocabulary and lengths beyond the model's positions.
 
     Args:
         model: functional, from token_ids, padding_mask and possibly segment_ids (batch, choices,
             length) to logits (batch, choices); see `heads.multiple_choice`.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        max_sequence_length: most tokens in a packed pair of text and choice; the tokenizer trims
-            longer ones. Defaults to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed pair of text and choice; the tokenizer
+            truncates longer ones. Defaults to the model's number of positions; required if it has
+            none.
 
     Raises:
         ValueError: model, tokenizer and length do not match.
@@ -93,7 +94,7 @@ class MultipleChoice(TextPipeline):
             The model's inputs (batch, choices, length).
         """
         text, choices = texts
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             is_choice = tf.not_equal(choices, "")
             text_tokens = self.tokenizer.tokenize(text)
             choice_tokens = self.tokenizer.tokenize(tf.boolean_mask(choices, is_choice))
@@ -131,7 +132,7 @@ class MultipleChoice(TextPipeline):
         text, choices = texts
         shown = next((choice for choice in choices if choice), None)
         if shown is None:
-            raise ValueError("there is no choice to show: give at least one")
+            raise ValueError("there is no choice to show: pass at least one")
         encoded = self.encode(tf.constant([text]), tf.constant([[shown]]))
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"][0])}
@@ -152,7 +153,7 @@ class MultipleChoice(TextPipeline):
         logits = tf.cast(self.run_model(tokens)["logits"], tf.float32)  # (batch, choices)
         is_choice = tf.reduce_any(tokens["padding_mask"], axis=-1)
         probabilities = tf.where(is_choice, tf.nn.softmax(logits), 0.0)
-        # With one more column, these work without choices too.
+        # One more column makes these work for rows without choices.
         one_more = [[0, 0], [0, 1]]
         best = tf.argmax(tf.pad(probabilities, one_more), axis=1, output_type=tf.int32)
         places = tf.range(1, tf.shape(logits)[1] + 1)
@@ -180,12 +181,12 @@ class MultipleChoice(TextPipeline):
         }
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """Returns `tokens`, from the model's inputs to the same outputs without the strings."""
+        """Returns `tokens`, from the model's inputs to the same outputs except the strings."""
         outputs = {name: spec for name, spec in self.answer_specs().items() if name != "choice"}
         return {"tokens": self.tokens_signature(self.answer_tokens, outputs, batches)}
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """Returns the examples, awkward texts (one too long, one without choices), an empty batch.
+        """Returns the examples, awkward texts (too long, or without choices) and an empty batch.
 
         Args:
             examples: a text and the list of its choices per row; None for default ones.

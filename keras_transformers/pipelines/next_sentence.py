@@ -1,4 +1,4 @@
-"""BERT's next-sentence prediction: two texts in, the probability that they are consecutive out."""
+"""Predicts next sentences as BERT does: two texts in, the probability that they follow out."""
 
 from typing import Any
 
@@ -21,16 +21,16 @@ class NextSentenceClassifier(TextPipeline):
     - serving_default(text, text_b string (batch,)) -> probability float32 (batch,) that text_b
       follows text.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
-      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
       the model's positions.
 
     Args:
         model: functional, from token_ids, segment_ids and padding_mask to next_sentence_logits
-            (batch, 2), where class 0 means that text_b follows; see `heads.pretrainer`, whose
-            other head is removed.
+            (batch, 2), where class 0 means that text_b follows; see `heads.pretrainer`. Its other
+            head is removed.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        max_sequence_length: most tokens in a packed pair; the tokenizer trims longer ones. Defaults
-            to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed pair; the tokenizer truncates longer ones.
+            Defaults to the model's number of positions; required if it has none.
 
     Raises:
         ValueError: model, tokenizer and length do not match.
@@ -74,7 +74,7 @@ class NextSentenceClassifier(TextPipeline):
 
 
 def _head(encoder: keras.Model, found: FoundWeights) -> keras.Model:
-    """Returns the encoder with both heads, or without that for masks if the weights lack it."""
+    """Returns the encoder with both heads, or without the head for masks if the weights lack it."""
     model = heads.pretrainer(encoder, **found.masked_lm)
     return model if "fill_mask" in found.trained else part(model, ("next_sentence_logits",))
 

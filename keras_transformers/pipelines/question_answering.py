@@ -1,4 +1,4 @@
-"""Question answering: a question and a context in, the answer and its offsets out."""
+"""Answers questions: a question and a context in, the answer and its offsets out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ class QuestionAnswerer(TextPipeline):
 
     Contexts may have any length: they are read in windows (`tokenizers.windows.question_windows`).
     The answer is the span of at most `max_answer_length` tokens, in any window, with the highest
-    `score`: the start logit of its first token plus the end logit of its last. Among equals, the
-    first span wins, then the shortest. `null_score` is the score of the first special token
-    ([CLS]), the lowest of all windows. `data.text.answer_spans.answers_from_logits` does the same.
+    `score`: the start logit of its first token plus the end logit of its last. In a tie, the first
+    span wins, then the shortest. `null_score` is the lowest score of the first special token
+    ([CLS]) over all windows. `data.text.answer_spans.answers_from_logits` does the same.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
@@ -46,7 +46,7 @@ class QuestionAnswerer(TextPipeline):
       (exclusive). If there is none, because of `no_answer_threshold` or because the context has no
       tokens, the answer is "", `start` and `end` are -1, and `score` is `null_score`.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> start_logits,
-      end_logits float32 (batch, length). It takes only the inputs that the model has, and refuses
+      end_logits float32 (batch, length). It takes only the inputs that the model has, and rejects
       ids beyond the vocabulary and lengths beyond the model's positions.
 
     Args:
@@ -56,7 +56,7 @@ class QuestionAnswerer(TextPipeline):
             `tokenizers.WordPieceTokenizer`.
         max_sequence_length: tokens in a window, including the question and special tokens.
         doc_stride: tokens of the context between the starts of two windows.
-        max_question_length: in tokens; longer questions lose their end.
+        max_question_length: in tokens; longer questions are truncated.
         max_answer_length: in tokens.
         no_answer_threshold: there is no answer if `null_score` exceeds the best span's score by
             more than this (SQuAD 2.0). None always answers with the best span (SQuAD 1.1).
@@ -104,10 +104,10 @@ class QuestionAnswerer(TextPipeline):
         }
         windows.check_question_windows(tokenizer, **self.window_lengths)
         if max_answer_length < 1:
-            raise ValueError(f"max_answer_length={max_answer_length}: give 1 token or more")
+            raise ValueError(f"max_answer_length={max_answer_length}: expected 1 token or more")
         if no_answer_threshold is not None and not math.isfinite(no_answer_threshold):
             raise ValueError(
-                f"no_answer_threshold={no_answer_threshold}: give a finite number, or None to "
+                f"no_answer_threshold={no_answer_threshold}: expected a finite number, or None to "
                 "answer every question"
             )
         check_offset_unit(offset_unit)
@@ -120,7 +120,7 @@ class QuestionAnswerer(TextPipeline):
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Finds answers, their offsets and scores, in the graph."""
         question, context = (texts[name] for name in self.text_names)
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             found = windows.question_windows(
                 self.tokenizer, question, context, **self.window_lengths
             )
@@ -176,9 +176,9 @@ class QuestionAnswerer(TextPipeline):
         }
 
     def _best_spans(self, window: dict[str, Any]) -> dict[str, Any]:
-        """Returns each window's best span, in bytes of the context, and null score: (windows,).
+        """Returns each window's best span, in bytes of the context, and its null score: (windows,).
 
-        It works in float64, where sums of two float32 numbers are exact enough to recognize ties.
+        It computes in float64, where sums of two float32 numbers are exact enough to detect ties.
         """
         starts, ends = window.pop("starts"), window.pop("ends")
         outputs = self.run_model(window)
@@ -193,7 +193,7 @@ class QuestionAnswerer(TextPipeline):
         scores = first[..., None] + tf.gather(last, ahead, axis=1)  # (windows, length, lengths)
         scores = tf.reshape(scores, [-1, length * num_lengths])
         best = tf.reduce_max(scores, axis=1)
-        # The first of equals; tf.argmax does not guarantee that on every device.
+        # The first of ties; tf.argmax does not guarantee that on every device.
         candidates = tf.where(scores == best[:, None], tf.range(length * num_lengths), tf.int32.max)
         at = tf.reduce_min(candidates, axis=1)
         from_token, num_more = at // num_lengths, at % num_lengths
@@ -209,7 +209,7 @@ class QuestionAnswerer(TextPipeline):
         batch = tf.shape(context)[0]
         score = tf.math.unsorted_segment_max(spans["score"], rows, batch)
         null_score = tf.math.unsorted_segment_min(spans["null_score"], rows, batch)
-        # The first of equals, then the shortest. "No span" is -1 to -1.
+        # The first of ties, then the shortest. "No span" is -1 to -1.
         start, end = (tf.cast(spans[name] + 1, tf.int64) for name in ("start", "end"))
         key = start * _KEY_BASE + end
         key = tf.where(spans["score"] == tf.gather(score, rows), key, tf.int64.max)

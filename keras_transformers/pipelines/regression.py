@@ -1,4 +1,4 @@
-"""Text regression: one text or a pair in, its score out."""
+"""Scores text: one text or a pair in, its score out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ __all__ = ["TextRegressor"]
 
 
 class TextRegressor(TextPipeline):
-    """Scores texts, or pairs of texts.
+    """Scores texts or pairs of texts.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,), with `pair` also text_b) -> score float32 (batch,).
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
-      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
       the model's positions.
     - regress(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       outputs float32 (batch,): for TF Serving's Regress API.
@@ -38,9 +38,10 @@ class TextRegressor(TextPipeline):
         scale: the answer is `scale * score + offset`, for models trained on rescaled scores.
         offset: see `scale`.
         activation: "sigmoid" maps the model's score to 0 to 1 first, for models trained with a
-            cross-entropy, such as sentence-transformers' CrossEncoders; "linear" takes it as it is.
-        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
-            to the model's number of positions; required if it has none.
+            cross-entropy, such as sentence-transformers' CrossEncoders; "linear" leaves it as it
+            is.
+        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
+            Defaults to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
 
     Raises:
@@ -80,10 +81,10 @@ class TextRegressor(TextPipeline):
         )
         if scale == 0 or not math.isfinite(scale) or not math.isfinite(offset):
             raise ValueError(
-                f"scale={scale}, offset={offset}: give finite numbers, the scale not 0"
+                f"scale={scale}, offset={offset}: expected finite numbers, and a scale other than 0"
             )
         if activation not in ("linear", "sigmoid"):
-            raise ValueError(f"activation={activation!r}: take 'linear' or 'sigmoid'")
+            raise ValueError(f"activation={activation!r}: use 'linear' or 'sigmoid'")
         self.scale, self.offset, self.activation = float(scale), float(offset), activation
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
@@ -115,16 +116,16 @@ class TextRegressor(TextPipeline):
 
 
 def _with_scale_in_head(pipeline: TextRegressor) -> TextRegressor:
-    """Returns a regressor with scale 1 and offset 0, whose last layer does both.
+    """Returns a regressor with scale 1 and offset 0, with both merged into its last layer.
 
-    transformers has no fields for them.
+    transformers has no fields for scale and offset.
     """
     if pipeline.activation != "linear":
         if (pipeline.scale, pipeline.offset) == (1.0, 0.0):
             return pipeline
         raise ValueError(
             f"scale={pipeline.scale} and offset={pipeline.offset} after the activation "
-            f"{pipeline.activation!r} are more than transformers' class computes: save it in the "
+            f"{pipeline.activation!r} cannot be computed by transformers' class: save it in the "
             "format 'keras_transformers'"
         )
     model = scaled(pipeline.model, scale=pipeline.scale, offset=pipeline.offset)
@@ -133,7 +134,7 @@ def _with_scale_in_head(pipeline: TextRegressor) -> TextRegressor:
 
 
 def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of config.json that make a pair's score a CrossEncoder's."""
+    """Returns the fields of config.json that make CrossEncoder read a scorer of pairs."""
     return activation_fields(options.get("activation", "linear")) if options["pair"] else {}
 
 

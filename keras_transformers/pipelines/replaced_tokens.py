@@ -1,4 +1,4 @@
-"""ELECTRA's discriminator as a pipeline: which words of a text a generator has replaced."""
+"""Detects the words of a text that a generator has replaced, with ELECTRA's discriminator."""
 
 import functools
 

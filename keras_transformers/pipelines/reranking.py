@@ -1,4 +1,4 @@
-"""Reranking: a query and documents in, the documents' scores and order out."""
+"""Reranks documents: a query and documents in, the documents' scores and order out."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,30 +24,30 @@ _EXAMPLES = (
 
 
 class Reranker(TextPipeline):
-    """Orders documents by how well they answer a query: a cross-encoder.
+    """Orders documents by how well they answer a query, with a cross-encoder.
 
-    The model reads each document together with the query, which is slower and more exact than
-    comparing vectors: let an `Embedder` find a hundred documents, and rerank these. Nogueira & Cho
-    2019, arXiv:1901.04085; sentence-transformers' CrossEncoder. Rows may have any number of
-    documents. "" is not a document: it fills up rows with fewer documents than others.
+    The model reads each document together with the query, which is slower but more accurate than
+    comparing vectors: find a hundred documents with an `Embedder`, then rerank those. Nogueira &
+    Cho 2019, arXiv:1901.04085; sentence-transformers' CrossEncoder. Rows may have any number of
+    documents. "" is not a document: it pads rows with fewer documents than others.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,), documents string (batch, documents)) -> scores float32,
-      order int32 (batch, documents), num_documents int32 (batch,), which counts to the last
-      document that is not "". `order` has the indices of the documents, the best first, and then
-      -1; the score of "" is 0.
+      order int32 (batch, documents), num_documents int32 (batch,), which counts up to the last
+      document that is not "". `order` has the indices of the documents, the best first, padded
+      with -1; the score of "" is 0.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> score float32
-      (batch,) of packed pairs. It takes only the inputs that the model has, and refuses ids beyond
+      (batch,) of packed pairs. It takes only the inputs that the model has, and rejects ids beyond
       the vocabulary and lengths beyond the model's positions.
 
     Args:
         model: functional, from token_ids, padding_mask and possibly segment_ids to score (batch,);
             see `heads.regressor`.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        activation: "sigmoid" maps scores to 0 to 1; "linear" takes them as they are.
-        max_sequence_length: most tokens in a packed pair; the tokenizer trims longer ones. Defaults
-            to the model's number of positions; required if it has none.
+        activation: "sigmoid" maps scores to 0 to 1; "linear" leaves them as they are.
+        max_sequence_length: maximum tokens in a packed pair; the tokenizer truncates longer ones.
+            Defaults to the model's number of positions; required if it has none.
 
     Raises:
         ValueError: model, tokenizer and length do not match, or `activation` is unknown.
@@ -77,14 +77,14 @@ class Reranker(TextPipeline):
             model, tokenizer, outputs=("score",), max_sequence_length=max_sequence_length, pair=True
         )
         if activation not in ("linear", "sigmoid"):
-            raise ValueError(f"activation={activation!r}: take 'linear' or 'sigmoid'")
+            raise ValueError(f"activation={activation!r}: use 'linear' or 'sigmoid'")
         self.activation = activation
         self.text_names = ("text", "documents")
 
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Scores and orders documents, in the graph."""
         text, documents = texts["text"], texts["documents"]
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             tf.debugging.assert_equal(
                 tf.size(text), tf.shape(documents)[0], "text and documents differ in number"
             )
@@ -120,7 +120,7 @@ class Reranker(TextPipeline):
         text, documents = texts
         shown = next((document for document in documents if document), None)
         if shown is None:
-            raise ValueError("there is no document to show: give at least one")
+            raise ValueError("there is no document to show: pass at least one")
         encoded = self.encode(tf.constant([text]), tf.constant([shown]))
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}

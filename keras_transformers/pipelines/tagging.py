@@ -1,4 +1,4 @@
-"""Tagging: a text in, its words out, each with a label and its offsets in the text."""
+"""Tags text: a text in, its words out, each with a label and its offsets in the text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -30,23 +30,23 @@ _OUTSIDE = "O"  # the label of words without tokens, as in training
 class Tagger(TextPipeline):
     """Labels the words of texts.
 
-    Long texts are not trimmed: they are read in windows that overlap by half, as in
-    `data.text.tagging`, and each word takes its label from the window that has more context for it.
+    Long texts are not truncated: they are read in windows that overlap by half, as in
+    `data.text.tagging`, and each word takes its label from the window with more context for it.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> tokens, labels string, starts, ends int32, scores
       float32, each (batch, words), num_tokens int32 (batch,). `words` is the largest of
-      `num_tokens`; beyond a row's `num_tokens` strings are "" and numbers 0. `tokens` are the words
-      of the text, from `starts` to `ends` (exclusive), as `tokenizers.words.spans` splits it. The
-      label of a word is that of its first token, and `scores` has its probability.
+      `num_tokens`; after a row's `num_tokens`, strings are "" and numbers 0. `tokens` are the words
+      of the text, from `starts` to `ends` (exclusive), as `tokenizers.words.spans` splits it. A
+      word takes the label of its first token, and `scores` has the label's probability.
     - entities(text string (batch,)) -> label, text string, start, end int32, score float32, each
       (batch, entities), num_entities int32 (batch,): the words joined as `Tags.entities` joins
-      them, and padded likewise. `text` is the text from `start` to `end`.
+      them, with the same padding. `text` is the text from `start` to `end`.
     - words(words string (batch, words)) -> labels string, scores float32 (batch, words): for texts
       already split into words, rows padded with "". A word without tokens gets label O, score 0.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> probabilities
-      float32 (batch, length, labels). It takes only the inputs that the model has, and refuses ids
+      float32 (batch, length, labels). It takes only the inputs that the model has, and rejects ids
       beyond the vocabulary and lengths beyond the model's positions.
 
     Args:
@@ -55,7 +55,7 @@ class Tagger(TextPipeline):
         tokenizer: turns texts into the model's inputs and gives offsets, such as a
             `tokenizers.WordPieceTokenizer`.
         labels: the name of each label, in the order of the logits.
-        max_sequence_length: tokens in a window. Give the length that the model was trained with;
+        max_sequence_length: tokens in a window. Use the length that the model was trained with;
             defaults to its number of positions.
         offset_unit: the unit of `starts` and `ends`: "character" counts Unicode code points, as
             Python does, and each byte that is not UTF-8; "byte" counts bytes of the text.
@@ -91,8 +91,8 @@ class Tagger(TextPipeline):
         )
         if len(self.model.output["logits"].shape) != 3:
             raise ValueError(
-                f"model {model.name!r} returns one row of logits per text, not one per token: give "
-                "what heads.tagger makes, or make it a TextClassifier"
+                f"model {model.name!r} returns one row of logits per text, not one per token: pass "
+                "a model from heads.tagger, or use TextClassifier"
             )
         self.labels = checked_labels(labels, self.model)
         check_offset_unit(offset_unit)
@@ -101,7 +101,7 @@ class Tagger(TextPipeline):
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Finds words, their offsets, labels and scores, in the graph."""
         text = texts["text"]
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             token_ids, *tokens = self.tokenizer.tokenize_with_offsets(text)
             starts, ends = running_words.spans(text)
             first, has_tokens = running_words.first_tokens(starts, ends, *tokens)
@@ -136,7 +136,7 @@ class Tagger(TextPipeline):
             goes_on = (code[1:] == code[:-1]) & (row[1:] == row[:-1])
             goes_on = tf.pad(goes_on, [[1, 0]])[: tf.size(code)] & ~tf.gather(begins, index)
             is_first = (code >= 0) & ~goes_on
-            words = tf.where(code >= 0)[:, 0]  # those in entities
+            words = tf.where(code >= 0)[:, 0]  # the words in entities
             number = tf.gather(tf.cumsum(tf.cast(is_first, tf.int32)) - 1, words)
             firsts = tf.where(is_first)[:, 0]  # (entities,)
             count = tf.size(firsts)
@@ -237,7 +237,7 @@ class Tagger(TextPipeline):
         return {**self.config(), "lengths": {"num_tokens": counted}}
 
     def _labelled(self, token_ids: Any, first: Any, has_tokens: Any) -> tuple[Any, Any]:
-        """Returns the words' labels and their probabilities, (words,).
+        """Returns the labels of words and their probabilities, (words,).
 
         Args:
             token_ids: int32 (batch, None).
@@ -245,7 +245,7 @@ class Tagger(TextPipeline):
             has_tokens: bool (words,), whether there is a first token.
         """
         num_before, num_after = map(len, self.tokenizer.special_tokens(1))
-        with tf.device("CPU:0"):  # ragged ops run only there
+        with tf.device("CPU:0"):  # ragged ops run only on the CPU
             room = self.max_sequence_length - num_before - num_after
             halves = windows.plan_halves(token_ids.row_lengths(), room)
             places = _places(token_ids, halves, num_before)  # (tokens, 2)
@@ -256,7 +256,7 @@ class Tagger(TextPipeline):
             {"label_index": rows, "probability": tf.TensorSpec([None, None], tf.float32)},
         )  # each (windows, length)
         with tf.device("CPU:0"):
-            # Padded by one, for a word after the last token.
+            # Padded by one row, for a word after the last token.
             label_index, probability = (
                 tf.gather(tf.pad(tf.gather_nd(value, places), [[0, 1]]), first)
                 for value in best.values()
@@ -297,7 +297,7 @@ def _places(token_ids: tf.RaggedTensor, halves: windows.Halves, num_before: int)
 
 
 def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
-    """Splits texts into words, before an odd one, as examples of the signature `words`."""
+    """Splits texts into words and adds an odd text, as examples for the signature `words`."""
     rows = [[*text.split()[:40], b"\xe2\x80\x8b"] for text in column]
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""What a task's module says of its task, and the tasks that the head of other weights serves.
+"""Describes tasks, and finds the tasks that weights from other libraries serve.
 
 A module in this folder registers its task by defining `TASK`; no list names it.
 """
@@ -21,33 +21,33 @@ from keras_transformers.convert.formats.weights import FoundWeights, Head, Train
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task: its pipeline, how to make it, and what other libraries call its models.
+    """A task: its pipeline, how to make it, and the names of its models in other libraries.
 
     The type of its answer is in `pipelines.results`, where clients without TensorFlow find it.
 
     Attributes:
-        name: as `load(pipeline=...)` takes it.
-        pipeline: its class.
-        make: makes the pipeline of model, tokenizers and options, if the class does not.
-        head: makes the model of a model without a head; it also takes the number of labels if the
+        name: the task's name in `load(pipeline=...)`.
+        pipeline: the pipeline's class.
+        make: makes the pipeline from model, tokenizers and options, if not the class itself.
+        head: adds the task's head to a model without one; it also takes the number of labels if the
             task needs labels. None if the model without a head is enough.
-        head_of: does so of the model and what was found, if the head depends on that.
+        head_of: does the same from the model and the weights found, if the head depends on them.
         new_head_on: the task whose models can get a new head for this one, such as "embedding" for
             encoders of texts; "" if only weights with a head serve it.
         headless: whether a model without a head serves it.
-        needs: the options without which there is no new head.
-        pooled: whether the head reads one vector of a text.
-        classes: the ends of the names of transformers' classes that serve it; the first is written.
-        second_in: those whose main task is another one, such as classes with two heads, of which
-            this task's is the second.
-        problem_type: what config.json calls it, where tasks share a class.
+        needs: the options that a new head requires.
+        pooled: whether the head reads one vector per text.
+        classes: the suffixes of transformers' classes that serve it; saving writes the first.
+        second_in: the suffixes of classes that serve it as their second task, such as classes with
+            two heads.
+        problem_type: its name in config.json, where tasks share a class.
         by_default: whether it may be this task if config.json has no problem_type.
-        num_outputs: of its head, where tasks share a class or no class is named.
-        biases: the tensors that tell its head if no class is named.
+        num_outputs: how many outputs its head has, where tasks share a class or no class is named.
+        biases: the tensors that identify its head if no class is named.
         read_options: reads the pipeline's options from a folder in Hugging Face's layout.
         config_fields: the fields of config.json for the pipeline's options.
-        prepare: makes a pipeline that other libraries can compute, before it is written for them.
-        write: writes that in Hugging Face's layout.
+        prepare: changes a pipeline so that other libraries can compute it, before saving it.
+        write: saves that in Hugging Face's layout.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Task:
     write: Callable[[TrainedModel, Path], None] = save_huggingface
 
     def model(self, encoder: keras.Model, found: FoundWeights, num_labels: int) -> keras.Model:
-        """Returns the model for the task on a model without a head."""
+        """Returns a model with the task's head, from a model without a head."""
         if self.head_of is not None:
             return self.head_of(encoder, found)
         if self.head is None:
@@ -79,7 +79,7 @@ class Task:
         return self.head(encoder, *([num_labels] if "labels" in self.needs else []))
 
     def made(self, model: keras.Model, tokenizers: Sequence[Any], **options: Any) -> Any:
-        """Returns the pipeline."""
+        """Makes the pipeline."""
         return (self.make or self.pipeline)(model, *tokenizers, **options)
 
     @property
@@ -88,7 +88,7 @@ class Task:
         return inspect.signature(self.make or self.pipeline).parameters
 
     def may_have(self, num_outputs: int) -> bool:
-        """Returns whether its head can have so many outputs."""
+        """Returns whether its head can have this many outputs."""
         return self.num_outputs in (None, "one" if num_outputs == 1 else "several")
 
 
@@ -105,7 +105,7 @@ def all_tasks() -> Mapping[str, Task]:
 
 
 def with_trained(found: FoundWeights) -> FoundWeights:
-    """Returns what was found, with the tasks that its head serves, if its files name only that."""
+    """Adds the tasks that a head serves to the weights found, if their files name only the head."""
     if found.head is None or found.trained:
         return found
     trained, undecided = _served(found.head, found.base)
@@ -113,8 +113,8 @@ def with_trained(found: FoundWeights) -> FoundWeights:
 
 
 def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
-    """Returns the tasks that a head serves, the main one first, and why none can be chosen."""
-    name = head.name.lower()  # Keras 2 changed the case of letters in names of models
+    """Returns the tasks that a head serves, the main one first, or the reason why none does."""
+    name = head.name.lower()  # Keras 2 changed the case of model names
 
     def ends_like(ends: Iterable[str]) -> bool:
         return name.endswith(tuple(end.lower() for end in ends))
@@ -143,7 +143,7 @@ def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
     is_bare = not name or (name.endswith("model") and not name.endswith("lmheadmodel"))
     if not is_bare or not tasks[base].headless:
         return (), ""
-    # Without a class, heads in the weights serve a task that the user asks for.
+    # Without a class, heads in the weights serve a task only if the user asks for it.
     may_serve = with_heads if takes_heads and not name else []
     unnamed = [task.name for task in may_serve if _has(head, task)]
     return (base, *unnamed), ""
@@ -155,7 +155,7 @@ def _has(head: Head, task: Task) -> bool:
 
 
 def _by_loss(head: Head, tasks: Sequence[Task]) -> tuple[list[Task], str]:
-    """Returns which of the tasks that share a class it is, by its loss; none, and why."""
+    """Returns which of the tasks that share a class fits its loss; or none, and why."""
     kind, num_outputs = head.config.get("problem_type"), len(head.labels())
     if kind is None:
         fitting = [task for task in tasks if task.by_default and task.may_have(num_outputs)]
@@ -170,7 +170,7 @@ def _by_loss(head: Head, tasks: Sequence[Task]) -> tuple[list[Task], str]:
         return [task], ""
     return [], (
         f"{head.file.name} has problem_type={kind!r}, and its head has {num_outputs} outputs, "
-        f"while {task.name} has {task.num_outputs}: give pipeline='embedding' for the encoder "
+        f"while {task.name} has {task.num_outputs}: pass pipeline='embedding' for the encoder "
         "alone, or another pipeline, such as 'classification' with labels=[...] or 'regression', "
         "which gets a new head to train"
     )

@@ -1,4 +1,4 @@
-"""The base of pipelines whose model reads tokens: `encode`, its checks and shared helpers."""
+"""Defines the base class of pipelines whose model reads tokens, with `encode` and helpers."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 _EXAMPLES = ("A sentence to try the model with.", "And another one, which is a little longer!")
 _LEAST_PADDING, _MOST_PADDING = 8, 128  # rows of a matrix are padded to a multiple of 8 to 128
-# Windows per call of the model. A server's memory must not grow with the longest text that anyone
+# Windows per call of the model. A server's memory must not grow with the longest text that a client
 # sends: attention alone takes chunk * heads * length^2 numbers.
 _CHUNK = 32
 
@@ -31,10 +31,10 @@ class TextPipeline(Pipeline):
         model: functional, with inputs among token_ids, segment_ids int32 and padding_mask bool
             (batch, length), and outputs in a dict.
         tokenizer: turns texts into these inputs, such as a `tokenizers.WordPieceTokenizer`.
-        outputs: the outputs that the task needs; the rest of the model is removed.
-        extra_inputs: inputs of the model that the pipeline itself provides.
-        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
-            to the model's number of positions; required if it has none.
+        outputs: the outputs that the task needs; the rest of the model is dropped.
+        extra_inputs: inputs of the model that the pipeline provides itself.
+        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
+            Defaults to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
 
     Raises:
@@ -64,7 +64,7 @@ class TextPipeline(Pipeline):
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
         """Tokenizes texts without special tokens: int32 (batch, None), one tensor per text."""
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             segments = [self.tokenizer.tokenize(text) for text in texts]
             for segment in segments[1:]:
                 tf.debugging.assert_equal(
@@ -75,7 +75,7 @@ class TextPipeline(Pipeline):
             return segments
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
-        """Trims and pads the tokens of one or two texts and adds special tokens.
+        """Truncates and pads the tokens of one or two texts and adds special tokens.
 
         Returns:
             The model's inputs (batch, length), as long as the longest row.
@@ -101,7 +101,7 @@ class TextPipeline(Pipeline):
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
 
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> Any:
-        """Counts the tokens of each row, special ones included, before trimming: int32 (batch,)."""
+        """Counts each row's tokens, special ones included, before truncation: int32 (batch,)."""
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
 
@@ -171,7 +171,7 @@ class TextPipeline(Pipeline):
 def part(
     model: keras.Model, outputs: Sequence[str], extra_inputs: Sequence[str] = ()
 ) -> keras.Model:
-    """Returns the part of a model that leads to `outputs`, without its other layers.
+    """Returns the part of a model that computes `outputs`, without its other layers.
 
     Raises:
         ValueError: the model lacks an input or output, or needs an input that no pipeline provides.
@@ -198,25 +198,26 @@ def check_vocabulary(model: keras.Model, tokenizer: Any) -> None:
 def check_rows(model: keras.Model, num_rows: int, tokenizer: Any, what: str) -> None:
     """Raises ValueError unless each of the tokenizer's tokens has a row in the model's matrix.
 
-    More rows are usual: matrices are padded to a multiple of 8, 64 or 128. No text has the tokens
-    of these rows, and pipelines never answer with one. A warning asks about rows that are no such
-    padding: the vocabulary may lack tokens.
+    More rows are common: matrices are padded to a multiple of 8, 64 or 128. These rows have no
+    tokens, and pipelines never predict them. A warning names surplus rows that are not such
+    padding, because the vocabulary may lack tokens.
 
     Args:
-        model: for the message.
-        num_rows: of the model's matrix.
-        tokenizer: the tokenizer; one with `fills_model` needs exactly its own number of rows.
+        model: the model, for the message.
+        num_rows: the number of rows in the model's matrix.
+        tokenizer: the tokenizer; one with `fills_model` needs exactly as many rows as it has
+            tokens.
         what: the tokenizer's name in the message.
     """
     size = tokenizer.vocabulary_size
     if size > num_rows or (size < num_rows and getattr(tokenizer, "fills_model", False)):
         raise ValueError(
-            f"{what} has {size} tokens and model {model.name!r} embeds {num_rows}: use the "
+            f"{what} has {size} tokens but model {model.name!r} embeds {num_rows}: use the "
             "vocabulary that the model was trained with"
         )
     if num_rows - size >= _MOST_PADDING or (num_rows > size and num_rows % _LEAST_PADDING):
         _logger.warning(
-            "%s has %d tokens and model %r embeds %d: the last %d rows have no token and are never "
+            "%s has %d tokens but model %r embeds %d: the last %d rows have no token and are never "
             "predicted; is this the vocabulary that the model was trained with?",
             what, size, model.name, num_rows, num_rows - size,
         )  # fmt: skip
@@ -225,7 +226,7 @@ def check_rows(model: keras.Model, num_rows: int, tokenizer: Any, what: str) -> 
 def checked_length(
     model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
 ) -> int:
-    """Returns the length to pack to, by default the model's; ValueError if it does not fit."""
+    """Returns the length to pack to, the model's by default; ValueError if it does not fit."""
     parts = anatomy(model)
     positions = parts.max_sequence_length
     length = parts.trained_length if length is None else length
@@ -233,14 +234,14 @@ def checked_length(
         if length is None or length < 1:
             raise ValueError(
                 f"max_sequence_length={length}: model {model.name!r} takes any number of tokens: "
-                "give the most that a text may have, at least 1"
+                "pass the maximum for a text, at least 1"
             )
         return int(length)
     shortest = tokenizer.num_special_tokens(num_texts) + num_texts
     if length is None or not shortest <= length <= positions:
         raise ValueError(
-            f"max_sequence_length={length}: give at least {shortest}, to hold one token of each "
-            f"text, and at most {positions}, the positions of model {model.name!r}"
+            f"max_sequence_length={length}: expected at least {shortest}, to hold one token of "
+            f"each text, and at most {positions}, the positions of model {model.name!r}"
         )
     return int(length)
 
@@ -249,32 +250,32 @@ def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
     """Returns the labels as a list; ValueError if they do not fit the model's logits."""
     wrong = [label for label in labels if not isinstance(label, str) or not label]
     if isinstance(labels, str) or wrong:
-        raise ValueError(f"labels must be strings that are not empty, not {wrong or labels!r}")
+        raise ValueError(f"labels must be non-empty strings, not {wrong or labels!r}")
     num_classes = model.output["logits"].shape[-1]
     if len(labels) != num_classes:
         raise ValueError(
             f"{len(labels)} labels {list(labels)} for the {num_classes} classes of model "
-            f"{model.name!r}: give one label per class, in the order of the logits"
+            f"{model.name!r}: pass one label per class, in the order of the logits"
         )
     repeated = sorted({label for label in labels if list(labels).count(label) > 1})
     if repeated:
-        raise ValueError(f"labels {repeated} occur more than once: a label names one class")
+        raise ValueError(f"labels {repeated} occur more than once: each class needs its own label")
     return list(labels)
 
 
 def check_offset_unit(offset_unit: str) -> None:
     """Raises ValueError for an unknown unit of offsets."""
     if offset_unit not in ("character", "byte"):
-        raise ValueError(f"offset_unit={offset_unit!r}: take 'character' or 'byte'")
+        raise ValueError(f"offset_unit={offset_unit!r}: use 'character' or 'byte'")
 
 
 def text_batches(
     examples: Sequence[Any] | None, names: Sequence[str], *, long: int
 ) -> list[dict[str, np.ndarray]]:
-    """Returns what to check an export on: the examples, awkward texts, and an empty batch.
+    """Returns batches for checking an export: the examples, awkward texts and an empty batch.
 
     Args:
-        examples: one string per row, or a tuple with one per name; None for default ones.
+        examples: one string per row, or a tuple with one per name; None for the defaults.
         names: the names of the inputs.
         long: number of words in the longest awkward text.
 
@@ -307,17 +308,17 @@ def text_batches(
 def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
     """Pads packed tokens (batch, length) to at least two columns.
 
-    An empty batch has no longest row to set its width. It becomes (0, 2): encoders look at the
-    first position, and in eager mode Keras would mistake (0, 1, hidden) for a bias.
+    An empty batch has no longest row to set its width. It becomes (0, 2): encoders read the first
+    position, and in eager mode Keras would mistake (0, 1, hidden) for a bias.
     """
     missing = tf.maximum(0, 2 - tf.shape(tokens["token_ids"])[1])
     return {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in tokens.items()}
 
 
 def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tokens after assertions, checked when the graph runs, that they fit the model.
+    """Returns the tokens after assertions, run with the graph, that they fit the model.
 
-    Without them, a GPU would silently embed an id beyond the vocabulary as zeros.
+    Without the assertions, a GPU would silently embed an id beyond the vocabulary as zeros.
     """
     parts = anatomy(model, "token_embedding")
     num_embedded, positions = parts.token_embedding.input_dim, parts.max_sequence_length
@@ -354,7 +355,7 @@ def in_chunks(
 
     Args:
         function: takes a chunk of `rows` and returns `outputs` with as many rows.
-        rows: name -> tensor (rows, ...). If there are none, the function runs once, on no rows.
+        rows: name -> tensor (rows, ...). With no rows, the function runs once on an empty chunk.
         outputs: name -> tf.TensorSpec (None, ...) of what `function` returns.
         size: rows per chunk.
 
@@ -383,7 +384,7 @@ def in_chunks(
 
 
 def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns inputs and outputs by name; none if the model has no dicts of them."""
+    """Returns inputs and outputs by name; empty if the model has no dicts of them."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
     named = isinstance(inputs, dict) and isinstance(outputs, dict)
@@ -405,6 +406,6 @@ def zero_at_padding(outputs: Any, tokens: Mapping[str, Any]) -> Any:
 
 
 def token_names(tokenizer: Any, token_ids: Any) -> list[str]:
-    """Returns the tokens of one row, ids (1, length), as in the vocabulary."""
+    """Returns the tokens of one row of ids (1, length), spelled as in the vocabulary."""
     vocabulary = list(tokenizer.vocabulary)
     return [vocabulary[token_id] for token_id in token_ids[0].numpy()]

@@ -1,4 +1,4 @@
-"""Translation: text in, text out, with beam search in the graph."""
+"""Translates text: text in, text out, with beam search in the graph."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ _STRINGS = tf.TensorSpec([None], tf.string)
 class Translator(Pipeline):
     """Translates texts.
 
-    Sources longer than `max_sequence_length` lose their end. A text without tokens (empty, or only
+    Sources longer than `max_sequence_length` are truncated. A text without tokens (empty, or only
     spaces) translates to the empty text with score 0.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -48,23 +48,23 @@ class Translator(Pipeline):
       models with attention.
 
     Args:
-        model: an encoder-decoder of `models.encoder_decoders`, or
-            another with their `start_decoding`.
+        model: an encoder-decoder from `models.encoder_decoders`, or another model with their
+            `start_decoding`.
         tokenizer: for both languages, such as a `tokenizers.SentencePieceTokenizer`; or for the
-            sources, such as that of a pretrained encoder, whose special tokens go around them.
+            sources only, such as a pretrained encoder's, which adds its special tokens.
         target_tokenizer: for the translations, if they have their own.
-        max_sequence_length: most tokens in a source or a translation, end token included. Defaults
-            to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a source or a translation, end token included.
+            Defaults to the model's number of positions; required if it has none.
         num_beams: 1 is greedy search; the paper uses 4.
         length_penalty: the paper's alpha; see `decoding.beam_search`.
-        rules: of the search, "gnmt", "transformers" or "opennmt"; see there too.
-        force_end: whether a translation that gets as long as it may gets the end token as its last,
-            whatever its probability (Hugging Face: forced_eos_token_id), instead of being cut.
-        max_length: most tokens in a translation, end token included, if it differs from
+        rules: the rules of the search, "gnmt", "transformers" or "opennmt"; see there too.
+        force_end: whether a translation at its maximum length gets the end token as its last, at
+            any probability (Hugging Face: forced_eos_token_id), instead of being cut off.
+        max_length: maximum tokens in a translation, end token included, if it differs from
             `max_sequence_length`.
         extra_length: how many tokens longer than its source a translation may be (50 in the paper);
-            None for any number.
-        min_length: fewest tokens in a translation, end token included.
+            None for no limit.
+        min_length: minimum tokens in a translation, end token included.
 
     Attributes:
         has_attention: whether the model has the attention that `attend` shows.
@@ -96,7 +96,7 @@ class Translator(Pipeline):
         self.length_penalty = check_beams(num_beams, length_penalty, rules)
         for name, value in (("extra_length", extra_length), ("min_length", min_length)):
             if value is not None and value < 0:
-                raise ValueError(f"{name}={value}: give a number of tokens, 0 or more")
+                raise ValueError(f"{name}={value}: expected a number of tokens, 0 or more")
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = target_tokenizer or tokenizer
@@ -158,13 +158,13 @@ class Translator(Pipeline):
 
         Returns:
             `source_tokens` strings (batch, source), `target_tokens` strings (batch, target), both
-            padded with empty strings, and `attention` float32 (batch, target, source): the
-            cross-attention of the last layer when it predicts the token, averaged over heads.
+            padded with empty strings, and `attention` float32 (batch, target, source): the last
+            layer's cross-attention when predicting each token, averaged over heads.
 
         Raises:
             ValueError: the model has no attention.
         """
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             source = self._source(text)
             ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
             ids = ids[:, : self.max_length + 1].to_tensor(self.target_tokenizer.pad_token_id)
@@ -183,7 +183,7 @@ class Translator(Pipeline):
         return self._hypotheses(tf.constant([text]), tf.constant(self.num_beams), on_step)
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
-        """Runs the model once on a text and a translation, by default its own.
+        """Runs the model once on a text and a translation, the model's own by default.
 
         See `Pipeline.read`.
         """
@@ -213,7 +213,7 @@ class Translator(Pipeline):
         found = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
         if not self.has_attention:
             return found
-        # Not the long text: its attention alone would add half a megabyte to the metadata.
+        # Without the long text, whose attention alone would add half a megabyte to the metadata.
         translated = [
             {
                 "text": text,
@@ -301,21 +301,21 @@ class Translator(Pipeline):
         )
 
     def _source(self, text: Any) -> Any:
-        """Returns ids (batch, source) with special tokens, trimmed to the maximum length."""
+        """Returns ids (batch, source) with special tokens, truncated to the maximum length."""
         tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - self._num_ends]
         ends = ends_of_sources(self.tokenizer)
         source = join([tokens], ends).to_tensor(self.tokenizer.pad_token_id)
-        # Only an empty batch is not as wide as the special tokens of a pretrained encoder.
+        # Only an empty batch is narrower than the special tokens of a pretrained encoder.
         return widened({"token_ids": source})["token_ids"] if self._num_ends > 1 else source
 
 
 def _num_tokens(tokenizer: Any) -> int:
-    """Returns the number of tokens, without those that only fill up a model's matrices."""
+    """Returns the number of tokens, without those that only pad a model's matrices."""
     return getattr(tokenizer, "num_tokens", tokenizer.vocabulary_size)
 
 
 def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:
-    """Returns a step after which only the end token can be the last one allowed by the limits."""
+    """Returns a step that allows only the end token at a translation's last position."""
 
     def forcing(token_ids: Any, index: Any, cache: Cache) -> tuple[Any, Cache]:
         logits, cache = step(token_ids, index, cache)
@@ -330,16 +330,16 @@ def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction
 
 
 def check_encoder_decoder(model: keras.Model) -> None:
-    """Raises ValueError unless the model reads a source and decodes a target step by step."""
+    """Raises ValueError unless the model encodes a source and decodes a target step by step."""
     if not hasattr(model, "start_decoding") or "source_token_ids" not in model.input:
         raise ValueError(
-            f"model {model.name!r} is not an encoder-decoder: take a Transformer or a recurrent "
+            f"model {model.name!r} is not an encoder-decoder: use a Transformer or a recurrent "
             "one, such as transformer_tiny or seq2seq_multi30k"
         )
 
 
 def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
-    """Raises ValueError unless the model reads the source's tokens and writes the target's."""
+    """Raises ValueError unless the model fits the source's and the target's tokens."""
     encoder = anatomy(model, "encoder").encoder
     for side, tokenizer, size in (
         ("source", source, encoder.token_embedding.input_dim),
@@ -348,8 +348,8 @@ def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
         check_rows(model, size, tokenizer, f"the {side}'s tokenizer")
     if encoder.padding is not None and encoder.padding.pad_token_id != source.pad_token_id:
         raise ValueError(
-            f"model {model.name!r} takes token {encoder.padding.pad_token_id} for padding, the "
-            f"tokenizer {source.pad_token_id}: build the model with "
+            f"model {model.name!r} pads with token {encoder.padding.pad_token_id}, the tokenizer "
+            f"with {source.pad_token_id}: build the model with "
             f"pad_token_id={source.pad_token_id}"
         )
 
@@ -357,21 +357,21 @@ def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
 def _checked_length(
     model: keras.Model, length: int | None, *, name: str = "max_sequence_length"
 ) -> int:
-    """Returns the maximum length, by default the model's; ValueError if it does not fit."""
+    """Returns the maximum length, the model's by default; ValueError if it does not fit."""
     parts = anatomy(model, "encoder")
     sides = parts.encoder.max_sequence_length, parts.max_sequence_length
     positions = min((side for side in sides if side is not None), default=None)
     length = positions if length is None else length
     if length is None:
         raise ValueError(
-            f"model {model.name!r} has no positions and takes sources of any length: give "
+            f"model {model.name!r} has no positions and takes sources of any length: pass "
             "max_sequence_length"
         )
     if not 2 <= length <= (length if positions is None else positions):
         most = f" and at most {positions}, its positions" if positions else ""
         raise ValueError(
-            f"{name}={length} for model {model.name!r}: give at least 2, for a token and the end "
-            f"token{most}"
+            f"{name}={length} for model {model.name!r}: expected at least 2, for a token and the "
+            f"end token{most}"
         )
     return length
 

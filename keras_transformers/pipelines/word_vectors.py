@@ -1,4 +1,4 @@
-"""ELMo word vectors: a text in, its words out, each with a vector per layer."""
+"""Computes ELMo word vectors: a text in, its words out, each with a vector per layer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,24 +24,24 @@ _CHUNK = 256
 
 
 class WordEmbedder(Pipeline):
-    """Turns words into vectors that depend on the words around them.
+    """Turns words into vectors that depend on their context.
 
     The model reads the first `max_characters` - 2 bytes of a word, usually 48: longer words that
-    share them have the same vectors, but `tokens` has all their characters. Texts may have any
-    length, and none affects the vectors of another.
+    share them get the same vectors, but `tokens` keeps all their characters. Texts may have any
+    length, and no text affects the vectors of another.
 
     Signatures of the export, where `batch` may be 0, a text may be empty or any bytes, and `words`
     is the largest of `num_tokens`; beyond a row's own `num_tokens`, tokens are "" and vectors 0:
 
     - serving_default(text string (batch,)) -> tokens string (batch, words), vectors float32
       (batch, words, layers, dim), num_tokens int32 (batch,). Texts are split at white space:
-      separate punctuation from words, as in training. Layer 0 is the word alone, twice; the LSTM
-      layers follow, each with its forward and backward states side by side.
+      separate punctuation from words, as in training. Layer 0 is the word's own vector, twice; the
+      LSTM layers follow, each with its forward and backward states side by side.
     - words(words string (batch, words)) -> vectors, num_tokens: for texts already split into words,
-      rows padded with "" after the last word. A "" before it is a word without characters.
+      rows padded with "" after the last word. A "" before that is a word without characters.
 
     Args:
-        model: from `models.elmo`.
+        model: a model from `models.elmo`.
 
     Raises:
         ValueError: the model is not an ELMo encoder.
@@ -65,7 +65,7 @@ class WordEmbedder(Pipeline):
         num_characters = only(model, CharacterCNN).num_characters
         if num_characters != CharacterTokenizer.num_characters:
             raise ValueError(
-                f"model {model.name!r} embeds {num_characters} characters and the tokenizer has "
+                f"model {model.name!r} embeds {num_characters} characters but the tokenizer has "
                 f"{CharacterTokenizer.num_characters}: build it with num_characters=262"
             )
         self.model = model
@@ -74,7 +74,7 @@ class WordEmbedder(Pipeline):
 
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Splits texts into words and computes their vectors, in the graph."""
-        with tf.device("CPU:0"):  # string ops run only there
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             words = self.tokenizer.words(texts["text"])
             tokens = words.to_tensor("")
         return {"tokens": tokens, **self._embedded(words)}
@@ -84,7 +84,7 @@ class WordEmbedder(Pipeline):
         with tf.device("CPU:0"):
             place = tf.range(1, tf.shape(words)[1] + 1)
             lengths = tf.reduce_max(tf.where(words == "", 0, place), axis=1)  # (batch,)
-            # The maximum over no places is the smallest int32.
+            # The maximum over an empty axis is the smallest int32.
             cut = tf.RaggedTensor.from_tensor(words, tf.maximum(lengths, 0))
         return self._embedded(cut)
 
@@ -108,11 +108,11 @@ class WordEmbedder(Pipeline):
         return [*text_batches(examples, self.text_names, long=20), {"text": strings(_LONG)}]
 
     def config(self) -> dict[str, Any]:
-        """Returns nothing: the model is enough to rebuild this pipeline."""
+        """Returns an empty dict: the model is enough to rebuild this pipeline."""
         return {}
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what an export records besides the model."""
+        """Returns metadata that an export records with the model."""
         num_layers, width = self._vector_shape
         return {
             "num_layers": num_layers,
@@ -130,7 +130,7 @@ class WordEmbedder(Pipeline):
     def _embedded(self, words: tf.RaggedTensor) -> dict[str, Any]:
         """Returns the vectors and the number of words (batch, None)."""
         with tf.device("CPU:0"):
-            # The characters of each distinct word, once, after those of the two markers.
+            # The characters of each distinct word once, after those of the two markers.
             spellings, index = tf.unique(words.values)
             markers = self.tokenizer(tf.constant([""]))["character_ids"][0]
             character_ids = tf.concat([markers, self.tokenizer.encode_words(spellings)], axis=0)
@@ -162,7 +162,7 @@ class WordEmbedder(Pipeline):
 
 
 def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
-    """Splits texts into words, after an empty one, as examples of the signature `words`."""
+    """Splits texts into words, starting with an empty text, as examples for `words`."""
     rows = [[b"", *text.split()] for text in column]
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""What surrounds `model.fit`: options, folders, callbacks, resuming, workers."""
+"""Provides what runs around `model.fit`: options, folders, callbacks, resuming, workers."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""The callbacks of every `fit`: guards, figures, logs, progress, and weights on disk."""
+"""Creates the callbacks of every `fit`: guards, figures, logs, progress, and weights on disk."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ def standard_callbacks(
     best: str,
     monitor: str | None,
 ) -> list[keras.callbacks.Callback]:
-    """Returns the callbacks that every `fit` takes.
+    """Returns the callbacks to pass to every `fit`.
 
     They stop training when the loss is NaN, add gradient norm, learning rate and speed to the logs,
     write the logs for TensorBoard and as JSON, and save the newest and the best weights. Among
@@ -44,10 +44,10 @@ def standard_callbacks(
 
     Args:
         folder: the run's folder.
-        log: what to report.
+        log: the options that say what to report.
         last: file name of the newest weights.
         best: file name of the best epoch's weights.
-        monitor: the figure that decides the best epoch, the higher the better; None saves none.
+        monitor: the figure that decides the best epoch (higher is better); None saves no best.
 
     Raises:
         ValueError: `log_every` or `peak_flops` is not above 0.
@@ -82,7 +82,7 @@ def costs_of_updates(
         "flops_per_step": attempts.at(
             "the FLOPs of its updates",
             flops,
-            remedy="Give Run.prepare flops_rules={TheLayer: a function that counts them}",
+            remedy="Pass flops_rules={TheLayer: a function that counts them} to Run.prepare",
         )
         if options.peak_flops or options.log_json
         else None,
@@ -95,13 +95,13 @@ def update_costs(
     tokens_per_step: float,
     flops_per_step: float | None,
 ) -> None:
-    """Sets the cost of an update, from the next `fit` on; adds tokens per second and utilisation.
+    """Sets the cost of an update, so the next `fit` also logs tokens per second and utilisation.
 
     Args:
         callbacks: what `standard_callbacks` returned.
         tokens_per_step: real tokens per update, over all replicas; see `inspection.update_cost`.
-        flops_per_step: FLOPs per update; gives the utilisation if `peak_flops` is known. None if
-            they are not counted.
+        flops_per_step: FLOPs per update, for the utilisation if `peak_flops` is known; None if they
+            are not counted.
     """
     facts = {"tokens_per_step": tokens_per_step}
     if flops_per_step is not None:
@@ -117,11 +117,11 @@ def update_costs(
 def show_samples(
     callbacks: Sequence[keras.callbacks.Callback], source: Batches | Pipeline | None
 ) -> None:
-    """Sets whose first examples TensorBoard shows with their answers, from the next `fit` on.
+    """Sets the source of the examples that TensorBoard shows with their answers in the next `fit`.
 
     Args:
         callbacks: what `standard_callbacks` returned.
-        source: batches that know their pipeline, or a pipeline, which has examples of its own.
+        source: batches that know their pipeline, or a pipeline, which has its own examples.
     """
     for callback in callbacks:
         if isinstance(callback, EpochSummaries):

@@ -21,7 +21,7 @@ _HOSTS = rf"(?=[^,])([^,\[\]]*)(?:\[({_SPAN}(?:,{_SPAN})*)\]([^,\[\]]*))?"
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers that train together, and this process's place among them.
+    """Lists the workers that train together, and this process's place among them.
 
     Attributes:
         workers: host:port of each worker, in the same order on every machine.
@@ -37,19 +37,19 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not self.workers:
-            raise ValueError("the cluster has no workers: give each as host:port")
+            raise ValueError("the cluster has no workers: pass each as host:port")
         for worker in self.workers:
             host, _, port = worker.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:
-                raise ValueError(f"worker {worker!r} is not a host:port, such as node1:{PORT}")
+                raise ValueError(f"worker {worker!r}: expected host:port, such as node1:{PORT}")
         if len(set(self.workers)) < len(self.workers):
             twice = sorted({worker for worker in self.workers if self.workers.count(worker) > 1})
             raise ValueError(
-                f"worker {', '.join(twice)} occurs twice: workers on one host need different ports"
+                f"worker {', '.join(twice)} occurs twice: use one port per worker on a host"
             )
         if not 0 <= self.worker_index < len(self.workers):
             raise ValueError(
-                f"worker index {self.worker_index} of {len(self.workers)} workers: give 0 to "
+                f"worker index {self.worker_index} of {len(self.workers)} workers: expected 0 to "
                 f"{len(self.workers) - 1}"
             )
 
@@ -73,13 +73,13 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
     """
     if workers or worker_index is not None:
         if not workers or worker_index is None:
-            raise ValueError("--workers and --worker-index: give both, or neither")
+            raise ValueError("--workers and --worker-index: pass both or neither")
         cluster = Cluster(tuple(workers), worker_index)
     else:
         found = from_environment() or from_slurm() or from_kubernetes()
         if found is None:
             raise ValueError(
-                "--strategy multi_worker: which machines? Give --workers host:port host:port ... "
+                "--strategy multi_worker: no workers found. Pass --workers host:port host:port ... "
                 f"and --worker-index, set {VARIABLE}, or start with SLURM's srun or as an indexed "
                 "Kubernetes job (docs/distributed_training.md)"
             )
@@ -189,7 +189,7 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def _tasks(text: str, num_hosts: int) -> list[int]:
-    """Returns the number of tasks on each node: "2(x3),1" is [2, 2, 2, 1]."""
+    """Returns the number of tasks on each node: [2, 2, 2, 1] for "2(x3),1"."""
     tasks: list[int] = []
     for item in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", item)

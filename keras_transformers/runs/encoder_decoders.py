@@ -1,4 +1,4 @@
-"""The options for training an encoder-decoder, and what is made from them."""
+"""Defines the options for training an encoder-decoder, and creates its parts from them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -33,26 +33,26 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderDecoderTraining(Options):
-    """The options for training any encoder-decoder, the same in all recipes."""
+    """Holds the options for training any encoder-decoder, the same in all recipes."""
 
     model: str = "transformer_tiny"  # an encoder-decoder from `keras-transformers list`
     # More arguments for its factory, as names and values: attention additive context input.
     model_options: dict[str, Option] = dataclasses.field(default_factory=dict)
     max_sequence_length: PositiveInt = 128  # tokens; longer pairs are dropped and counted
-    dropout: Rate = 0.3  # on embeddings and sub-layers
+    dropout: Rate = 0.3  # rate on embeddings and sub-layers
     teacher_forcing: Share = 1.0  # ratio for recurrent models; below 1 they train token by token
     teacher_forcing_decay: ForcingDecay = "constant"  # or from 1 down to it over all epochs
 
     epochs: PositiveInt = 30
     batch_tokens: PositiveInt = 8192  # source and target, padding included
-    decay: Decay = "inverse_sqrt"  # of the learning rate after the warm-up
-    learning_rate: PositiveFloat = 5e-3  # the highest, after the warm-up
+    decay: Decay = "inverse_sqrt"  # how the learning rate falls after the warm-up
+    learning_rate: PositiveFloat = 5e-3  # the peak, after the warm-up
     warmup_steps: NonNegativeInt = 2000
     label_smoothing: Rate = 0.1
     clip_norm: PositiveFloat | None = 1.0
-    # recent weights to average; the average is kept if it beats the last on val
+    # recent weights to average; the average is kept if it beats the last ones on val
     average: PositiveInt = 5
-    average_every: PositiveInt | None = None  # updates between weights to average; None: an epoch
+    average_every: PositiveInt | None = None  # updates between averaged weights; None: an epoch
     patience: NonNegativeInt = 10  # epochs without a better figure on val before training stops
 
     num_beams: PositiveInt = 4
@@ -60,7 +60,7 @@ class EncoderDecoderTraining(Options):
     name: str = "encoder_decoder"  # the run's folder in runs_dir
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read.
+        """Checks the options before reading any data.
 
         Raises:
             ValueError: see `model_arguments` and `Options.check`.
@@ -78,11 +78,12 @@ class EncoderDecoderTraining(Options):
 
         Args:
             vocabulary_size: number of tokens.
-            target_vocabulary_size: of the targets' own vocabulary; None if both sides share one.
+            target_vocabulary_size: size of a separate target vocabulary; None if both sides share
+                one.
 
         Raises:
             ValueError: the model is not registered; `model_options` repeats another option, or
-                shares a matrix between two vocabularies; or teacher forcing decays to 1.
+                shares a matrix between two vocabularies; or teacher forcing would decay to 1.
         """
         own: dict[str, Any] = {
             "vocabulary_size": vocabulary_size,
@@ -94,20 +95,22 @@ class EncoderDecoderTraining(Options):
         elif self.teacher_forcing_decay != "constant":
             raise ValueError(
                 f"--teacher-forcing-decay {self.teacher_forcing_decay} goes from 1 down to "
-                "--teacher-forcing, which is 1: give a lower one"
+                "--teacher-forcing, which is 1: use a lower one"
             )
         refused = own.keys() | {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
         if repeated := sorted(refused & self.model_options.keys()):
-            raise ValueError(f"--model-options {', '.join(repeated)}: the recipe sets this itself")
+            raise ValueError(
+                f"--model-options {', '.join(repeated)}: the recipe sets this; leave it out"
+            )
         defaults = _OPTIONS_OF_FAMILY.get(entry(self.model).family, {})
         if target_vocabulary_size is not None:
             own["target_vocabulary_size"] = target_vocabulary_size
             if self.model_options.get("weight_tying") == "all":
                 raise ValueError(
                     "--model-options weight_tying all: two vocabularies cannot share a matrix; "
-                    "take decoder or none"
+                    "use decoder or none"
                 )
-            if defaults:  # the Transformer's, which shares it unless told otherwise
+            if defaults:  # the Transformer's, which shares it by default
                 defaults = {**defaults, "weight_tying": "decoder"}
         return defaults | self.model_options | own
 
@@ -126,21 +129,21 @@ class EncoderDecoderTraining(Options):
 
         Raises:
             ValueError: the warm-up is longer than the training, and `decay` has an end; or
-                `average_every` is longer than an epoch, or given with `ema`, whose weights the
-                model has only between epochs.
+                `average_every` is longer than an epoch, or set together with `ema`, whose weights
+                are in the model only between epochs.
         """
         if self.average_every and self.average_every > steps_per_epoch:
             raise ValueError(
                 f"--average-every {self.average_every}: an epoch has only {steps_per_epoch} "
-                "updates; give fewer, or leave it out"
+                "updates; use fewer, or leave it out"
             )
         if self.average_every and ema:
-            raise ValueError("--average-every and --ema: give one of them")
+            raise ValueError("--average-every and --ema: use only one of them")
         total_steps = self.epochs * steps_per_epoch
         if self.decay != "inverse_sqrt" and self.warmup_steps > total_steps:
             raise ValueError(
                 f"--warmup-steps {self.warmup_steps}: the training has only {total_steps} updates, "
-                f"{self.epochs} epochs of {steps_per_epoch}; give fewer, or --decay inverse_sqrt"
+                f"{self.epochs} epochs of {steps_per_epoch}; use fewer, or --decay inverse_sqrt"
             )
         schedule = warmup_schedule(
             self.decay,
@@ -156,7 +159,7 @@ class EncoderDecoderTraining(Options):
         steps_per_epoch: int,
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> dict[str, Any]:
-        """Returns what `Run.prepare` is to follow, as its arguments.
+        """Returns the arguments of `Run.prepare` for early stopping and averaging.
 
         Training ends after `patience` epochs in a row without a higher figure.
 

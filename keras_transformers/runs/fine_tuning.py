@@ -1,4 +1,4 @@
-"""The options for fine-tuning, and what is made from them."""
+"""Defines the options for fine-tuning, and creates optimizers and batches from them."""
 
 import dataclasses
 from pathlib import Path
@@ -16,15 +16,15 @@ __all__ = ["EncoderSource", "EncoderTuning", "ModelSource", "Training", "Tuning"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(Options):
-    """The options for training with AdamW, the same in all recipes."""
+    """Holds the options for training with AdamW, the same in all recipes."""
 
     epochs: PositiveInt = 3
     batch_size: PositiveInt = 32
-    learning_rate: PositiveFloat = 1e-4  # the highest, after the warm-up
-    warmup_fraction: Share = 0.1  # of all updates
+    learning_rate: PositiveFloat = 1e-4  # the peak, after the warm-up
+    warmup_fraction: Share = 0.1  # share of all updates
     weight_decay: NonNegativeFloat = 0.01
     clip_norm: PositiveFloat = 1.0
-    dropout: Rate = 0.1  # in the model, its attention and the head
+    dropout: Rate = 0.1  # rate in the model, its attention and the head
 
     def batching(self) -> dict[str, Any]:
         """Returns the options for the training batches."""
@@ -47,7 +47,7 @@ class Training(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuning(Training):
-    """The options for fine-tuning any model."""
+    """Holds the options for fine-tuning any model."""
 
     max_sequence_length: PositiveInt = 128  # tokens per input, special ones included
     grid: bool = False  # one run per learning rate and batch size of BERT's appendix A.3
@@ -57,29 +57,29 @@ class Tuning(Training):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelSource(Training):
-    """The options that choose the model and its vocabulary."""
+    """Holds the options that choose the model and its vocabulary."""
 
-    weights: Path | None = None  # whatever keras_transformers.load takes: a folder, hf://...
-    model: str | None = None  # instead: one of `keras-transformers list`, random weights
-    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+    weights: Path | None = None  # a source for keras_transformers.load: a folder, hf://...
+    model: str | None = None  # a new model instead: a name in `keras-transformers list`
+    vocabulary: Path | None = None  # vocab.txt for --model; --weights includes one
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read.
+        """Checks the options before reading any data.
 
         Raises:
-            ValueError: neither or both of two sources are given. See also `Options.check`.
+            ValueError: both sources are set, or neither. See also `Options.check`.
         """
         super().check()
         given = bool(self.weights), bool(self.model), bool(self.vocabulary)
         if given not in ((True, False, False), (False, True, True)):
-            raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
+            raise ValueError("pass either --weights FOLDER, or --model NAME and --vocabulary FILE")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderSource(ModelSource):
-    """The options that choose the encoder."""
+    """Holds the options that choose the encoder."""
 
-    lowercase: bool | None = None  # as the files of --weights say; with --vocabulary, true
+    lowercase: bool | None = None  # default: as in the files of --weights; true with --vocabulary
 
     def encoder_source(self) -> dict[str, Any]:
         """Returns the arguments for `convert.load_encoder`."""
@@ -88,4 +88,4 @@ class EncoderSource(ModelSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderTuning(EncoderSource, Tuning):
-    """The options for fine-tuning an encoder."""
+    """Holds the options for fine-tuning an encoder."""

@@ -1,4 +1,4 @@
-"""One run per learning rate and batch size of BERT's appendix A.3."""
+"""Executes one run per learning rate and batch size of BERT's appendix A.3."""
 
 import dataclasses
 import itertools
@@ -101,4 +101,4 @@ def _check(config: Any) -> None:
         if getattr(config, name):
             raise ValueError(f"--{name} with --grid: {name} the one you choose by its own command")
     if config.strategy == "multi_worker":
-        raise ValueError("--grid with --strategy multi_worker: give each point its own command")
+        raise ValueError("--grid with --strategy multi_worker: run one command per point")

@@ -21,7 +21,7 @@ _BYTES = {
     "int64": 8,
     "double": 8,
 }
-# Errors that go away once there is room or access.
+# Errors that disappear once there is space or access.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -33,16 +33,16 @@ class NonFiniteLossError(ArithmeticError):
 class StopOnNonFiniteLoss(keras.callbacks.Callback):
     """Raises an error when a batch's loss, or a weight after an epoch, is NaN or infinite.
 
-    Keras' TerminateOnNaN ends `fit` as if all were well, and the program would go on to average,
+    Keras' TerminateOnNaN ends `fit` as if all were well, and the program would continue to average,
     score and export NaN weights. Put this before the callbacks that save, so that the files from
-    earlier epochs stay good.
+    earlier epochs stay intact.
 
     The loss in Keras' logs is the mean since the epoch began, over all replicas and all parts of an
     accumulated batch. It becomes NaN or infinite at the first such batch and stays so. Keras reads
     it after each batch anyway, so checking it costs nothing.
 
     Args:
-        weights: the file that the error names as the last good one, if it exists.
+        weights: the file that the error names as the last good weights, if it exists.
 
     Raises:
         NonFiniteLossError: from `fit`, naming the step, the batch and the epoch. With
@@ -114,7 +114,7 @@ def non_finite_weights(model: keras.Model) -> list[str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether an accelerator, or TensorFlow on the CPU, had no memory left for a tensor.
+    """Returns whether an accelerator, or TensorFlow on the CPU, ran out of memory for a tensor.
 
     TensorFlow raises `tf.errors.ResourceExhaustedError`; XLA raises the same or its own error, with
     RESOURCE_EXHAUSTED in the text. TensorFlow also raises it for a full disk: see `no_room`. If
@@ -126,9 +126,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def no_room(error: BaseException) -> str:
-    """Returns why there was no room for a file, or "" for any other error.
+    """Returns why there was no space for a file, or "" for any other error.
 
-    The reason is "No space left on device" or similar, whether Python, HDF5 or TensorFlow raised.
+    The reason is "No space left on device" or similar, whether from Python, HDF5 or TensorFlow.
     """
     reasons = [os.strerror(number) for number in _NO_ROOM]
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -166,12 +166,12 @@ def out_of_memory_message(
     Example:
         >>> error = MemoryError("RESOURCE_EXHAUSTED: trying to allocate 3.0GiB")
         >>> print(out_of_memory_message(error, batch_size=64, accumulate=1, bytes_in_use=2**30))
-        out of memory: 3.22 GB more than the 1.07 GB in use were asked for, so at most 16 of 64
-        examples would fit. Take --batch-size 16 --accumulate 4, which makes the same updates
+        out of memory: 3.22 GB more than the 1.07 GB in use were requested, so at most 16 of 64
+        examples would fit. Use --batch-size 16 --accumulate 4, which makes the same updates
     """
     if batch_size is None or batch_size < 2:
         return (
-            "out of memory: no smaller batch is left to try. Take shorter sequences, --precision "
+            "out of memory: the batch cannot be smaller. Use shorter sequences, --precision "
             "mixed_bfloat16, or a smaller model"
         )
     in_use = _gpu_bytes_in_use() if bytes_in_use is None else bytes_in_use
@@ -180,18 +180,18 @@ def out_of_memory_message(
     if in_use and requested:
         bound = batch_size * in_use // (in_use + requested)
         known = (
-            f"{requested / 1e9:.2f} GB more than the {in_use / 1e9:.2f} GB in use were asked for, "
+            f"{requested / 1e9:.2f} GB more than the {in_use / 1e9:.2f} GB in use were requested, "
             f"so at most {bound} of {batch_size} {unit} would fit"
         )
         while batch_size // parts > max(bound, 1):
             parts *= 2
     smaller = max(batch_size // parts, 1)
     if accumulate is None:
-        remedy = f"Take {option} {smaller}, and a lower learning rate with it"
+        remedy = f"Use {option} {smaller} with a lower learning rate"
     else:
         parts = -(-batch_size // smaller)
         remedy = (
-            f"Take {option} {smaller} --accumulate {accumulate * parts}, "
+            f"Use {option} {smaller} --accumulate {accumulate * parts}, "
             "which makes the same updates"
         )
     return f"out of memory: {known}. {remedy}"

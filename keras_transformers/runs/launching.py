@@ -1,4 +1,4 @@
-"""Runs a recipe from its command line, and reports the user's mistakes in one line."""
+"""Runs a recipe from its command line, and reports user errors in one line."""
 
 import importlib.util
 import logging
@@ -26,7 +26,7 @@ Main = Callable[[Any, Run], dict[str, Any]]
 
 
 class DamagedDataError(OSError):
-    """A file that the training reads as it goes is damaged."""
+    """A file that is read during training is damaged."""
 
 
 def command_line(main: Main, config_class: type) -> None:
@@ -57,13 +57,13 @@ def command_line(main: Main, config_class: type) -> None:
         print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(1) from error
     except KeyboardInterrupt:
-        print("error: interrupted; give the same command with --resume", file=sys.stderr)
+        print("error: interrupted; run the same command with --resume", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None
     except Exception as error:
         if reason := guardrails.no_room(error):
             line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
             place = getattr(error, "filename", None) or line
-            message = f"{place}: {reason}; make room, and give the same command with --resume"
+            message = f"{place}: {reason}; free some space, and run the same command with --resume"
         elif guardrails.is_out_of_memory(error):
             message = _memory_message(error, config)
         else:
@@ -75,9 +75,9 @@ def command_line(main: Main, config_class: type) -> None:
 def execute(main: Main, config: Options) -> dict[str, Any]:
     """Runs a recipe, or one run per point of its grid, and returns its metrics.
 
-    Before training starts, a ValueError, an OSError or a missing package is the user's to fix, and
-    ends the program with one line and status 2; the run's name is free again. Later it is a bug,
-    and keeps its traceback.
+    Before training starts, a ValueError, an OSError or a missing package is for the user to fix. It
+    ends the program with one line and status 2, and the run's name is free again. Later it is a
+    bug, and keeps its traceback.
 
     Raises:
         DamagedDataError: a file of data is damaged.
@@ -97,25 +97,25 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
         raise SystemExit(2) from error
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         if run is not None and (damage := run.damage()):
-            raise DamagedDataError(f"{damage}, then give the same command with --resume") from error
+            raise DamagedDataError(f"{damage}, then run the same command with --resume") from error
         raise
 
 
 def check_installed(*packages: str, extra: str) -> None:
-    """Checks for packages at the start that a run would otherwise miss after an epoch.
+    """Checks at the start for packages that a run would otherwise miss only after an epoch.
 
     Raises:
-        ImportError: a package is not installed; the message names the extra that brings it.
+        ImportError: a package is not installed; the message names its extra.
     """
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise ImportError(
-            f"{', '.join(missing)} not installed: pip install 'keras-transformers[{extra}]'"
+            f"not installed: {', '.join(missing)}. Run: pip install 'keras-transformers[{extra}]'"
         )
 
 
 def _memory_message(error: Exception, config: Any) -> str:
-    """Returns what to try, in terms of this recipe's options."""
+    """Returns a remedy in terms of this recipe's options."""
     by_tokens = hasattr(config, "batch_tokens")
     return guardrails.out_of_memory_message(
         error,

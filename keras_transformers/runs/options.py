@@ -1,4 +1,4 @@
-"""The options that all recipes share."""
+"""Defines the options that all recipes share."""
 
 import dataclasses
 from pathlib import Path
@@ -25,79 +25,79 @@ from keras_transformers.training.strategies import Precision, StrategyName
 __all__ = ["Options", "Pretraining"]
 
 
-# Paths that need not exist, because they are written, or because their reader says more.
+# Paths that need not exist: they are written, or their reader has a better error message.
 _UNCHECKED = {"runs_dir", "export", "save", "records", "data"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """Where a run trains.
+    """Holds the options that say where a run trains.
 
     The batch size counts all replicas together, but only one part of an accumulated batch.
     """
 
     strategy: StrategyName = "default"  # default: one device; see docs/distributed_training.md
     workers: tuple[str, ...] = ()  # for multi_worker: host:port of each, the same list everywhere
-    worker_index: NonNegativeInt | None = None  # the place of this process in that list, from 0
+    worker_index: NonNegativeInt | None = None  # this process's index in that list, from 0
     precision: Precision = "float32"  # under a strategy, prefer mixed_bfloat16
-    accumulate: PositiveInt = 1  # batches per update, which equals the update of one large batch
-    recompute: bool = False  # keep only the layers' inputs: less memory, one more forward pass
-    # full batches of at most so many shapes, for XLA; TPUs want 1
+    accumulate: PositiveInt = 1  # batches per update, equal to one large batch
+    recompute: bool = False  # keep only layer inputs: less memory, one more forward pass
+    # full batches of at most this many shapes, for XLA; use 1 on TPUs
     static_shapes: PositiveInt | None = None
 
     @property
     def jit_compile(self) -> bool:
-        """Whether `compile` should use XLA; strategies do not, or know for themselves (TPUs)."""
+        """Whether `compile` should use XLA; strategies do not, or decide for themselves (TPUs)."""
         return self.static_shapes is not None and self.strategy == "default"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Logging:
-    """What a run reports while it trains."""
+    """Holds the options that say what a run reports while it trains."""
 
     quiet: bool = False  # no progress on standard output, for batch jobs
-    log_json: str | None = None  # also one JSON object per line, to this file or to stdout
+    log_json: str | None = None  # also write JSON lines, to this file or to stdout
     log_every: PositiveInt = 100  # steps between figures in TensorBoard and JSON
-    profile: bool = False  # profiles steps 10 to 14 for TensorBoard
-    peak_flops: PositiveFloat | None = None  # per second of one accelerator, such as 312e12
+    profile: bool = False  # profile steps 10 to 14 for TensorBoard
+    peak_flops: PositiveFloat | None = None  # peak per second of one accelerator, such as 312e12
     tensorboard_samples: NonNegativeInt = 4  # first validation examples to show with their answers
-    tensorboard_attention: bool = False  # draws that of the first of them; needs matplotlib
-    tensorboard_histograms: bool = False  # of all weights, after each epoch
+    tensorboard_attention: bool = False  # draw that of the first sample; needs matplotlib
+    tensorboard_histograms: bool = False  # write those of all weights after each epoch
     tensorboard_embeddings: NonNegativeInt = 0  # first tokens to show in the projector, at the end
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Scaling, Logging):
-    """The options of every recipe: the run's folder, its checkpoints and its results."""
+    """Holds the options of every recipe: the run's folder, its checkpoints and its results."""
 
-    resume: bool = False  # continue a stopped run as if it had not stopped; or start a new one
-    # steps between checkpoints, besides those after epochs
+    resume: bool = False  # continue a stopped run as if it had not stopped, or start one
+    # steps between checkpoints, in addition to those after each epoch
     checkpoint_every: PositiveInt | None = None
-    checkpoint_minutes: PositiveFloat | None = None  # likewise, the longest time between them
+    checkpoint_minutes: PositiveFloat | None = None  # the longest time between checkpoints
 
-    r_drop: NonNegativeFloat = 0.0  # R-Drop's alpha: two passes should agree, in twice the time
+    r_drop: NonNegativeFloat = 0.0  # R-Drop's alpha: makes two passes agree, in twice the time
 
     seed: Seed = 0  # for new weights, dropout and the order of the examples
     name: str = "run"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
     export: Path | None = None  # write a SavedModel here, such as saved_models/sentiment/1
-    weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # of the exported matrices
-    save: Path | None = None  # a new folder for what keras_transformers.load reads
+    weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # for exported matrices
+    save: Path | None = None  # save the pipeline to this new folder, for keras_transformers.load
 
     def pick(self, *names: str) -> dict[str, Any]:
         """Returns some of the options as keyword arguments."""
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read.
+        """Checks the options before reading any data.
 
-        Recipes add what they know about their own options.
+        Recipes add checks of their own options.
 
         Raises:
             FileNotFoundError: a file or folder to read does not exist.
             ImportError: an option needs a package that is not installed.
-            ValueError: a number is out of its range, a label occurs twice, or the name does not
-                name a folder; the message has the option and its value.
+            ValueError: a number is out of range, a label occurs twice, or the name is not the name
+                of a folder; the message has the option and its value.
         """
         check_ranges(type(self), vars(self), written=as_option)
         if self.tensorboard_attention:
@@ -105,11 +105,11 @@ class Options(Scaling, Logging):
         labels = getattr(self, "labels", ())
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
             raise ValueError(
-                f"{as_option('labels', labels)}: {twice[0]!r} occurs twice; give it once"
+                f"{as_option('labels', labels)}: {twice[0]!r} occurs twice; list it once"
             )
         place = Path(self.name)
         if not place.name or place.is_absolute() or ".." in place.parts:
-            raise ValueError(f"--name {self.name!r}: must name a folder in --runs-dir")
+            raise ValueError(f"--name {self.name!r}: must be the name of a folder in --runs-dir")
         for field in dataclasses.fields(self):
             if field.name not in _UNCHECKED:
                 for path in _paths(getattr(self, field.name)):
@@ -118,12 +118,12 @@ class Options(Scaling, Logging):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining(Options):
-    """The base of a pretraining's configuration: an epoch is a number of updates, not of texts."""
+    """Holds the options of every pretraining: an epoch is a number of updates, not of texts."""
 
     epochs: PositiveInt = 10
     steps_per_epoch: PositiveInt = 1000  # updates until the next validation and checkpoint
-    learning_rate: PositiveFloat = 1e-3  # the highest, after the warm-up
-    warmup_fraction: Share = 0.1  # of all updates
+    learning_rate: PositiveFloat = 1e-3  # the peak, after the warm-up
+    warmup_fraction: Share = 0.1  # share of all updates
     batch_size: PositiveInt = 64  # rows per forward pass, over all replicas
     clip_norm: PositiveFloat = 1.0
 
@@ -142,7 +142,7 @@ class Pretraining(Options):
 
 
 def _paths(value: Any) -> list[Path]:
-    """Returns an option's path, or those of a tuple."""
+    """Returns the paths in an option's value, which may be a tuple."""
     values = value if isinstance(value, tuple) else (value,)
     return [path for path in values if isinstance(path, Path)]
 
@@ -152,7 +152,7 @@ def _check_exists(name: str, path: Path) -> None:
 
     Raises:
         FileNotFoundError: it does not exist.
-        ValueError: there should be weights, and it has none in a known format.
+        ValueError: it should hold weights, but has none in a known format.
     """
     if name == "weights" and has_weights(path):
         return

@@ -15,28 +15,28 @@ logger = logging.getLogger(__name__)
 PREEMPTED_STATUS = 75
 """Exit status that asks for a restart; no saved state is lost.
 
-Either the process was told to stop, and saved its state if it was training; or another worker is
-gone, whose own status tells why. 75 is EX_TEMPFAIL of sysexits.h, "the user is invited to retry".
-143, which a shell reports after SIGTERM, would not tell whether the process saved its state. To
+Either the process was asked to stop, and saved its state if it was training; or another worker is
+gone, whose own status says why. 75 is EX_TEMPFAIL of sysexits.h, "the user is invited to retry".
+143, which a shell reports after SIGTERM, would not say whether the process saved its state. To
 start the job again, Slurm needs `RequeueExit=75` in slurm.conf or `scontrol requeue` in the batch
 script; Kubernetes needs an `Ignore` rule for exit code 75 in the Job's `podFailurePolicy`.
 """
 
 
 class Preempted(SystemExit):
-    """Ends the program with `PREEMPTED_STATUS`, after the state was saved."""
+    """Ends the program with `PREEMPTED_STATUS` after the state has been saved."""
 
     def __init__(self) -> None:
         super().__init__(PREEMPTED_STATUS)
 
 
 class TerminationNotice:
-    """Remembers that SIGTERM came, so that training can stop between two batches.
+    """Records that SIGTERM arrived, so that training can stop between two batches.
 
     A second SIGTERM ends the process at once.
 
     Attributes:
-        came: whether SIGTERM came.
+        came: whether SIGTERM arrived.
     """
 
     def __init__(self) -> None:
@@ -53,9 +53,9 @@ class TerminationNotice:
             self._is_listening = True
 
     def stop(self) -> None:
-        """Restores SIGTERM's earlier effect, and applies it to a SIGTERM that is still pending.
+        """Restores SIGTERM's earlier handler, and applies it to a SIGTERM that is still pending.
 
-        That one may have come after the last epoch, when training ended by itself.
+        Such a signal may have arrived after the last epoch, when training ended by itself.
         """
         if not self._is_listening:
             return
@@ -69,7 +69,7 @@ class TerminationNotice:
         """Ends the program.
 
         Ignores SIGTERM from now on: if another worker passed on the notice, this process's own
-        signal may still come, and would kill it once Python has removed its handlers.
+        signal may still arrive, and would kill it once Python has removed its handlers.
 
         Raises:
             Preempted: always.
@@ -88,8 +88,8 @@ class TerminationNotice:
 def leave_on_termination() -> None:
     """Makes SIGTERM end the program at once, with `PREEMPTED_STATUS`.
 
-    This is for the time before and after training, when there is nothing to save: files on disk are
-    whole at any moment. It does not wait for process pools, and keeps any other SIGTERM handler.
+    Use it before and after training, when there is nothing to save: files on disk are complete at
+    any moment. It does not wait for process pools, and keeps any other SIGTERM handler.
     """
     if not _in_main_thread():
         return
@@ -128,7 +128,7 @@ def is_lost_worker(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def others_may_be_gone() -> Iterator[None]:
-    """Ignores errors that say that another worker is gone, for when it is no longer needed."""
+    """Ignores errors about another worker being gone, for when that worker is no longer needed."""
     try:
         yield
     except Exception as error:

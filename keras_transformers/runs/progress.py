@@ -1,4 +1,4 @@
-"""Shows how far a training is, and the time left for all of its epochs."""
+"""Shows how far a training has got, and the time left for all of its epochs."""
 
 import atexit
 import html
@@ -21,36 +21,36 @@ _SECONDS_BETWEEN_PAGES = 0.5
 
 
 class NoProgress(keras.callbacks.ProgbarLogger):
-    """Takes the place of the progress bar that `fit` would add, and shows nothing."""
+    """Replaces the progress bar that `fit` would add, and shows none."""
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Remembers the numbers of `epochs` and `steps`, each None if unknown."""
+        """Stores the numbers of `epochs` and `steps`, each None if unknown."""
         self.params = params
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_test_end(self, logs: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class _Pace:
-    """Progress over all epochs, and the time left at the pace so far.
+    """Computes progress over all epochs, and the time left at the pace so far.
 
     The time includes validation and checkpoints. If the number of steps is unknown, the time left
     is known from the second epoch on.
@@ -153,7 +153,7 @@ class RichProgress(NoProgress):
         )
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Draws the empty bar, and makes sure that the terminal is restored even after an error."""
+        """Draws the empty bar, and ensures that the terminal is restored even after an error."""
         self._task = self._progress.add_task("", total=None, left="", figures="")
         self._pace, self._drawn = _Pace(self.params), monotonic()
         self._progress.start()
@@ -266,7 +266,7 @@ class NotebookProgress(NoProgress):
 
 
 class _Html:
-    """What a notebook shows as it is."""
+    """Holds HTML that a notebook shows unchanged."""
 
     def __init__(self, page: str) -> None:
         self._page = page
@@ -279,7 +279,7 @@ class _Html:
 
 
 def in_notebook() -> bool:
-    """Tells whether this process is the kernel of a notebook."""
+    """Returns whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")
@@ -302,7 +302,7 @@ def _texts(logs: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _clock(seconds: float) -> str:
-    """Returns 3725 seconds as 1:02:05.
+    """Returns seconds as a time: 1:02:05 for 3725.
 
     >>> _clock(3725), _clock(59.6)
     ('1:02:05', '1:00')

@@ -1,4 +1,4 @@
-"""A run: what surrounds `model.fit` in every recipe, and the folder of its files.
+"""Runs a training: everything around `model.fit` in every recipe, and the folder of its files.
 
 The folder `runs/<name>/` holds `config.json`, `tensorboard/`, `best.weights.h5` from the best
 epoch, `last.weights.h5` from the newest, `checkpoints/` to resume from, and `metrics.json`.
@@ -59,7 +59,7 @@ class NoBestEpochError(ArithmeticError):
 
 
 class Run:
-    """One training, from its options to its files.
+    """Manages one training, from its options to its files.
 
         with run.scope():
             model = ...
@@ -83,10 +83,10 @@ class Run:
         FileExistsError: the run exists and `resume` is not set, or the export or the folder of
             `save` exists.
         FileNotFoundError: the resumed run has results, but its checkpoints are gone.
-        FolderInUseError: another process has the run under way.
+        FolderInUseError: another process is running it.
         OSError: the run's folder, the export or the log cannot be written.
-        ValueError: a resumed run has other options (the message lists the differences), an option
-            is wrong, or the strategy's device is missing.
+        ValueError: a resumed run has different options (the message lists them), an option is
+            wrong, or the strategy's device is missing.
     """
 
     def __init__(self, config: Options) -> None:
@@ -116,7 +116,7 @@ class Run:
                 )
         elif is_chief():
             run_folder.check_new_run(self.folder)
-            if config.resume:  # a scheduler gives the same command every time
+            if config.resume:  # a scheduler runs the same command every time
                 print(f"{self.folder}: nothing to resume, so the run starts")
         if is_chief():
             _check_places(config, self.folder)
@@ -129,12 +129,12 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Seconds the run has taken; see `Resume.seconds`."""
+        """Duration of the run in seconds; see `Resume.seconds`."""
         return self._resume.seconds if self._resume else time.monotonic() - self._started
 
     @property
     def position(self) -> Position:
-        """How far the training is; a resumed run does not start at zero."""
+        """How far the training has got; a resumed run does not start at zero."""
         return self._resume.position if self._resume else Position()
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
@@ -146,12 +146,12 @@ class Run:
     def make_folder(self) -> Path:
         """Creates the run's folder, writes the configuration there, and returns the folder.
 
-        `prepare` does so too; call this only to put files there earlier, and only after all
-        options were checked.
+        `prepare` does this too; call it only to put files there earlier, and only after checking
+        all options.
 
         Raises:
             FileExistsError: another process has begun this run in the meantime.
-            FolderInUseError: and still has it under way.
+            FolderInUseError: that process is still running it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if is_chief():
@@ -186,9 +186,9 @@ class Run:
     ) -> dict[str, Any]:
         """Prepares everything for `model.fit`, and returns its arguments.
 
-        Makes the run's folder and locks it; makes the model's steps right under the strategy (see
-        `training.distributed`); restores weights, optimizer, random numbers and metrics of a
-        stopped run, bit for bit; and counts what an update costs, for the logs. `fit` then skips
+        Creates the run's folder and locks it; makes the model's steps correct under the strategy
+        (see `training.distributed`); restores weights, optimizer, random numbers and metrics of a
+        stopped run, bit for bit; and computes the cost of an update, for the logs. `fit` then skips
         the batches that are done.
 
         A training in phases calls this once per phase. The callbacks, with `score` and `monitor`,
@@ -198,24 +198,24 @@ class Run:
             model: built and compiled in `scope`.
             batches: the batches to train on.
             validation: batches that Keras evaluates after each epoch.
-            samples: whose first examples TensorBoard shows with their answers after each epoch; a
-                pipeline has examples of its own. Defaults to `validation`.
+            samples: batches or a pipeline whose first examples TensorBoard shows with their answers
+                after each epoch; a pipeline has its own examples. Defaults to `validation`.
             score: a function that returns more figures after each epoch; the logs prefix them with
                 "val_".
             score_every: epochs between calls of `score`. In between its last figures are repeated;
                 before the first call `monitor` is 0.
-            monitor: the figure that decides which epoch is best, the higher the better. None keeps
-                only the weights of the last epoch.
+            monitor: the figure that decides which epoch is best (higher is better). None keeps only
+                the weights of the last epoch.
             callbacks: the recipe's callbacks, called before `score` and the standard ones.
             last_callbacks: the recipe's callbacks, called after the standard ones.
             epochs: the epochs of this phase; all of `config.epochs` by default.
             shard_by: how several workers share the batches; see `training.shard`.
             flops_rules: how to count the FLOPs of layers that `inspection` does not know; see
-                `inspection.flops_table`. Without a rule for one, a warning says so once and the
-                run reports no FLOPs.
+                `inspection.flops_table`. If a rule is missing, the run warns once and reports no
+                FLOPs.
 
         Returns:
-            The arguments: the batches that are left, the callbacks, and where to start.
+            The arguments: the remaining batches, the callbacks, and where to start.
 
         Raises:
             FileExistsError, FolderInUseError: see `make_folder`.
@@ -281,30 +281,30 @@ class Run:
         self.make_folder()
         position = self._resume.restore(model, self._callbacks)
         if is_chief() and self._best_epoch() is not None:
-            check_weights(self.folder / BEST_WEIGHTS)  # no later epoch may be better
+            check_weights(self.folder / BEST_WEIGHTS)  # later epochs are not better
         if config.resume and position.step == 0:
-            logger.warning("%s: no checkpoint, so the training starts anew", self.folder)
+            logger.warning("%s: no checkpoint, so the training starts again", self.folder)
 
     def damage(self) -> str | None:
-        """Returns which file of the training's data is damaged; see `Batches.damage`."""
+        """Returns the damaged file of the training's data; see `Batches.damage`."""
         return next((found for batches in self._batches if (found := batches.damage())), None)
 
     def load_best(self) -> dict[str, float]:
-        """Gives the model the weights of its best epoch.
+        """Loads the weights of the best epoch into the model.
 
         Returns:
             `best`, the monitored figure in that epoch, and `best_epoch`, its number from 1.
 
         Raises:
             NoBestEpochError: the figure was NaN in all epochs, as a correlation is if the model
-                gives every example the same answer.
+                answers every example the same.
             WeightsFileError: the weights are missing or damaged.
         """
         best = self._best_epoch()
         if best is None:
             raise NoBestEpochError(
                 f"{self._monitor} was NaN in all of {len(self.epochs)} epochs, so no epoch is "
-                "best: the model gives all examples the same answer, or the dev set has only one "
+                "best: the model answers all examples the same, or the dev set has only one "
                 "answer. Train longer or change the learning rate; the last weights are in "
                 f"{self.folder / LAST_WEIGHTS}"
             )
@@ -314,16 +314,16 @@ class Run:
     def _best_epoch(self) -> dict[str, float] | None:
         """Returns the logs of the epoch with the highest monitored figure, the first of equals."""
         monitor = str(self._monitor)
-        # What is saved is above -inf, which NaN is not.
+        # Saved figures are above -inf; NaN is not.
         known = [epoch for epoch in self.epochs if epoch.get(monitor, math.nan) > -math.inf]
         return max(known, key=lambda epoch: epoch[monitor], default=None)
 
     def load_last(self) -> None:
-        """Gives the model the weights from the end of the last epoch."""
+        """Loads the weights from the end of the last epoch into the model."""
         load_weights(self._model, self.folder / LAST_WEIGHTS)
 
     def keep_better(self, averaging: AverageLastWeights, score: Callable[[str], float]) -> str:
-        """Gives the model its last weights or their average, and writes `chosen.weights.h5`.
+        """Chooses the last weights or their average for the model, and writes `chosen.weights.h5`.
 
         Args:
             averaging: a callback of the training.
@@ -345,15 +345,15 @@ class Run:
         scores: Collection[str] = ("dev_", "test_"),
         examples: Sequence[Any] | None = None,
     ) -> dict[str, Any]:
-        """Prints the figures, writes `metrics.json`; exports and saves the pipeline if asked to.
+        """Prints the figures, writes `metrics.json`; exports and saves the pipeline if requested.
 
-        TensorBoard gets the options beside the figures, and the embeddings if asked for.
+        TensorBoard gets the options beside the figures, and the embeddings if requested.
 
         Args:
             pipeline: the pipeline, with the run's final weights.
             figures: name -> number, string or list.
             scores: the export records the figures whose names contain one of these.
-            examples: inputs that the export is checked with and stores; see `export`.
+            examples: inputs to check the export with, and to store in it; see `export`.
 
         Returns:
             The figures, plus `epochs`, the logs of each epoch, `seconds`, and `origin`: the
@@ -397,14 +397,14 @@ class Run:
 
 
 def _check_places(config: Options, folder: Path) -> None:
-    """Checks at the start what a run would otherwise find out when it is done."""
+    """Checks at the start that the results can be written at the end."""
     files.check_writable(folder)
     if config.export:
         base, _ = split_target(config.export)
         files.check_writable(base)
     if config.save:
         if config.save.exists():
-            raise FileExistsError(f"--save {config.save} exists: remove it, or name another folder")
+            raise FileExistsError(f"--save {config.save} exists: remove it, or use another folder")
         files.check_writable(config.save)
     if config.log_json and config.log_json != "stdout":
         files.check_writable(Path(config.log_json).parent)

@@ -1,4 +1,4 @@
-"""A recipe's command line: each option is shown under the class that declares it."""
+"""Parses a recipe's command line; its help shows each option under the class that declares it."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""Errors of the library in the words of a command line."""
+"""Rewrites the library's errors for users of a command line."""
 
 import re
 import shlex
@@ -11,12 +11,12 @@ def as_options(message: str, names: Iterable[str]) -> str:
     """Writes the arguments in a message as a command's options.
 
     Args:
-        message: an error of the library, which writes arguments as name=value.
+        message: the library's error message, which writes arguments as name=value.
         names: the command's options under their Python names; other arguments stay as they are.
 
     >>> names = ["text_column", "label_column", "overwrite"]
-    >>> as_options("a.csv:1: give text_column='my text', label_column=2", names)
-    "a.csv:1: give --text-column 'my text' --label-column 2"
+    >>> as_options("a.csv:1: pass text_column='my text', label_column=2", names)
+    "a.csv:1: pass --text-column 'my text' --label-column 2"
     >>> as_options("README.md exists: overwrite=True replaces it", names)
     'README.md exists: --overwrite replaces it'
     """

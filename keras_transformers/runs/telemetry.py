@@ -1,6 +1,6 @@
-"""Figures beside the loss: gradient norm, learning rate, tokens per second and utilisation.
+"""Logs figures besides the loss: gradient norm, learning rate, tokens per second, utilisation.
 
-They are added to Keras' logs, and so reach the history, TensorBoard and the JSON lines.
+They are added to Keras' logs, so they reach the history, TensorBoard and the JSON lines.
 """
 
 import datetime
@@ -31,18 +31,18 @@ _LOGGER = logging.getLogger(__name__)
 class Telemetry(keras.callbacks.Callback):
     """Adds figures to the logs, every few steps and at the end of each epoch.
 
-    Put it before the callbacks that write logs. The figures:
+    Put it before the callbacks that write logs. It adds:
 
-    - `gradient_norm`: of the newest update, over all weights and replicas, before clipping;
-    - `learning_rate`: of the next update;
+    - `gradient_norm`: that of the newest update, over all weights and replicas, before clipping;
+    - `learning_rate`: that of the next update;
     - `loss_scale`: the current one, if the optimizer has one (float16);
-    - `tokens_per_second`: over all replicas, if `tokens_per_step` is given;
-    - `mfu`: model FLOP utilisation, 0 to 1, if `flops_per_step` and `peak_flops` are given: FLOPs
+    - `tokens_per_second`: over all replicas, if `tokens_per_step` is set;
+    - `mfu`: model FLOP utilisation, 0 to 1, if `flops_per_step` and `peak_flops` are set: FLOPs
       per update times updates per second, divided by the peak of all replicas (Chowdhery et al.
       2022, "PaLM", appendix B).
 
-    Rates cover the time since the last figures, or the epoch. They include waiting for data, but
-    neither validation nor the first step of `fit`, which compiles.
+    Rates cover the time since the last figures, or the epoch. They include the time spent waiting
+    for data, but neither validation nor the first step of `fit`, which compiles.
 
     The step itself computes the norm on the device, which reads the gradients once more. The norm
     is fetched only when it is logged; Keras waits for each step's loss anyway. There is no norm
@@ -78,7 +78,7 @@ class Telemetry(keras.callbacks.Callback):
         }
         for name, value in figures.items():
             if value is not None and not value > 0:
-                raise ValueError(f"{name} is {value}, must be above 0")
+                raise ValueError(f"{name}={value}: must be above 0")
         self.every = every
         self.tokens_per_step = tokens_per_step
         self.flops_per_step = flops_per_step
@@ -143,11 +143,11 @@ class Telemetry(keras.callbacks.Callback):
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras' callback, but with steps counted over the whole training.
+    """Logs to TensorBoard like Keras' callback, but counts steps over the whole training.
 
     Keras counts from 0 in each `fit`, so the curves of a resumed run or of several phases would
     overlap. The steps to profile still count from the start of each `fit`. A metric of several
-    numbers, which stops Keras' callback, has a curve for each. See Keras for the arguments.
+    numbers, with which Keras' callback fails, has a curve for each. See Keras for the arguments.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class JsonLines(keras.callbacks.Callback):
     Args:
         path: a file, or "stdout" for standard output.
         every: steps between lines.
-        facts: facts about the run, for the first line.
+        facts: information about the run, for the first line.
 
     Raises:
         OSError: the file cannot be written.
@@ -257,7 +257,7 @@ def is_due(before: int, after: int, every: int) -> bool:
 
 
 def watch_gradient_norm(model: keras.Model) -> Callable[[], float | None]:
-    """Makes a compiled model's optimizer keep the norm of its newest gradient, before clipping.
+    """Makes a compiled model's optimizer store the norm of its newest gradient, before clipping.
 
     Under a strategy it is the norm of the sum over replicas, which `distributed.prepare` passes to
     the optimizer.
@@ -324,14 +324,14 @@ def _number(value: Any) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a logged figure as a float, or the numbers of a metric of several as a list."""
+    """Returns a logged figure as a float, or as a list if the metric has several numbers."""
     if isinstance(value, float | int):
         return float(value)
     return np.asarray(ops.convert_to_numpy(value), float).tolist()
 
 
 def _curves(logs: Any) -> Any:
-    """Returns logs with one number per name: "f1/0", "f1/1" for a metric of several."""
+    """Returns logs with one number per name: "f1/0", "f1/1" for a metric of two numbers."""
     if not isinstance(logs, Mapping):
         return logs
     found: dict[str, float] = {}
@@ -345,7 +345,7 @@ def _curves(logs: Any) -> Any:
 
 
 def _json(value: Any) -> Any:
-    """Returns a figure as JSON has it: None for a number that is not finite, lists for arrays."""
+    """Returns a figure for JSON: None for a number that is not finite, lists for arrays."""
     if isinstance(value, list):
         return [_json(item) for item in value]
     if value is None or isinstance(value, str | int | dict):

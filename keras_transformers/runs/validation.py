@@ -1,4 +1,4 @@
-"""Measures a model after each epoch in ways that Keras cannot."""
+"""Evaluates a model after each epoch in ways that Keras cannot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
 
     Args:
         model: called with its current weights.
-        batches: one pass in order, as `Batches.of` returns; their targets are ignored.
+        batches: one pass in order, as returned by `Batches.of`; their targets are ignored.
     """
     num_left = batches.num_rows  # further rows only complete the last batch
     for batch in batches.dataset():
@@ -34,7 +34,7 @@ class Validation(keras.callbacks.Callback):
 
     Args:
         score: measures the model with its current weights; returns figure -> value.
-        every: epochs between calls; in between the last figures are repeated.
+        every: epochs between calls; in between, the last figures are repeated.
         monitor: the figure in the logs that other callbacks follow; 0 until it is measured.
     """
 
@@ -58,7 +58,7 @@ class Validation(keras.callbacks.Callback):
         return [np.array(list(self._last)), np.array(list(self._last.values()))]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Restores what `state` returned."""
+        """Restores the result of `state`."""
         names, values = arrays
         self._last = dict(zip(names.tolist(), values.tolist(), strict=True))
 

@@ -1,4 +1,4 @@
-"""Saves weights while a model trains, and reads them again."""
+"""Saves weights while a model trains, and loads them again."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["SaveWeights", "WeightsFileError", "check_weights", "read_weights", "
 
 
 class WeightsFileError(OSError):
-    """A file of weights is missing, damaged or another model's."""
+    """A weights file is missing, damaged or belongs to another model."""
 
 
 class SaveWeights(keras.callbacks.Callback):
@@ -44,7 +44,7 @@ class SaveWeights(keras.callbacks.Callback):
         return [np.array(self.best)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Restores what `state` returned."""
+        """Restores the result of `state`."""
         self.best = float(arrays[0])
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -70,7 +70,7 @@ class SaveWeights(keras.callbacks.Callback):
 
 
 def write_weights(model: keras.Model, path: Path) -> None:
-    """Replaces a file by a model's weights, completely or not at all.
+    """Writes a model's weights to a file, replacing it completely or not at all.
 
     Args:
         model: a built model.
@@ -79,24 +79,24 @@ def write_weights(model: keras.Model, path: Path) -> None:
     Raises:
         CheckpointError: the file cannot be written; the disk may be full.
     """
-    scratch = path.with_name(f".part-{path.name}")  # replaces what a killed process left
+    scratch = path.with_name(f".part-{path.name}")  # replaces the leftovers of a killed process
     try:
         _reserve(scratch, 4 * model.count_params() + 8192 * (1 + len(model.variables)))
         model.save_weights(scratch)
         files.sync(scratch)  # or a loss of power could leave an empty file
         scratch.replace(path)
     except OSError as error:
-        kept = "what was written before is kept" if path.exists() else "there were none before"
+        kept = "the earlier file is kept" if path.exists() else "there was no earlier file"
         raise CheckpointError(
-            f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Make "
-            "room or allow writing there, then resume the training"
+            f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Free "
+            "some space or allow writing there, then resume the training"
         ) from error
     finally:
         scratch.unlink(missing_ok=True)
 
 
 def check_weights(path: Path) -> None:
-    """Checks that a file of weights is there and has its end.
+    """Checks that a weights file exists and is complete.
 
     Raises:
         WeightsFileError: it is missing or damaged.
@@ -108,10 +108,11 @@ def check_weights(path: Path) -> None:
 
 
 def read_weights(model: keras.Model, path: Path) -> None:
-    """Gives a model the weights in a file.
+    """Loads the weights from a file into a model.
 
     Raises:
-        WeightsFileError: the file is missing, damaged or another model's, or has NaN or infinity.
+        WeightsFileError: the file is missing or damaged, belongs to another model, or contains NaN
+            or infinity.
     """
     check_weights(path)
     try:
@@ -133,7 +134,7 @@ def _lost(path: Path, error: Exception | str) -> WeightsFileError:
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Raises an OSError unless the disk and quotas have room for a file of `size` bytes.
+    """Raises an OSError unless the disk and quotas have space for a file of `size` bytes.
 
     If HDF5 cannot write the end of a file, it tries again when the process ends, and crashes with a
     segmentation fault.

@@ -1,4 +1,4 @@
-"""Processes that train together: which one writes files, and how they wait for each other."""
+"""Coordinates processes that train together: which one writes files, and when they wait."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def begin_strategy(config: Scaling) -> None:
     """Joins the other workers and sets the precision, before TensorFlow does any work.
 
-    From now on the process ends with status 75 if it gets SIGTERM or another worker is gone; see
+    From then on the process ends with status 75 if it gets SIGTERM or another worker is gone; see
     `preemption`.
     """
     if config.strategy == "multi_worker":
@@ -34,7 +34,7 @@ def begin_strategy(config: Scaling) -> None:
     elif (cluster := clusters.from_environment()) and len(cluster.workers) > 1:
         raise ValueError(
             f"{clusters.VARIABLE} names {len(cluster.workers)} workers, and each would train "
-            f"alone under --strategy {config.strategy}: give --strategy multi_worker, or unset it"
+            f"alone under --strategy {config.strategy}: pass --strategy multi_worker, or unset it"
         )
     create(config.strategy)
     # Not earlier: while TensorFlow waits for the other workers, Python handles no signals.
@@ -49,21 +49,21 @@ def is_chief() -> bool:
 
 
 def wait_for_all() -> None:
-    """Waits until all workers are here; returns at once if there is only one."""
+    """Waits until all workers get here; returns at once if there is only one."""
     cluster = clusters.from_environment()
     if cluster is not None and len(cluster.workers) > 1:
         create("multi_worker").reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0), axis=None)
 
 
 def leave_together() -> None:
-    """Waits at the end of a program until all workers are here.
+    """Waits at the end of a program until all workers get here.
 
     The chief still writes and exports when the others have nothing left to do. If it fails then, or
-    is asked to stop, they must not have exited with success: a scheduler would restart the chief
-    alone, and it would wait for the others forever.
+    is asked to stop, they must not have exited successfully: a scheduler would restart only the
+    chief, and it would wait for the others forever.
     """
     wait_for_all()
-    with preemption.others_may_be_gone():  # the first to leave cuts off those still waiting
+    with preemption.others_may_be_gone():  # the first to leave interrupts the others
         wait_for_all()
 
 
@@ -81,7 +81,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Loads weights after the chief has written them; all workers must see the file's folder.
 
     Raises:
-        WeightsFileError: the file is missing, damaged or another model's.
+        WeightsFileError: the file is missing, damaged or belongs to another model.
     """
     wait_for_all()
     read_weights(model, Path(path))

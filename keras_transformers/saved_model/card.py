@@ -1,8 +1,7 @@
-"""Writes model cards: what a model is, what it was trained on, how good it is, how to ask it.
+"""Writes model cards: what a model is, what it was trained on, how good it is, how to use it.
 
-A card is the README.md of an export's version folder, or of a folder that `Pipeline.save` wrote.
-There it is published with the version, Git hosts and the Hugging Face Hub show it, and TF Serving
-does not read it.
+A card is the README.md of an export's version folder, or of a folder from `Pipeline.save`. It is
+published with the version, Git hosts and the Hugging Face Hub show it, and TF Serving ignores it.
 """
 
 import json
@@ -28,7 +27,7 @@ from keras_transformers.saved_model.manifest import add_file
 __all__ = ["write_card"]
 
 CARD = "README.md"
-# What a score's name says -> the Hugging Face Hub's name of the metric.
+# Words in a score's name -> the Hugging Face Hub's name of the metric.
 _METRICS = {
     "accuracy": "accuracy",
     "bleu": "bleu",
@@ -41,7 +40,7 @@ _METRICS = {
     "spearman": "spearmanr",
     "word error rate": "wer",
 }
-# Fields that have a place of their own in a card, or that only programs read.
+# Fields that have their own place in a card, or that only programs read.
 _ELSEWHERE = {
     *("path", "num_bytes", "warm_up", "task", "model", "signatures", "scores", "provenance"),
     *("vocabulary_size", "vocabulary_sha256", "max_sequence_length", "lengths"),
@@ -60,24 +59,24 @@ def write_card(
     scores: Mapping[str, float] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Writes the model card of an export or of a saved pipeline, for people and for the Hub.
+    """Writes the model card of an export or a saved pipeline, for people and for the Hub.
 
-    The files say what the model is: its task, exact parameter count, signatures and vocabulary, and
-    the scores that the export was given. `manifest.json` beside the export, if it lists it, says
-    what the model was trained on and by which command, and its scores replace the export's own. The
-    card says which of the rest is not given. If a manifest lists the export, it lists the card too.
+    The task, exact parameter count, signatures, vocabulary and scores come from the files. If
+    `manifest.json` beside the export lists it, the training data and command come from there, and
+    its scores replace the export's own; the manifest then lists the card too. The card says what is
+    not given.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest gets the card; or a folder
-            that `Pipeline.save` wrote.
+            from `Pipeline.save`.
         data: what the model was trained on.
-        data_licence: the licence of these data.
+        data_licence: the licence of that data.
         licence: the licence of the weights, such as "apache-2.0".
-        limits: what the model is not for, and what it was not tested for.
+        limits: uses that the model is not meant or tested for.
         languages: ISO 639 codes of the languages that it reads or writes, such as "en".
         command: the command that trained and scored it.
-        scores: further scores: name -> value, where the name says which data were used.
-        overwrite: replaces a card that is there.
+        scores: additional scores: name -> value, where the name says which data was used.
+        overwrite: whether to replace an existing card.
 
     Returns:
         The card, README.md in the folder.
@@ -85,8 +84,8 @@ def write_card(
     Raises:
         FileNotFoundError: there is no export.
         FileExistsError: there is a card, and `overwrite` is False.
-        ValueError: the export or the pipeline is damaged or not of this package; a language is no
-            code; a score is not finite; or the files already say what an argument gives.
+        ValueError: the export or pipeline is damaged or not from this package; a language is not a
+            code; a score is not finite; or the files already have the value of an argument.
 
     Example:
         kt.export(classify, "saved_models/sentiment", scores={"accuracy on SST-2 dev": 0.886})
@@ -94,7 +93,7 @@ def write_card(
     """
     for language in languages:
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", language):
-            raise ValueError(f"language {language!r}: give an ISO 639 code, such as 'en'")
+            raise ValueError(f"language {language!r}: pass an ISO 639 code, such as 'en'")
     found = _of_pipeline(Path(path)) if saving.is_pipeline(path) else _of_export(path)
     folder = Path(found["path"])
     card = folder / CARD
@@ -136,7 +135,7 @@ def _of_export(path: str | os.PathLike[str]) -> dict[str, Any]:
     folder = Path(found["path"])
     if "model" not in found:
         raise ValueError(
-            f"{folder} is not an export of this package, and does not say what model it is: "
+            f"{folder} is not an export of this package and does not describe its model: "
             "export the model with keras_transformers.export"
         )
     folder = folder.absolute()
@@ -150,7 +149,7 @@ def _of_export(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _of_pipeline(folder: Path) -> dict[str, Any]:
-    """Returns the same of a saved pipeline."""
+    """Returns the same for a saved pipeline."""
     pipeline = saving.load(folder)
     signatures = pipeline.signatures()
     batch = signatures["serving_default"].examples[0]
@@ -207,7 +206,7 @@ def _what_it_is(found: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[s
     yield from ("", f"# {_text(found['name'])}", "")
     yield (
         f"`{_text(model['name'])}` with {model['num_parameters']:,} parameters, for the task "
-        f"`{_text(found['task'])}`: {kind} that keras_transformers wrote."
+        f"`{_text(found['task'])}`: {kind}, written by keras_transformers."
     )
     if told.get("notes"):
         yield from ("", _text(told["notes"]))
@@ -250,15 +249,15 @@ def _tensors(specs: Mapping[str, Any]) -> str:
 def _scores(scores: Mapping[str, float], told: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Scores", "")
     if not scores:
-        yield "Not given: how good it is."
+        yield "Not given: its scores."
         return
     yield from _table(("score", "measured"), ((value, name) for name, value in scores.items()))
     if told["command"]:
-        yield from ("", "The commands that gave them:", "", "```sh")
+        yield from ("", "The commands that measured them:", "", "```sh")
         yield from _text(told["command"]).split("; ")
         yield "```"
     else:
-        yield from ("", "Not given: the command that gave them.")
+        yield from ("", "Not given: the command that measured them.")
 
 
 def _licence(licence: str | None, data_licence: str | None) -> Iterator[str]:
@@ -278,8 +277,8 @@ def _limits(
         of_file = f"; SHA-256 with one token per line {sha256}" if sha256 else ""
         yield f"- Vocabulary: {found['vocabulary_size']:,} tokens{of_file}."
     yield f"- Languages: {', '.join(languages) if languages else 'not given'}."
-    yield "- Tested: only for what the scores above name. No score is recorded for other data,"
-    yield "  other languages or groups of people."
+    yield "- Tested: only on the data that the scores above name. No score is recorded for other"
+    yield "  data, other languages or groups of people."
     yield f"- {_text(limits)}" if limits else "- Not given: what it should not be used for."
 
 
@@ -290,7 +289,7 @@ def _how_to_ask(found: Mapping[str, Any]) -> Iterator[str]:
         for key, value in found["request"].items()
     }
     base = f"saved_models/{name}" if "saved_pipeline" in found else name
-    yield from ("", "## How to ask it", "")
+    yield from ("", "## How to use it", "")
     if "saved_pipeline" in found:
         texts = ", ".join(
             "image_bytes" if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
@@ -299,7 +298,7 @@ def _how_to_ask(found: Mapping[str, Any]) -> Iterator[str]:
         yield from ("```python", "import keras_transformers as kt", "")
         yield from (f"pipeline = kt.load({json.dumps(name)})", f"pipeline({texts})")
         yield from (f"kt.export(pipeline, {json.dumps(base)})  # for TF Serving", "```", "")
-        yield "The export answers by REST:"
+        yield "The export answers over REST:"
     else:
         yield f"From the folder that holds `{_text(name)}`:"
     body = json.dumps({"instances": [request]}, ensure_ascii=False)

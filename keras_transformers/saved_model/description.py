@@ -1,4 +1,4 @@
-"""`keras-transformers show`: describes an export from its files alone."""
+"""`keras-transformers show`: describes an export using only its files."""
 
 import math
 import os
@@ -46,7 +46,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "num_bytes": sum(path.stat().st_size for path, _ in entries(folder) if path.is_file()),
         "warm_up": (folder / WARM_UP_FILE).is_file(),
     }
-    # An export may say what it likes about itself, but not what is seen from outside.
+    # An export may not override what is seen from outside.
     seen = {"provenance", *measured}
     return {
         **measured,
@@ -63,7 +63,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     """Reads the export's metadata; empty for a SavedModel that is not ours.
 
     Returns:
-        What `saved_model.export` wrote. The fields that this package reads have the right types.
+        The metadata from `saved_model.export`. Fields that this package reads have the right types.
 
     Raises:
         ValueError: the file is damaged, or comes from a newer version of this package.
@@ -89,7 +89,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 
 def _mistakes(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what metadata lack or have of the wrong type."""
+    """Yields fields of the metadata that are missing or have the wrong type."""
     if not isinstance(metadata.get("signatures"), dict):
         yield "no signatures"
         return
@@ -103,7 +103,7 @@ def _mistakes(metadata: Mapping[str, Any]) -> Iterator[str]:
         if not _each(layers, **{"class": str}, count=int, options=dict):
             yield "a model whose configuration is not a list of layers"
     if not isinstance(metadata.get("scores", {}), dict):
-        yield "scores that are no object"
+        yield "scores that are not an object"
     tolerance = metadata.get("tolerance", 0)
     if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
         yield f"the tolerance {tolerance!r} is not a number"
@@ -143,7 +143,7 @@ def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
     """
     try:
         return _graph_signatures(meta_graph(folder))
-    except TypeError as error:  # a number that is not a type of TensorFlow
+    except TypeError as error:  # a number that is not a TensorFlow type
         raise ValueError(f"{folder / 'saved_model.pb'}: {error}; export the model again") from error
 
 
@@ -155,7 +155,7 @@ def _graph_signatures(graph: Any) -> dict[str, dict[str, Any]]:
             "outputs": {key: _tensor(info) for key, info in sorted(signature.outputs.items())},
         }
         for name, signature in sorted(graph.signature_def.items())
-        if not name.startswith("__")  # those are TensorFlow's own, to initialize the graph
+        if not name.startswith("__")  # TensorFlow's own, to initialize the graph
     }
 
 
@@ -177,11 +177,11 @@ def meta_graph(folder: Path) -> Any:
         if set(found.meta_info_def.tags) == {"serve"}:
             return found
     tags = [sorted(found.meta_info_def.tags) for found in parsed.meta_graphs]
-    raise ValueError(f"{file}: has graphs tagged {tags}, and servers load the one tagged 'serve'")
+    raise ValueError(f"{file}: has graphs tagged {tags}, but servers load the one tagged 'serve'")
 
 
 def check_fingerprint(folder: Path) -> None:
-    """Checks the file that identifies a SavedModel; none need be there.
+    """Checks the file that identifies a SavedModel, which is optional.
 
     TensorFlow loads the model without it, but prints a traceback if it is damaged.
 
@@ -202,7 +202,7 @@ def check_fingerprint(folder: Path) -> None:
 def damage_to_variables(folder: Path) -> str | None:
     """Returns in one line which file of variables is damaged or missing; None if all can be read.
 
-    Reads each variable, as only then TensorFlow compares checksums.
+    It reads each variable, because only then does TensorFlow verify checksums.
     """
     import tensorflow as tf
 
@@ -213,7 +213,7 @@ def damage_to_variables(folder: Path) -> str | None:
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         names = sorted(reader.get_variable_to_shape_map())
-    except Exception as error:  # whatever TensorFlow makes of a damaged file
+    except Exception as error:  # any error that a damaged file causes in TensorFlow
         return f"{index} is damaged ({first_words(error)}); export the model again"
     for name in names:
         try:
@@ -292,12 +292,12 @@ def _tensor(info: Any) -> dict[str, Any]:
 
 
 def shape_text(shape: list[int | None] | None) -> str:
-    """Returns a shape as people read it, such as "(?, 5)"."""
+    """Returns a shape as text, such as "(?, 5)"."""
     return "(any)" if shape is None else str(tuple(shape)).replace("None", "?")
 
 
 def plain(value: Any) -> str:
-    """Returns a value of the metadata as people read it, without brackets and quotes."""
+    """Returns a value of the metadata as text, without brackets and quotes."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The examples in an export's metadata: arrays as JSON values, and back."""
+"""Reads and writes the examples in an export's metadata: arrays as JSON values."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ def stored_examples(
 ) -> Iterator[dict[str, dict[str, np.ndarray]]]:
     """Yields a signature's examples, each {"inputs": name -> array, "outputs": name -> array}.
 
-    The arrays are cast to the signature's types: our first exports stored some in wider ones.
+    The arrays are cast to the signature's types, because our first exports stored wider ones.
     """
     signature = metadata["signatures"][name]
     for example in signature["examples"]:
@@ -28,7 +28,7 @@ def stored_examples(
 
 
 def num_rows(arrays: Arrays) -> int:
-    """Returns the rows of a batch: the length of the first dimension, the smallest if they vary."""
+    """Returns the number of rows in a batch: its first dimension, or the smallest if they vary."""
     return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
 
 

@@ -33,8 +33,8 @@ from keras_transformers.saved_model.versions import publish, split_target, stagi
 
 __all__ = ["export"]
 
-INT8_ERROR = 0.25  # of answers in int8, as a share of their size in float32
-INT8_TOLERANCE = 5e-2  # of repeated answers: on another processor, numbers round to other steps
+INT8_ERROR = 0.25  # maximum error of int8 answers, as a share of their size in float32
+INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round differently
 
 
 def export(
@@ -52,46 +52,46 @@ def export(
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
     The pipeline's class documents the signatures. The version folder appears complete, after its
-    answers passed a check in a fresh process, or not at all.
+    answers have passed a check in a fresh process, or not at all.
 
     Args:
-        pipeline: what to export, such as a `pipelines.TextClassifier`.
-        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
-        examples: arguments of the pipeline's call, one string or tuple per row, to check the export
-            with; default ones if None. The export stores them with their answers, so give no
-            secrets.
+        pipeline: the pipeline to export, such as a `pipelines.TextClassifier`.
+        path: BASE/<number> writes that version; anything else is a BASE and gets the next version.
+        examples: arguments for calls of the pipeline, one string or tuple per row, to check the
+            export with; None for the defaults. The export stores them with their answers, so do not
+            pass secrets.
         scores: measured scores to store in the export: name -> value, where the name says which
-            data were used, such as {"accuracy on SST-2 dev": 0.91}.
+            data was used, such as {"accuracy on SST-2 dev": 0.91}.
         check: whether to reload the export in a fresh process and compare its answers before it is
             published; see `saved_model.check`.
         weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
             check then expects the answers of the rounded weights. "int8" stores the matrices of
             dense layers and token embeddings in a quarter of the space and multiplies in int8, in
-            half the time or less, on x86 processors; see docs/exports.md. The answers are near the
-            model's: the check allows an error of a quarter of their size; your data show what it
-            costs.
-        arrange_matrices: whether matrices lie as TensorFlow's product on CPUs reads them: decoding
-            and short texts take less time. Models that decode store them so. Encoders in float32
-            get a second copy in memory when they are loaded; False saves it. It changes nothing in
-            int8, nor for encoders in bfloat16. The answers are the same; see docs/performance.md.
+            half the time or less, on x86 processors; see docs/exports.md. The answers are close to
+            the model's: the check allows an error of a quarter of their size. Measure the effect on
+            your data.
+        arrange_matrices: whether to lay out matrices as TensorFlow's product on CPUs reads them,
+            which speeds up decoding and short texts. Models that decode store them like this.
+            Encoders in float32 get a second copy in memory on loading; False avoids it. It has no
+            effect in int8, or for encoders in bfloat16. The answers are the same; see
+            docs/performance.md.
         format: "litert" writes one file for phones instead, such as "sentiment.tflite", from tokens
-            to the model's outputs, with the tokenizer's files in a folder beside (the extra
+            to the model's outputs, with the tokenizer's files in a folder beside it (the extra
             `litert`); only for encoders, in float32 or int8. LiteRT's answers are compared with the
             model's first.
-        max_sequence_length: for "litert" the length of the rows, which is fixed; by default the
-            pipeline's.
+        max_sequence_length: for "litert", the fixed length of the rows; by default, the pipeline's.
 
     Returns:
-        The version folder, BASE/<number>; of "litert" the file.
+        The version folder, BASE/<number>; for "litert", the file.
 
     Raises:
         FileExistsError: the version exists.
-        ValueError: Keras runs on another backend than TensorFlow, an example does not fit the
+        ValueError: Keras runs on a backend other than TensorFlow, an example does not fit the
             pipeline, the model's outputs or a score are not finite, or the model has nothing to
             compute in int8.
-        RuntimeError: the written export does not repeat the pipeline's answers. A bfloat16 model's
-            graph rounds differently, so answers with nearly equal scores may swap. Or answers in
-            int8 are not near the model's, or TensorFlow cannot multiply in int8 here.
+        RuntimeError: the written export does not repeat the pipeline's answers (a bfloat16 model's
+            graph rounds differently, so answers with nearly equal scores may swap), answers in int8
+            are far from the model's, or TensorFlow cannot multiply in int8 here.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
@@ -112,7 +112,7 @@ def export(
         )
     if format != "saved_model" or max_sequence_length is not None:
         raise ValueError(
-            f"format={format!r}, max_sequence_length={max_sequence_length}: take 'saved_model', "
+            f"format={format!r}, max_sequence_length={max_sequence_length}: use 'saved_model', "
             "which has no fixed length, or 'litert'"
         )
     base, version = split_target(path)
@@ -129,14 +129,14 @@ def export(
         return tf.function(stored.reading(call), autograph=False)
 
     def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
-        """Makes something of each signature while the model computes as its export does."""
+        """Applies a function to each signature while the model computes as its export does."""
         with form.in_place(), pipeline.exporting(run, as_function):
             return {name: make(name, signature) for name, signature in signatures.items()}
 
     run = as_function(form)
     described = {name: _describe(name, s) for name, s in signatures.items()}
     tolerance = pipeline.tolerance
-    if is_int8:  # near the model's answers, and to be repeated
+    if is_int8:  # close to the model's answers, which exports must repeat
         of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
         described = of_each(lambda name, s: _describe(name, _in_graph(s)), run)
         if check:
@@ -157,7 +157,7 @@ def export(
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
-        # Nobody differentiates an export.
+        # Exports need no gradients.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(folder), signatures=traced, options=options)
         with rewriting(folder) as graph:
@@ -205,8 +205,8 @@ def _trace(name: str, signature: Signature) -> Any:
             spec.dtype == found[key].dtype and spec.shape.is_compatible_with(found[key].shape)
             for key, spec in declared.items()
         ):
-            raise ValueError(f"signature {name!r} returns {found} and declares {declared}")
-        with tf.device("CPU:0"):  # string ops run only there
+            raise ValueError(f"signature {name!r} returns {found} but declares {declared}")
+        with tf.device("CPU:0"):  # string ops run only on the CPU
             return {
                 key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
             }
@@ -230,7 +230,7 @@ def _describe(name: str, signature: Signature) -> dict[str, Any]:
 
 
 def _in_graph(signature: Signature) -> Signature:
-    """Returns the signature with a function that runs in a graph, as the kernels of int8 must."""
+    """Returns the signature with a function that runs in a graph, as int8 kernels require."""
     return replace(signature, function=tf.function(signature.function, autograph=False))
 
 
@@ -239,16 +239,16 @@ def _check_int8(
 ) -> None:
     """Raises RuntimeError if the answers in int8 are far from the model's own."""
     for place, error in relative_errors(found, expected, of_same_texts=of_same_texts):
-        if not error <= INT8_ERROR:  # true for NaN, unlike >
+        if not error <= INT8_ERROR:  # also true for NaN, unlike >
             raise RuntimeError(
                 f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "
-                f"{INT8_ERROR:g} is allowed, so the export was not published: take "
+                f"{INT8_ERROR:g} is allowed, so the export was not published: use "
                 "weights_dtype='bfloat16', or check=False and measure it on your data"
             )
 
 
 def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Casts the example to the signature's types, as servers will not."""
+    """Casts the example to the signature's types, because servers do not."""
     return {
         key: np.asarray(array, signature.inputs[key].dtype.as_numpy_dtype)
         for key, array in example.items()
@@ -278,7 +278,7 @@ def _answer(
 
 
 def _describe_signatures(graph: Any, signatures: Mapping[str, Signature], task: str) -> None:
-    """Says in a graph which API calls each signature, and its task; see `TASK_SIGNATURE`."""
+    """Records in a graph which API calls each signature, and its task; see `TASK_SIGNATURE`."""
     for name, signature in signatures.items():  # tf.saved_model.save calls all methods "predict"
         graph.signature_def[name].method_name = signature.method_name
     graph.signature_def[TASK_SIGNATURE].method_name = task

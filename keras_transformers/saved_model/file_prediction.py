@@ -32,7 +32,7 @@ from keras_transformers.saved_model.versions import resolve
 __all__ = ["FilesReport", "predict_files"]
 
 _RUN = "_run"
-_NOT_ANSWERS = "assets.extra/"  # such as requests for warm-up
+_NOT_ANSWERS = "assets.extra/"  # such as warm-up requests
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class FilesReport:
 
     Attributes:
         num_files: files of texts.
-        num_kept_files: those that an earlier run had finished.
+        num_kept_files: files that an earlier run had finished.
         num_lines: lines of all files.
-        num_unreadable_lines: those without an answer.
+        num_unreadable_lines: lines without an answer.
     """
 
     num_files: int
@@ -70,8 +70,8 @@ def predict_files(
 ) -> FilesReport:
     """Runs an export on each row of files, and writes one file of JSON lines per file.
 
-    Files of answers appear whole or not at all. After a stop, call this again with the same
-    arguments, on any engine: files that are finished and have not changed are kept.
+    Files of answers appear complete or not at all. After an interruption, call this again with the
+    same arguments, on any engine: files that are finished and have not changed are kept.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is used. It must take
@@ -118,7 +118,7 @@ def predict_files(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What a worker needs to answer a file."""
+    """The data that a worker needs to answer a file."""
 
     export: places.Place  # a version folder
     output: places.Place
@@ -133,7 +133,7 @@ class _Job:
         return f"{self.output}/{_RUN}/files/{name}.json"
 
     def is_finished(self, name: str, there: set[str]) -> bool:
-        """Tells whether a file has answers, though perhaps to other lines."""
+        """Returns whether a file has answers, even if possibly to other lines."""
         return {f"{name}.jsonl", f"{_RUN}/files/{name}.json"} <= there
 
 
@@ -149,7 +149,7 @@ def _find(patterns: Sequence[str]) -> dict[str, places.Place]:
             if found.setdefault(name, place) != place:
                 raise ValueError(
                     f"{found[name]} and {place} would have the same file of answers, {name}.jsonl: "
-                    "rename one, or give them separate outputs"
+                    "rename one, or write them to separate folders"
                 )
     return found
 
@@ -159,7 +159,7 @@ def _name(place: places.Place) -> str:
 
 
 def _start(path: places.Place, output: places.Place, batch_size: int, rows: TextRows) -> _Job:
-    """Checks the export and the output folder, and notes in the folder which export it is."""
+    """Checks the export and the output folder, and records the export in the folder."""
     path = path.rstrip("/")
     with places.fetched_folder(path) as local:
         version = resolve(local)
@@ -199,12 +199,13 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
         Counts of what was done now.
 
     Raises:
-        ValueError: it cannot be read, or the export refuses a row.
+        ValueError: it cannot be read, or the export rejects a row.
     """
     place, is_finished = task
     name = _name(place)
     with places.fetched(place) as text:
-        # How it is read counts only if it is not the usual way: older runs did not note it.
+        # The way of reading is recorded only if it is not the default: older runs did not record
+        # it.
         read = {} if job.rows == TextRows() else {"rows": dataclasses.asdict(job.rows)}
         key = {"sha256": _digest(text), **read}
         if is_finished and _key(places.read(job.record(name))) == key:
@@ -212,7 +213,7 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
         predictor = _predictor(job.export, job.run)
         unreadable: list[dict[str, Any]] = []
         num_lines = 0
-        # In a folder of its own, so that a killed process leaves no partial file among the others.
+        # In a separate folder, so that a killed process leaves no partial file among the others.
         with (
             places.stored(job.answers(name), scratch_folder=f"{job.output}/{_RUN}/files") as path,
             path.open("w", encoding="utf-8", newline="\n") as answers,
@@ -240,7 +241,7 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
 
 
 def _key(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what decides whether a file's answers are still right."""
+    """Returns a file's state, from which to tell whether its answers are still valid."""
     return {name: record[name] for name in ("sha256", "rows") if name in record}
 
 
@@ -259,13 +260,13 @@ def _predictor(export: places.Place, run: str) -> Predictor:
 
 @functools.lru_cache(maxsize=1)
 def _load(export: places.Place, run: str) -> Predictor:
-    """Loads an export once per run and process; in a later run its files may be others."""
+    """Loads an export once per run and process, because its files may change between runs."""
     with places.fetched_folder(export) as folder:
         return Predictor(folder)
 
 
 def _digest_of_answers(version: Path) -> str:
-    """Returns a hash of the files of an export that decide what it answers."""
+    """Returns a hash of the export's files that determine its answers."""
     digest = hashlib.sha256()
     for path, kind in files.entries(version):
         name = path.relative_to(version).as_posix()

@@ -1,8 +1,8 @@
-"""Removes from an export's graph what is computed twice or never used.
+"""Removes nodes that are computed twice or never used from an export's graph.
 
-Tracing writes a constant wherever one is needed and a tensor's shape wherever one is asked for, and
-keeps what nobody reads. Half of an export's nodes are such. They cost time whenever the export is
-loaded, and when each signature is first called. References to gradients go too: exports have none.
+Tracing writes a new constant or shape for every use, and keeps unused nodes. They are half of an
+export's nodes. They cost time whenever the export is loaded, and when each signature is first
+called. References to gradients are removed too, because exports need none.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def rewriting(folder: str | os.PathLike[str]) -> Iterator[Any]:
     """Yields the MetaGraphDef of a SavedModel, and writes it with its changes.
 
     Args:
-        folder: a version folder that nobody uses yet, with one graph.
+        folder: a version folder that is not in use yet, with one graph.
     """
     path = Path(folder) / "saved_model.pb"
     saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -33,14 +33,16 @@ def rewriting(folder: str | os.PathLike[str]) -> Iterator[Any]:
     yield meta_graph
     with files.replaced(path) as scratch:
         scratch.write_bytes(saved_model.SerializeToString(deterministic=True))
-    # It is out of date, TensorFlow has no public function to recompute it, and loaders need none.
+    # It is now out of date, TensorFlow has no public function to recompute it, and loaders do not
+    # need it.
     (Path(folder) / FINGERPRINT_FILE).unlink(missing_ok=True)
 
 
 def simplify(meta_graph: Any) -> None:
-    """Changes a graph so that it has fewer nodes and the same results, bit for bit."""
+    """Reduces the number of nodes in a graph; its results stay the same, bit for bit."""
     operations = meta_graph.meta_info_def.stripped_op_list.op
-    # No function but that which restores the variables writes them, so reading has no order.
+    # Only the function that restores the variables writes them, so the order of reads is
+    # irrelevant.
     pure = {each.name for each in operations if not each.is_stateful} | {_READ}
     for function in meta_graph.graph_def.library.function:
         if not any(node.op == "AssignVariableOp" for node in function.node_def):
@@ -48,14 +50,14 @@ def simplify(meta_graph: Any) -> None:
 
 
 def _simplify(function: Any, pure: Collection[str]) -> None:
-    """Drops from a function what is never used, then merges nodes with the same results."""
+    """Drops unused nodes from a function, then merges nodes with the same results."""
     operations = {node.name: node.op for node in function.node_def}
     effects = [key for key, name in function.control_ret.items() if operations[name] not in pure]
     for key in set(function.control_ret) - set(effects):
         del function.control_ret[key]
     function.signature.control_output[:] = effects
     first: dict[Any, str] = {}  # what a node computes -> the first node that does
-    instead: dict[str, str] = {}  # merged node -> the one that stays
+    instead: dict[str, str] = {}  # merged node -> the one that is kept
     kept = []
     for node in _used(function, pure):
         node.input[:] = [_renamed(name, instead) for name in node.input]

@@ -1,6 +1,6 @@
 """Exports an encoder's `tokens` for LiteRT (TensorFlow Lite), which runs on phones.
 
-The tokenizer stays outside, since its ops are not among LiteRT's: its vocabulary lies beside.
+The tokenizer is left out, because LiteRT lacks its ops; its vocabulary is written beside the model.
 """
 
 import shutil
@@ -19,26 +19,27 @@ __all__: list[str] = []
 
 _SIGNATURE = "tokens"
 _TOLERANCE = 1e-4  # of the largest output; XNNPACK adds in another order
-_MOST_OFF_INT8 = 0.25  # likewise: 8 bits cost more than that only if something is wrong
+_MOST_OFF_INT8 = 0.25  # the same with 8 bits; a larger error means that something is wrong
 _DTYPES = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
 
 
 def export_litert(
     pipeline: Any, path: Path, *, max_sequence_length: int | None, int8: bool
 ) -> Path:
-    """Writes a pipeline's model for LiteRT, and its tokenizer's files in a folder beside.
+    """Writes a pipeline's model for LiteRT, and its tokenizer's files in a folder beside it.
 
     Args:
-        pipeline: one whose model reads the tokens of a text, such as a `pipelines.TextClassifier`.
+        pipeline: a pipeline whose model reads the tokens of a text, such as a
+            `pipelines.TextClassifier`.
         path: the new file, such as "sentiment.tflite"; the folder is "sentiment.tokenizer".
-        max_sequence_length: the length of the rows, which is fixed; the pipeline's by default.
-        int8: whether to store the matrices in 8 bits, with one scale for each ("dynamic range").
+        max_sequence_length: the fixed length of the rows; the pipeline's by default.
+        int8: whether to store the matrices in 8 bits, with one scale each ("dynamic range").
 
     Raises:
         FileExistsError: the file or the folder exists.
         MissingExtraError: ai-edge-litert is not installed.
-        RuntimeError: LiteRT does not compute what the model does.
-        ValueError: the model takes something else than tokens, or the length does not fit it.
+        RuntimeError: LiteRT's outputs differ from the model's.
+        ValueError: the model takes something other than tokens, or the length does not fit it.
     """
     interpreter = optional("ai_edge_litert.interpreter", extra="litert").Interpreter
     folder = path.with_suffix(".tokenizer")
@@ -54,7 +55,7 @@ def export_litert(
     longest = pipeline.max_sequence_length
     length = longest if max_sequence_length is None else max_sequence_length
     if not 2 <= length <= longest:
-        raise ValueError(f"max_sequence_length={length}: give 2 to {longest}")
+        raise ValueError(f"max_sequence_length={length}: expected 2 to {longest}")
     specs = {name: tf.TensorSpec([1, length], _DTYPES[name], name=name) for name in names}
     content = _converted(model, specs, int8=int8)
     _check(model, content, interpreter, specs, most=_MOST_OFF_INT8 if int8 else _TOLERANCE)
@@ -74,7 +75,7 @@ def _converted(model: Any, specs: dict[str, Any], *, int8: bool) -> bytes:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     run = tf.function(lambda **tokens: model(tokens, training=False), autograph=False)
-    # The converter reads garbage from the variables of Keras 3: it gets constants instead.
+    # The converter reads garbage from Keras 3 variables, so it gets constants instead.
     frozen = convert_variables_to_constants_v2(run.get_concrete_function(**specs))
     outputs = list(model.output)
     order = sorted(outputs)  # as TensorFlow flattens dicts
@@ -101,7 +102,7 @@ def _converted(model: Any, specs: dict[str, Any], *, int8: bool) -> bytes:
 def _check(
     model: Any, content: bytes, interpreter: Any, specs: dict[str, Any], *, most: float
 ) -> None:
-    """Raises RuntimeError unless LiteRT computes what the model does, on rows with padding."""
+    """Raises RuntimeError unless LiteRT computes the same as the model, on rows with padding."""
     runner = interpreter(model_content=content)
     runner.allocate_tensors()
     run = runner.get_signature_runner(_SIGNATURE)
@@ -117,7 +118,10 @@ def _check(
         for name, value in run(**inputs).items():
             wanted = np.asarray(expected[name], np.float32)
             if wanted.ndim > 1 and wanted.shape[1] == length:
-                value, wanted = value[:, :count], wanted[:, :count]  # padding has no meaning
+                value, wanted = (
+                    value[:, :count],
+                    wanted[:, :count],
+                )  # outputs at padding are meaningless
             error = np.abs(value - wanted).max() / max(1e-6, np.abs(wanted).max())
             if not error <= most:
                 raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Records where trained exports come from, how good they are, and the hashes of their files.
+"""Records the origin, scores and file hashes of trained exports.
 
 `manifest.json` is in the folder of the exports:
 
@@ -6,8 +6,8 @@
     saved_models/translate_de_en/1/saved_model.pb
 
 It maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256.
-`keras-transformers verify saved_models` checks that a folder is unchanged since its publication: it
-holds what the manifest lists and nothing else that a command would serve or run.
+`keras-transformers verify saved_models` checks that a folder is unchanged since publication: that
+it holds what the manifest lists and nothing else that a command would serve or run.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from typing import Any
 from keras_transformers.files import check_plain, entries, read_json, write_json
 
 MANIFEST = "manifest.json"
-_NAME = re.compile(r"(?!\.\.?/)[^/\0]+/[0-9]+")  # two parts, neither of which leaves the folder
+_NAME = re.compile(r"(?!\.\.?/)[^/\0]+/[0-9]+")  # two parts, neither pointing outside the folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Provenance:
     """Where an export comes from.
 
     Attributes:
-        command: the command that trains and exports it again.
+        command: the command to train and export it again.
         commit: the commit of the source that the command ran.
-        scores: name -> value, where the name says which data were used.
+        scores: name -> value, where the name says which data was used.
         training_data: what it was trained on.
         data_licence: the licence of the training data.
         notes: anything else that users should know.
@@ -50,22 +50,22 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
 
     Args:
         version: the version folder, FOLDER/NAME/<number>.
-        provenance: where it comes from.
+        provenance: where the export comes from.
 
     Returns:
         FOLDER/manifest.json.
 
     Raises:
         FileNotFoundError: there is no export.
-        ValueError: the manifest is damaged, the folder is not named by a number, or there is a link
+        ValueError: the manifest is damaged, the folder's name is not a number, or there is a link
             in it.
     """
     version = Path(version).absolute()
     if not (version / "saved_model.pb").is_file():
-        raise FileNotFoundError(f"{version}: no saved_model.pb; give the version folder")
+        raise FileNotFoundError(f"{version}: no saved_model.pb; pass the version folder")
     name = f"{version.parent.name}/{version.name}"
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{version}: not FOLDER/NAME/<number>; give the version folder")
+        raise ValueError(f"{version}: not FOLDER/NAME/<number>; pass the version folder")
     check_plain(version)
     path = version.parent.parent / MANIFEST
     listed = read(path) if path.is_file() else {}
@@ -86,7 +86,7 @@ def add_file(version: str | os.PathLike[str], file: str) -> None:
 
     Args:
         version: the version folder, FOLDER/NAME/<number>.
-        file: the file's path in it.
+        file: the file's path in the version folder.
 
     Raises:
         ValueError: the manifest is damaged.
@@ -109,7 +109,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no manifest; give the folder that holds {MANIFEST}")
+        raise FileNotFoundError(f"{path}: no manifest; pass the folder that holds {MANIFEST}")
     try:
         listed = read_json(path)
     except ValueError as error:
@@ -122,7 +122,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
             place = f"{path}: entry {name!r}"
             raise ValueError(f"{place}: not a manifest of exports with their files; fetch it again")
         if not isinstance(entry.get("scores", {}), dict):
-            raise ValueError(f"{path}: entry {name!r}: scores that are no object; fetch it again")
+            raise ValueError(
+                f"{path}: entry {name!r}: scores that are not an object; fetch it again"
+            )
         outside = [file for file in hashes if ".." in file.split("/") or file.startswith("/")]
         if outside:
             raise ValueError(f"{path}: {outside[0]!r} is not a file of {name}; fetch it again")
@@ -132,13 +134,13 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Compares a folder of exports with its manifest.
 
-    Whatever the manifest does not list is wrong: versions, models, files and links. Only names that
-    start with a dot, beside models or versions, are left out: servers skip them, and publishing
-    leaves some behind.
+    Anything that the manifest does not list is wrong: versions, models, files and links. Only names
+    that start with a dot, beside models or versions, are skipped: servers ignore them, and
+    publishing leaves some behind.
 
     Returns:
-        What is listed, and what is there, as a path in the folder -> what is wrong, one sentence
-        for each file; an empty list if nothing is.
+        Each path that is listed or exists -> what is wrong with it, one sentence per file; an empty
+        list if nothing is wrong.
 
     Raises:
         FileNotFoundError: the folder has no manifest.
@@ -155,7 +157,7 @@ def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
-    """Yields models, versions and whatever else lies beside those that are listed."""
+    """Yields the models, versions and anything else that the manifest does not list."""
     models = {name.partition("/")[0] for name in listed}
     for child in _visible(folder):
         if child.name in models and child.is_dir() and not child.is_symlink():
@@ -175,7 +177,7 @@ def _differences(folder: Path, name: str, expected: dict[str, str]) -> list[str]
     version = folder / name
     links = [f"{path} is a link" for path in (version.parent, version) if path.is_symlink()]
     if links:
-        return [f"{link}, and what it leads to may change" for link in links]
+        return [f"{link}, and its target may change" for link in links]
     if not version.is_dir():
         return [f"{version} is missing"]
     found = {path: kind for path, kind in entries(version) if kind != "folder"}
@@ -184,7 +186,7 @@ def _differences(folder: Path, name: str, expected: dict[str, str]) -> list[str]
     extra, changed = [], []
     for path, kind in found.items():
         if kind == "link":
-            extra.append(f"{path} is a link, and what it leads to may change")
+            extra.append(f"{path} is a link, and its target may change")
         elif path not in wanted:
             extra.append(f"{path} is not listed")
         elif kind == "other":

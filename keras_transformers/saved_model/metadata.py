@@ -1,4 +1,4 @@
-"""The metadata that exports have for every task; `keras-transformers show` prints them."""
+"""Collects the metadata that exports have for every task; `keras-transformers show` prints it."""
 
 import hashlib
 import importlib.metadata
@@ -17,7 +17,7 @@ _GIT_TIMEOUT_S = 10
 
 
 def of_pipeline(pipeline: Any) -> dict[str, Any]:
-    """Returns task, configuration, model and vocabulary of a pipeline."""
+    """Returns a pipeline's task, configuration, model and vocabulary."""
     return {
         "task": pipeline.task,
         **pipeline.metadata(),
@@ -27,7 +27,7 @@ def of_pipeline(pipeline: Any) -> dict[str, Any]:
 
 
 def of_signature(signature: Any) -> dict[str, Any]:
-    """Returns method, inputs and outputs of a `pipelines.Signature`, without its examples."""
+    """Returns the method, inputs and outputs of a `pipelines.Signature`, without its examples."""
 
     def described(specs: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -43,10 +43,10 @@ def of_signature(signature: Any) -> dict[str, Any]:
 
 
 def of_model(model: keras.Model) -> dict[str, Any]:
-    """Returns name, exact parameter count and configuration, as the fields of `model`.
+    """Returns a model's name, exact parameter count and configuration, as the fields of `model`.
 
     The configuration has an entry for each set of identical layers: their class, their number, and
-    those of their options that are numbers, strings or booleans. The graph has their calls.
+    their options that are numbers, strings or booleans. The graph has their calls.
     """
     counts: dict[str, dict[str, Any]] = {}
     for layer in model.layers:
@@ -65,7 +65,7 @@ def of_model(model: keras.Model) -> dict[str, Any]:
 
 
 def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
-    """Returns size and SHA-256 of the last tokenizer's vocabulary, in which answers are written.
+    """Returns the size and SHA-256 of the last tokenizer's vocabulary, the one for answers.
 
     The checksum is the one `sha256sum vocab.txt` prints for a file with one token per line.
     """
@@ -90,7 +90,7 @@ def of_environment() -> dict[str, Any]:
     return {
         "library_versions": {
             "python": platform.python_version(),
-            "tensorflow": tf.__version__,  # its distribution may have other names
+            "tensorflow": tf.__version__,  # its distribution may have another name
             **{name: importlib.metadata.version(name) for name in installed},
         },
         "commit": _commit(Path(__file__).parent),
@@ -103,14 +103,14 @@ def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(name, str) or not name or not number or not math.isfinite(value):
             raise ValueError(
-                f"score {name!r}: {value!r}: give finite numbers, each with a name that says what "
-                "was measured on which data, such as {'accuracy on SST-2 dev': 0.91}"
+                f"score {name!r}: {value!r}: expected finite numbers, each with a name that says "
+                "what was measured on which data, such as {'accuracy on SST-2 dev': 0.91}"
             )
     return dict(scores or {})
 
 
 def _options(layer: Any) -> dict[str, Any]:
-    """Returns a layer's plain options, and those of the layers it was handed, after their names."""
+    """Returns a layer's plain options, and those of its sub-layers, prefixed with their names."""
 
     def plain(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
         for name, value in config.items():

@@ -1,4 +1,4 @@
-"""TF Serving's model config file: which models it serves, which versions, under which labels.
+"""Reads and writes TF Serving's model config file: the models, versions and labels to serve.
 
 The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving polls with
 `--model_config_file FILE --model_config_file_poll_wait_seconds 60`. Writing keeps the entries of
@@ -57,7 +57,7 @@ class VersionPolicy:
 
 
 def check_names(name: str, labels: Iterable[str], place: str) -> None:
-    """Checks that requests can carry a model's name and labels, which are parts of REST addresses.
+    """Checks that a model's name and labels can be used in requests, as parts of REST addresses.
 
     Raises:
         ValueError: they cannot; the message starts with `place`, where they come from.
@@ -67,7 +67,7 @@ def check_names(name: str, labels: Iterable[str], place: str) -> None:
             raise ValueError(
                 f"{place}: the {kind} {text!r} must not be empty or contain a slash or a colon"
             )
-        if not _is_utf8(text):  # a byte of the command line, say, that no request can hold
+        if not _is_utf8(text):  # such as a byte of the command line that no request can hold
             raise ValueError(f"{place}: the {kind} {text!r} must be UTF-8")
 
 
@@ -87,7 +87,7 @@ class ModelsConfig:
 
     Raises:
         ValueError: the file is not a model config, it has a `custom_model_config`, or a request
-            could not carry the name or a label of a model in it.
+            could not use the name or a label of a model in it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -102,7 +102,7 @@ class ModelsConfig:
                 text_format.Parse(self.path.read_text("utf-8"), self._proto)
             except (text_format.ParseError, UnicodeDecodeError) as error:
                 raise ValueError(
-                    f"{self.path}: no model config of TF Serving ({error}); fix it or name another"
+                    f"{self.path}: not a TF Serving model config ({error}); fix it or name another"
                 ) from error
         if self._proto.HasField("custom_model_config"):
             raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
@@ -111,22 +111,22 @@ class ModelsConfig:
 
     @property
     def entries(self) -> Sequence[Any]:
-        """The ModelConfig of each model, in the file's order."""
+        """The ModelConfig of each model, in the order of the file."""
         return self._proto.model_config_list.config
 
     def entry(self, base: Path) -> Any | None:
-        """Returns the ModelConfig of the model named like the folder `base`; None if missing."""
+        """Returns the ModelConfig of the model named after the folder `base`; None if missing."""
         return next((found for found in self.entries if found.name == base.name), None)
 
     def add(self, base: Path, server_path: str | None = None) -> Any:
-        """Returns the ModelConfig of a model, a new one if it has none.
+        """Returns the ModelConfig of a model, or a new one.
 
         Args:
             base: the model's folder of versions.
             server_path: `base` as TF Serving sees it; by default the path in the file, or `base`.
 
         Raises:
-            ValueError: a request could not carry the folder's name.
+            ValueError: a request could not use the folder's name.
         """
         check_names(base.name, (), str(base))
         if server_path and not _is_utf8(server_path):
@@ -154,7 +154,7 @@ class ModelsConfig:
     def set_labels(
         self, base: Path, labels: Mapping[str, int], *, server_path: str | None = None
     ) -> None:
-        """Serves these versions of a model, and no others, under these labels.
+        """Sets the versions of a model to serve, and their labels.
 
         Args:
             base: the model's folder of versions.
@@ -162,7 +162,7 @@ class ModelsConfig:
             server_path: see `add`.
 
         Raises:
-            ValueError: a request could not carry the folder's name or a label.
+            ValueError: a request could not use the folder's name or a label.
         """
         check_names(base.name, labels, str(base))
         found = self.add(base, server_path)

@@ -1,4 +1,4 @@
-"""Runs an export with tensorflow and tensorflow-text alone, as anyone could without this package.
+"""Runs an export with only tensorflow and tensorflow-text, as is possible without this package.
 
 `keras-transformers predict` uses this; for a service, use TF Serving.
 """
@@ -25,7 +25,7 @@ class Predictor:
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is used.
-        signature: which of its signatures to run.
+        signature: the signature to run.
 
     Raises:
         FileNotFoundError: there is no export.
@@ -35,17 +35,17 @@ class Predictor:
         path: the version folder that was loaded.
         signature_names: the names of all of its signatures.
         inputs: name -> tf.TensorSpec of the signature's inputs.
-        text_names: the inputs that take texts, in the order in which people give them; empty if the
-            signature takes anything else.
+        text_names: the inputs that take texts, in the order of a call; empty if the signature takes
+            anything else.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
         self.path = resolve(path)
         check_fingerprint(self.path)
-        # The signatures hold no reference to the loaded object, which owns their variables.
+        # The signatures do not reference the loaded object, which owns their variables.
         try:
             self._loaded = tf.saved_model.load(str(self.path))
-        except Exception as error:  # whatever the runtime raises for a damaged file
+        except Exception as error:  # any error that a damaged file causes
             why = why_not_loaded(self.path, error)
             raise ValueError(f"{self.path} cannot be loaded: {why}") from error
         if signature not in self._loaded.signatures:
@@ -75,7 +75,7 @@ class Predictor:
         Args:
             inputs: name -> one value per row. Strings may be str or bytes; a str may contain
                 undecodable bytes as surrogates, as with Python's `surrogateescape`. Strings (batch,
-                any) are lists; "" fills up shorter ones.
+                any) are lists; "" pads shorter ones.
             batch_size: rows in one call of the graph.
 
         Returns:
@@ -84,7 +84,7 @@ class Predictor:
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
-                refuses them.
+                rejects them.
         """
         columns = {name: self._column(name, values) for name, values in inputs.items()}
         lengths = {name: len(column) for name, column in columns.items()}

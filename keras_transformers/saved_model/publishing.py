@@ -1,12 +1,12 @@
-"""Puts exports where TF Serving looks for them, and takes them away again.
+"""Publishes exports to the folders that TF Serving watches, rolls back and prunes them.
 
-Every change is one rename, of a complete folder or of the model config file. A process killed at
-any moment leaves either the old or the new versions served; its leftovers have names that start
+Every change is a single rename, of a complete folder or of the model config file. If the process is
+killed at any moment, either the old or the new versions are served; leftovers have names that start
 with a dot, which TF Serving ignores.
 
 Without labels, TF Serving serves the newest version in a folder. With labels, the model config file
 has the labels and the versions to serve (see `models_config`). Requests with neither a version nor
-a label get the newest version that is served, even a canary: ask for label `stable`.
+a label get the newest version that is served, even a canary: request the label `stable`.
 """
 
 import contextlib
@@ -37,21 +37,21 @@ def publish(
 ) -> Path:
     """Copies an export into a model's folder of versions, as a new version.
 
-    Whatever can be known to fail is checked before anything is written; what fails later, such as a
-    full disk, leaves no version behind.
+    Everything that can be is checked before anything is written; a later failure, such as a full
+    disk, leaves no version behind.
 
     Args:
         export: a version folder, or a folder of versions, of which the newest is used. The folder
-            itself may be a link; links inside it are refused, because what they lead to may change.
+            itself may be a link; links inside it are rejected, because their targets may change.
         base_path: the model's folder of versions, created if missing. The export gets the next
-            number; BASE_PATH/7 asks for 7.
-        label: the label of the new version, taken from the version that had it. If a model's first
+            number; BASE_PATH/7 requests 7.
+        label: the label for the new version, moved from the version that had it. If a model's first
             label is not "stable", the version served until then becomes "stable". The default is
             "stable" for a model with labels, else no label.
         config: TF Serving's model config file, which has the labels; by default `models.config`
             beside `base_path`. The first label creates it.
         server_path: `base_path` as TF Serving sees it, for the config file.
-        warm_up: adds warm-up requests with batches of these numbers of rows.
+        warm_up: numbers of rows; adds warm-up requests with batches of these sizes.
 
     Returns:
         BASE_PATH/<number>.
@@ -83,7 +83,7 @@ def publish(
         if models and label:
             if served and label != STABLE:
                 labels.setdefault(STABLE, max(served))
-            # Already what will be written, but for the number.
+            # Already as it will be written, except for the number.
             models.set_labels(base, labels | {label: 1}, server_path=server_path)
         with folders.staging_folder(base) as folder:
             _copy(source, folder)
@@ -107,10 +107,10 @@ def rollback(
     label: str | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> tuple[Path, Path]:
-    """Withdraws a version, so that the one before it is served again.
+    """Withdraws a version, so that the previous one is served again.
 
-    For a model with labels, the config file changes: all labels of the version move to the version
-    before it. For a model without labels, the folder is renamed to `.withdrawn-<number>`, and its
+    For a model with labels, the config file changes: all labels of the version move to the previous
+    version. For a model without labels, the folder is renamed to `.withdrawn-<number>`, and its
     number is never used again.
 
     Args:
@@ -123,13 +123,13 @@ def rollback(
 
     Raises:
         FileNotFoundError: there is no version.
-        ValueError: no version is served or has the label, or there is no version before it. See
-            also `publish`.
-        FileExistsError: something else has the name that the version would get.
+        ValueError: no version is served or has the label, or there is no previous version. See also
+            `publish`.
+        FileExistsError: the name for the withdrawn version is taken.
     """
     base = Path(base_path).absolute()
     if not folders.versions(base):
-        raise FileNotFoundError(f"{base}: no version folder; give a model's folder of versions")
+        raise FileNotFoundError(f"{base}: no version folder; pass a model's folder of versions")
     if config is not None and not Path(config).is_file():
         raise FileNotFoundError(f"{config}: no such config file; check the path")
     with _locked(_config_path(base, config)) as config:
@@ -188,7 +188,7 @@ def prune(
     check_keep(keep)
     base = Path(base_path).absolute()
     if not base.is_dir():
-        raise FileNotFoundError(f"{base}: no such folder; give a model's folder of versions")
+        raise FileNotFoundError(f"{base}: no such folder; pass a model's folder of versions")
     with _locked(_config_path(base, config)) as config:
         existing = folders.version_folders(base)
         stay = set(list(existing)[-keep:])
@@ -196,7 +196,7 @@ def prune(
             models = ModelsConfig(config)
             stay |= models.served(base) | set(models.labels(base).values())
         removed = [folder for number, folder in existing.items() if number not in stay]
-        newest = max(existing, default=0)  # ensures that lower numbers are never used again
+        newest = max(existing, default=0)  # so that lower numbers are never used again
         removed += [base / name for number, name in folders.withdrawn(base) if number < newest]
         _remove(base, removed)
     return removed
@@ -209,13 +209,13 @@ def check_keep(keep: int) -> None:
         ValueError: it is below 1.
     """
     if keep < 1:
-        raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
+        raise ValueError(f"keep={keep}: expected 1 or more; the version that is served stays")
 
 
 def _remove(base: Path, removed: Sequence[Path]) -> None:
-    """Removes version folders, and what a killed process left half removed."""
+    """Removes version folders, and folders that a killed process left half removed."""
     for folder in removed:
-        # Renamed first: a server must not see half a version.
+        # Renamed first, because a server must not see half a version.
         os.rename(folder, base / f"{_REMOVED_PREFIX}{folder.name}-{uuid.uuid4().hex}")
     sync(base)
     for folder in base.glob(f"{_REMOVED_PREFIX}*"):
@@ -231,7 +231,7 @@ def _remove(base: Path, removed: Sequence[Path]) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies what is in a folder into another one, and stops at the first error."""
+    """Copies the contents of a folder into another, and stops at the first error."""
     path = source
     try:
         for path, kind in entries(source):
@@ -253,7 +253,7 @@ def _config_path(base: Path, config: str | os.PathLike[str] | None) -> Path:
 
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """Creates a folder and those above it; a block that fails leaves none that is empty."""
+    """Creates a folder and its parents; if the block fails, removes those that are empty."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -270,7 +270,7 @@ def _locked(config: Path) -> Iterator[Path]:
     """Locks out other processes that change the config file; the lock ends with its process.
 
     Raises:
-        FileNotFoundError: the file has no folder.
+        FileNotFoundError: the file's folder does not exist.
     """
     if not config.parent.is_dir():
         raise FileNotFoundError(f"{config.parent}: no such folder for {config.name}: create it")

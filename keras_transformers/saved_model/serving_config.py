@@ -1,4 +1,4 @@
-"""TF Serving's configuration files: which models it serves, how it batches, what it measures.
+"""Writes TF Serving's configuration files, for models, batching and monitoring.
 
 All are text protos, described at https://www.tensorflow.org/tfx/serving/serving_config.
 """
@@ -19,7 +19,7 @@ _MONITORING = """prometheus_config {
   path: "/monitoring/prometheus/metrics"
 }
 """
-_MAX_ENQUEUED_BATCHES = 100  # beyond that, requests are refused with UNAVAILABLE
+_MAX_ENQUEUED_BATCHES = 100  # beyond that, requests are rejected with UNAVAILABLE
 
 
 def write_serving_config(
@@ -32,17 +32,17 @@ def write_serving_config(
     num_batch_threads: int = 2,
     monitoring: bool = False,
 ) -> list[tuple[Path, str]]:
-    """Writes the configuration files for a TF Serving that serves these models.
+    """Writes the configuration files for TF Serving to serve these models.
 
     Args:
-        base_paths: the models' folders of versions; each model is named like its folder.
+        base_paths: the models' folders of versions; each model has the name of its folder.
         output: the folder to write to. An existing `models.config` keeps its models, with their
             versions and labels, and gets the new ones.
         server_root: the folder of `base_paths` as TF Serving sees it, such as "/models" in a
             container; by default their actual folders.
         batch_sizes: writes `batching.config`: the server collects requests into batches of at most
-            the largest of these numbers of rows, and pads them to the next one. Give the batch
-            sizes of the warm-up requests.
+            the largest of these numbers of rows, and pads them to the next one. Use the batch sizes
+            of the warm-up requests.
         batch_timeout_micros: how long a batch waits for more requests, in microseconds.
         num_batch_threads: how many batches are computed at once, usually one per core.
         monitoring: whether to write `monitoring.config`: metrics for Prometheus.

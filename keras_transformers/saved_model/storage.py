@@ -1,4 +1,4 @@
-"""Stores the weights of an export unchanged, or its matrices in half the space."""
+"""Stores an export's weights unchanged, or its matrices in half the space."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ class StoredWeights:
     Args:
         variables: the model's variables.
         weights_dtype: "float32" stores them unchanged; "bfloat16" halves the matrices' space;
-            "int8" stores them unchanged, too: those of an `Int8Form` are small already.
+            "int8" also stores them unchanged, because those of an `Int8Form` are already small.
 
     Raises:
         ValueError: `weights_dtype` is none of these.
@@ -32,7 +32,7 @@ class StoredWeights:
     def __init__(self, variables: Iterable[Any], weights_dtype: WeightsDtype = "float32") -> None:
         if weights_dtype not in get_args(WeightsDtype):
             raise ValueError(
-                f"weights_dtype={weights_dtype!r}: take 'float32', 'bfloat16' or 'int8'"
+                f"weights_dtype={weights_dtype!r}: use 'float32', 'bfloat16' or 'int8'"
             )
         self._halved: list[tuple[keras.Variable, Any]] = []
         self._read: set[int] = set()
@@ -48,7 +48,7 @@ class StoredWeights:
     def reading(
         self, function: Callable[..., Mapping[str, Any]]
     ) -> Callable[..., Mapping[str, Any]]:
-        """Returns the function with the stored weights in place of the model's."""
+        """Returns the function with the stored weights instead of the model's."""
         if not self._halved:
             return function
 
@@ -64,9 +64,9 @@ class StoredWeights:
         return read
 
     def forget_unread(self) -> bool:
-        """Leaves out the weights that no traced function has read; returns whether there are any.
+        """Leaves out the weights that no traced function has read; returns whether there were any.
 
-        A function that was traced before casts, and so captures, those too: trace it again.
+        Functions traced before still cast, and so capture, those weights: trace them again.
         """
         num_halved = len(self._halved)
         self._halved = [pair for pair in self._halved if id(pair[0]) in self._read]

@@ -1,4 +1,4 @@
-"""Reads the texts of files for an export's inputs: lines of text, or rows of tables."""
+"""Reads texts from files for an export's inputs: lines of text, or rows of tables."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ Row = tuple[list[Any], str]  # the texts, and why they cannot be read, or ""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRows:
-    """How the texts of a file are read.
+    """How to read the texts of a file.
 
-    A name that ends in .tsv, .csv, .jsonl, .json or .parquet, perhaps with the suffix of a
-    compression, is that of a table. Any other file is text with one row per line, and tabs between
-    its texts if the export takes several.
+    A file is a table if its name ends in .tsv, .csv, .jsonl, .json or .parquet, possibly followed
+    by the suffix of a compression. Any other file is text with one row per line, and tabs between
+    the texts if the export takes several.
 
     Attributes:
         text_column: the column of the first text in a table, by name or index; None: the columns
             have the names of the inputs, or are the first ones.
-        text_b_column: likewise of the second text.
+        text_b_column: the same for the second text.
         delimiter: see `data.tables.reading.read_table`.
         encoding: see `files.read_lines`.
     """
@@ -70,10 +70,10 @@ class TextRows:
             yield fields, reason
 
     def _lists(self, path: Path, names: Sequence[str]) -> Iterator[Row]:
-        """Yields the texts of objects, of which the last is a list."""
+        """Yields the texts of JSON objects; the last text is a list."""
         format = file_format(path)
         if format == "csv" or format == "tsv":
-            raise ValueError(f"{path}: a row cannot hold {names[-1]}: give JSON Lines or Parquet")
+            raise ValueError(f"{path}: a row cannot hold {names[-1]}: use JSON Lines or Parquet")
         keys = list(map(str, self._given(names)))
         for number, value in read_objects(path, format=format, encoding=self.encoding):
             row = [value.get(key) for key in keys]
@@ -101,7 +101,7 @@ class TextRows:
         return list(names) if set(names) <= set(first) else list(range(len(names)))
 
     def _given(self, names: Sequence[str]) -> list[Column]:
-        """Returns the given columns; the input's name for one that is not given."""
+        """Returns the given columns, or the inputs' names where none is given."""
         given = (self.text_column, self.text_b_column)
         return [
             name if column is None else column for name, column in zip(names, given, strict=False)

@@ -1,4 +1,4 @@
-"""Version folders in the layout of TF Serving's model_base_path: BASE/1, BASE/2, ...
+"""Manages version folders in the layout of TF Serving's model_base_path: BASE/1, BASE/2, ...
 
 A version is written to a hidden folder in BASE and then renamed, so that a server that watches BASE
 sees all of it or nothing. TF Serving skips names that are not numbers.
@@ -17,8 +17,8 @@ from keras_transformers.files import sync, sync_tree
 
 _STAGING_PREFIX = ".exporting-"
 WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is no longer served
-_LARGEST = 2**63 - 2  # servers hold a version in 64 bits, in which one must be left for the next
-_STALE_AFTER_S = 24 * 3600  # no export takes a day: a killed process left an older folder
+_LARGEST = 2**63 - 2  # servers store a version in 64 bits, and one number must be left for the next
+_STALE_AFTER_S = 24 * 3600  # no export takes a day: an older folder was left by a killed process
 
 _logger = logging.getLogger(__name__)
 
@@ -31,34 +31,34 @@ def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
 
     Raises:
         FileExistsError: the version exists or was withdrawn, or BASE is a file or itself an export.
-        ValueError: the version has leading zeros, which exports never write, or no server could
-            serve it; or BASE has no number left for its next version.
+        ValueError: the version has leading zeros, which exports never have, or is too large for a
+            server; or BASE has no number left for its next version.
     """
     target = Path(path).absolute()
     named = _is_number(target.name)
     base = target.parent if named else target
     plain = target.name.lstrip("0") or "0"
     if named and (len(plain) > len(str(_LARGEST)) or int(plain) > _LARGEST):
-        raise ValueError(f"{target}: a version is at most {_LARGEST}: give a smaller number")
+        raise ValueError(f"{target}: a version is at most {_LARGEST}: use a smaller number")
     if named and target.name != plain:
         raise ValueError(f"version {target.name!r} of {base}: write it as {plain}")
     if named and os.path.lexists(target):
         raise _taken(target)
     if os.path.lexists(base) and not base.is_dir():
         raise FileExistsError(
-            f"{base} is a file, or a link that leads to no folder; an export needs a folder: give "
+            f"{base} is a file, or a link without a folder behind it, not a folder: pass "
             "another path"
         )
     if (base / "saved_model.pb").exists():
         raise FileExistsError(
-            f"{base} is itself an export; give {base.parent} (the next version is picked) or "
+            f"{base} is itself an export; pass {base.parent} (the next version is picked) or "
             "another folder"
         )
     if not named:
-        _next(base)  # fails now, not once the export is written
+        _next(base)  # fails now, not after the export is written
     elif int(plain) in (number for number, _ in withdrawn(base)):
         raise FileExistsError(
-            f"version {plain} of {base} was withdrawn, and its number is never used again: give "
+            f"version {plain} of {base} was withdrawn, and its number is never used again: pass "
             f"{base} for the next version, or another number"
         )
     return base, int(plain) if named else None
@@ -76,14 +76,14 @@ def version_folders(base: Path) -> dict[int, Path]:
     """
     found: dict[int, Path] = {}
     for child in sorted(base.iterdir()) if base.is_dir() else ():
-        # int() refuses names of thousands of digits.
+        # int() rejects names of thousands of digits.
         if _is_number(child.name) and len(child.name) < 20 and child.is_dir():
             found.setdefault(int(child.name), child)
     return {number: found[number] for number in sorted(found) if number < 2**63}
 
 
 def withdrawn(base: Path) -> list[tuple[int, str]]:
-    """Returns number and folder name of each version that a rollback withdrew, ascending."""
+    """Returns the number and folder name of each version that a rollback withdrew, ascending."""
     names = [path.name for path in base.glob(f"{WITHDRAWN_PREFIX}*")]
     numbers = [(name.removeprefix(WITHDRAWN_PREFIX), name) for name in names]
     return sorted((int(number), name) for number, name in numbers if _is_number(number))
@@ -102,14 +102,14 @@ def resolve(path: str | os.PathLike[str]) -> Path:
         if (version / "saved_model.pb").is_file():
             return version
     reason = "no version folder with a saved_model.pb in it" if folder.exists() else "no such path"
-    raise FileNotFoundError(f"no export at {folder}: {reason}; give BASE/VERSION or BASE")
+    raise FileNotFoundError(f"no export at {folder}: {reason}; pass BASE/VERSION or BASE")
 
 
 @contextlib.contextmanager
 def staging_folder(base: Path) -> Iterator[Path]:
     """Yields a new hidden folder in `base`, on the same file system as the versions.
 
-    `publish` moves it to its place; a block that ends before that leaves `base` unchanged.
+    `publish` moves it into place; a block that ends before that leaves `base` unchanged.
     """
     created = not base.exists()
     base.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
                 raise
             if version is not None:
                 raise _taken(target) from None
-            continue  # another export has just taken the number: try the next
+            continue  # another export has just taken the number, so try the next
         sync(base)
         return target
 
@@ -159,10 +159,11 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
 def _next(base: Path) -> int:
     """Returns the number after all that were ever used.
 
-    Anything named by a number takes it, even a file, unless the number is too large for a server.
+    Anything whose name is a number counts, even a file, unless the number is too large for a
+    server.
 
     Raises:
-        ValueError: there is none that a server takes.
+        ValueError: no number that a server accepts is left.
     """
     names = [child.name for child in base.iterdir()] if base.is_dir() else []
     taken = [int(name) for name in names if _is_number(name)]
@@ -170,7 +171,7 @@ def _next(base: Path) -> int:
     last = max((number for number in used if number < 2**63), default=0)
     if last >= _LARGEST:
         raise ValueError(
-            f"{base}: no version is left after {last}: give a smaller number, {base}/<number>"
+            f"{base}: no version is left after {last}: use a smaller number, {base}/<number>"
         )
     return last + 1
 
@@ -181,7 +182,7 @@ def _is_number(name: str) -> bool:
 
 def _taken(target: Path) -> FileExistsError:
     return FileExistsError(
-        f"{target} exists, and a version is never overwritten: give {target.parent} for the next "
+        f"{target} exists, and a version is never overwritten: pass {target.parent} for the next "
         "version, or another number"
     )
 

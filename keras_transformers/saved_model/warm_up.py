@@ -1,10 +1,10 @@
-"""Warm-up requests, which TF Serving runs through a new version before it serves it.
+"""Writes warm-up requests, which TF Serving runs on a new version before serving it.
 
 The first call of a graph is slow: functions are optimized, kernels chosen, memory allocated. While
 a version loads, TF Serving replays `assets.extra/tf_serving_warmup_requests`, a TFRecord file of at
 most 1000 PredictionLog messages (https://www.tensorflow.org/tfx/serving/saved_model_warmup). A
-request that fails keeps the version from being served, so requests are made from the examples that
-the export was checked with.
+failing request keeps the version from being served, so requests are made from the examples that the
+export was checked with.
 """
 
 import os
@@ -49,7 +49,7 @@ def add_warm_up(
     manifest = folder.parent.parent / MANIFEST
     if manifest.is_file() and f"{folder.parent.name}/{folder.name}" in read(manifest):
         raise ValueError(
-            f"{folder} is listed in {manifest} file by file: publish a copy with warm-up requests "
+            f"{manifest} lists every file of {folder}: publish a copy with warm-up requests "
             "instead (`publish` with warm_up=...)"
         )
     count = write_requests(folder, batch_sizes=batch_sizes, model_name=folder.parent.name)
@@ -65,7 +65,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
         model_name: the name under which the model is served.
 
     Returns:
-        How many were written: one for each signature and size.
+        The number of requests written: one for each signature and size.
 
     Raises:
         FileExistsError: it already has warm-up requests.
@@ -74,7 +74,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
     """
     file = folder / WARM_UP_FILE
     if file.exists():
-        raise FileExistsError(f"{file} exists; for other requests publish the export again")
+        raise FileExistsError(f"{file} exists; to change the requests, publish the export again")
     sizes = checked_sizes(batch_sizes)
     metadata = read_metadata(folder)
     check_signatures(folder, metadata)
@@ -85,21 +85,21 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
         )
     if len(logs) > MAX_REQUESTS:
         raise ValueError(
-            f"{len(logs)} requests, and TF Serving takes {MAX_REQUESTS}: give fewer batch sizes"
+            f"{len(logs)} requests, but TF Serving takes {MAX_REQUESTS}: use fewer batch sizes"
         )
     _write_records(file, [log.SerializeToString() for log in logs])
     return len(logs)
 
 
 def checked_sizes(batch_sizes: Sequence[int]) -> list[int]:
-    """Returns the numbers of rows without repetition, ascending.
+    """Returns the distinct numbers of rows, ascending.
 
     Raises:
-        ValueError: there is none, or one below 1.
+        ValueError: there are none, or one is below 1.
     """
     sizes = sorted(set(batch_sizes))
     if not sizes or sizes[0] < 1:
-        raise ValueError(f"batch sizes {list(batch_sizes)}: give numbers of rows, 1 or more")
+        raise ValueError(f"batch sizes {list(batch_sizes)}: expected numbers of rows, 1 or more")
     return sizes
 
 
@@ -114,7 +114,7 @@ def read_requests(folder: Path) -> Iterator[Request]:
         Classify and Regress. A MultiInference record yields one request per signature.
 
     Raises:
-        ValueError: a record is of another kind. See also `read_logs`.
+        ValueError: a record has an unsupported kind. See also `read_logs`.
     """
     for log in read_logs(folder):
         yield from _requests(log)
@@ -153,7 +153,7 @@ def _requests(log: Any) -> Iterator[Request]:
     if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
         raise ValueError(
             f"a warm-up record of the kind {kind}: only Predict, Classify, Regress and "
-            "MultiInference are read here"
+            "MultiInference are supported"
         )
     request = getattr(log, kind).request
     if kind == "predict_log":
@@ -184,7 +184,7 @@ def _write_records(file: Path, records: Sequence[bytes]) -> None:
         with replaced(file) as scratch, tf.io.TFRecordWriter(str(scratch)) as writer:
             for record in records:
                 writer.write(record)
-    except tf.errors.OpError as error:  # a full disk, for one
+    except tf.errors.OpError as error:  # such as a full disk
         raise OSError(f"{file}: cannot be written: {error.message}") from error
 
 

@@ -1,12 +1,12 @@
-"""Serving SavedModels: a client for TF Serving, and a local server that speaks its protocol.
+"""Serves SavedModels: a client for TF Serving, and a local server that speaks its protocol.
 
-`Client` talks to TF Serving or to the local server, by REST or gRPC. `keras-transformers serve`
+`Client` talks to TF Serving or to the local server, over REST or gRPC. `keras-transformers serve`
 runs the local server, for development and small use; TF Serving is the production server. Both need
-the extra `serving` and work on SavedModels alone: nothing here imports this package's models.
+the extra `serving` and only work with SavedModels: nothing here imports this package's models.
 
     client    sends requests
     server    answers them
-    protocol  what both agree on
+    protocol  shared by both
 """
 
 from keras_transformers.rooms import open_room

@@ -2,8 +2,8 @@
 
 `WordPieceTokenizer` is for BERT, `SentencePieceTokenizer` for translation, `T5Tokenizer` for T5,
 `CharacterTokenizer` for ELMo, `NgramTokenizer` for fastText, `BytePairTokenizer` for GPT-2,
-`SymbolTokenizer` for letters and phonemes. Each gives the same ids in Python, in tf.data and in a
-SavedModel under TF Serving.
+`SymbolTokenizer` for letters and phonemes. Each returns the same ids in Python, in tf.data and in a
+SavedModel in TF Serving.
 """
 
 from keras_transformers.rooms import open_room

@@ -9,7 +9,7 @@ import numpy as np
 _WORD_START = "▁"
 _NUM_FIXED = 4 + 256  # special tokens and bytes, which never merge
 _DECISIONS = 32  # random bits per word; a rare word with more merges reuses them
-_REMEMBERED = 2**18  # cached cuts
+_REMEMBERED = 2**18  # cached splits
 
 
 class BytePairDropout:
@@ -18,8 +18,8 @@ class BytePairDropout:
     A word sometimes becomes one token and sometimes several, so the model learns how they relate.
     Use this for training only; at inference, use `SentencePieceTokenizer.tokenize`.
 
-    SentencePiece has BPE-dropout too, but its random numbers differ between processes; here they
-    depend only on the seed. A cut depends only on its word and a few random bits, so each is
+    SentencePiece also has BPE-dropout, but its random numbers differ between processes; here they
+    depend only on the seed. A split depends only on its word and a few random bits, so each is
     computed once and cached, and an epoch costs little more than joining the tokens.
 
     Args:
@@ -95,8 +95,8 @@ class BytePairDropout:
         drops, kept = np.zeros_like(self._words), np.zeros_like(self._words)
         num_merges = self._num_merges[self._words]
         for bit in range(_DECISIONS):
-            # Dropout hardly ever adds merges to a word. Bits beyond `num_merges` do not matter, so
-            # they stay 0 and equal cuts mostly have equal bits.
+            # Dropout rarely adds merges to a word. Bits beyond `num_merges` do not matter, so they
+            # stay 0, and equal splits mostly have equal bits.
             drop = (random.random(len(drops), np.float32) < dropout) & (kept < num_merges)
             drops |= drop.astype(np.int64) << bit
             kept += ~drop

@@ -1,4 +1,4 @@
-"""Case for models that read lower-cased text: a marker before each word with capitals."""
+"""Marks case for models that read lower-cased text: a marker before each capitalized word."""
 
 import os
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ _CAPITALIZED, _ALL_CAPITALS = r"\p{Lu}.*", r"\p{Lu}[\p{Lu}\p{N}]+"
 class CaseMarkedTokenizer(WordPieceTokenizer):
     """An uncased vocabulary's word pieces, with markers that tell a model the case of words.
 
-    A marker precedes the pieces of a word whose first letter is a capital, another one those of a
-    word in capitals: "Ada met NATO" becomes `[unused1] ada met [unused2] nato`. The markers are two
-    tokens that BERT's vocabularies have and pretraining never used, so an uncased encoder learns
-    them in fine-tuning, without any change of the model (OpenNMT's `case_markup`; Google's
-    vocabularies have [unused0] to [unused993]).
+    One marker precedes the pieces of a word whose first letter is a capital, another precedes a
+    word in all capitals: "Ada met NATO" becomes `[unused1] ada met [unused2] nato`. The markers are
+    two tokens of BERT's vocabularies that pretraining never used, so an uncased encoder learns them
+    in fine-tuning, without any change to the model (OpenNMT's `case_markup`; Google's vocabularies
+    have [unused0] to [unused993]).
 
-    Everything else is as in `WordPieceTokenizer`. Markers take no characters of a text: their spans
-    are empty.
+    Everything else is as in `WordPieceTokenizer`. Markers cover no characters of a text: their
+    spans are empty.
 
     Args:
         vocabulary: see `WordPieceTokenizer`.
@@ -58,7 +58,7 @@ class CaseMarkedTokenizer(WordPieceTokenizer):
         tokens = self.vocabulary
         if missing := [token for token in (capitalized, all_capitals) if token not in tokens]:
             raise ValueError(
-                f"the vocabulary lacks the markers {', '.join(missing)}: give two tokens that it "
+                f"the vocabulary lacks the markers {', '.join(missing)}: pass two tokens that it "
                 "has and that no text uses"
             )
         self.capitalized, self.all_capitals = capitalized, all_capitals
@@ -78,7 +78,7 @@ class CaseMarkedTokenizer(WordPieceTokenizer):
         ids, starts, ends = super().tokenize_with_offsets(text)
         row = ids.value_rowids()  # (tokens,)
         begins_word = ~tf.gather(self._continues_word, ids.values)
-        # A word reaches to where the next one begins; what lies between is not a letter.
+        # A word extends to the start of the next one; there are no letters in between.
         number = tf.cumsum(tf.cast(begins_word, tf.int32)) - 1
         word_ends = tf.math.segment_max(ends.values, number)  # (words,)
         word_row, word_start = row[begins_word], starts.values[begins_word]

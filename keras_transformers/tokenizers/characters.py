@@ -14,17 +14,17 @@ _START_TEXT, _END_TEXT, _START_WORD, _END_WORD, _FILL = (byte + 1 for byte in ra
 class CharacterTokenizer(tf.Module):
     r"""The character ids of bilm-tf and AllenNLP: UTF-8 bytes between marks.
 
-    A word has `max_characters` ids: [start of word], its bytes, [end of word], then filling. A text
+    A word has `max_characters` ids: [start of word], its bytes, [end of word], then filler. A text
     is [start of text], its words, [end of text]; these two markers are words of one character.
-    Bytes are 1 to 256; 257 and 258 start and end a text, 259 and 260 a word, 261 is filling, 0
+    Bytes are 1 to 256; 257 and 258 start and end a text, 259 and 260 a word, 261 is filler, 0 is
     padding. Uses only core TensorFlow ops.
 
     Unusual text:
       - A word of more than `max_characters - 2` bytes is cut there, even within a character;
         `num_cut` counts such words.
       - An empty word consists of its two marks; bilm-tf fails on it.
-      - Bytes need not be UTF-8. "<S>" and "</S>" in a text are ordinary words; bilm-tf takes them
-        for the markers.
+      - Bytes need not be UTF-8. "<S>" and "</S>" in a text are ordinary words; bilm-tf treats them
+        as the markers.
       - A text without words consists of its two markers.
 
     Args:

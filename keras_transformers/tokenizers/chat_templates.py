@@ -1,7 +1,7 @@
-"""Chat templates: how a conversation becomes the one text that a language model was trained on.
+"""Defines chat templates: how a conversation becomes a single text for a language model.
 
-Hugging Face's templates are Jinja programs, which nothing here runs. The published ones are known
-by their SHA-256, and each is written below as data, from which the graph makes the same text.
+Hugging Face's templates are Jinja programs, which are never run here. Published ones are recognized
+by their SHA-256, and each is defined below as data, from which the graph makes the same text.
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ class ChatTemplate:
     other special tokens stand for themselves.
 
     Attributes:
-        name: what `TextGenerator(chat_template=...)` calls it.
-        turns: role -> what stands before and after a message of that role.
-        opening: what follows the last message, where the model answers.
-        start: what stands before everything.
-        default_system: the message of a conversation without one of the system; None for none.
-        system_in_user: what stands before and after the system's message where it is part of the
-            user's first one; None if it has a turn of its own, or if there is no such role.
-        strips: whether white space around messages is left out.
-        alternates: whether the user and the assistant have to take turns.
-        system_first: whether a message of the system may only be the first one.
-        drops_thoughts: whether earlier answers lose what ends with "</think>".
+        name: its name in `TextGenerator(chat_template=...)`.
+        turns: role -> the strings before and after a message of that role.
+        opening: the string after the last message, where the model answers.
+        start: the string before everything else.
+        default_system: the system message for a conversation without one; None for none.
+        system_in_user: the strings before and after a system message that is part of the user's
+            first message; None if it has its own turn, or if there is no such role.
+        strips: whether white space around messages is removed.
+        alternates: whether the user and the assistant must take turns.
+        system_first: whether a system message is only allowed first.
+        drops_thoughts: whether text up to "</think>" is removed from earlier answers.
         hashes: SHA-256 of the published texts, without white space around them.
     """
 
@@ -86,7 +86,7 @@ def _llama3(name: str, *hashes: str, before_system: str = "", **more: Any) -> Ch
 def _instructions(
     name: str, *hashes: str, user: str = "[INST] ", answer: tuple[str, str], **more: Any
 ) -> ChatTemplate:
-    """Returns a template with [INST] around what the user says."""
+    """Returns a template with [INST] around the user's messages."""
     return ChatTemplate(
         name=name,
         turns={"user": (user, " [/INST]"), "assistant": answer},
@@ -157,7 +157,7 @@ _ALL = (
         "ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122",
         "4f46ecd43418f216df8c26936c60e5d04bcc81db47db5d86fbe889f64212dd4c",
     ),
-    # Its text asks for today's date, and has this one where nobody says it.
+    # Its text uses today's date, and this one by default.
     _llama3(
         "llama3.1",
         "93c0e9aa3629bbd77e68dbc0f5621f6e6b23aa8d74b932595cdb8d64684526d7",
@@ -210,7 +210,7 @@ def find_chat_template(text: str) -> ChatTemplate:
         if found in each.hashes:
             return each
     raise ValueError(
-        f"chat_template={' '.join(text.split())!r:.80}: none of the published ones, which are "
-        f"{', '.join(CHAT_TEMPLATES)}; such a program is not run here: if it does what one of "
-        "these does, give that name as chat_template=..."
+        f"chat_template={' '.join(text.split())!r:.80}: not one of the published templates "
+        f"{', '.join(CHAT_TEMPLATES)}; other programs are not run here: if it is equivalent to "
+        "one of these, pass that name as chat_template=..."
     )

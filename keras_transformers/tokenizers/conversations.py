@@ -1,4 +1,4 @@
-"""Conversations as token ids, in the graph."""
+"""Converts conversations to token ids, in the graph."""
 
 import re
 from typing import Any
@@ -12,21 +12,21 @@ __all__ = ["ConversationTokenizer"]
 
 # What Python's str.strip and Jinja's trim remove.
 _SPACE = r"[\t-\r\x1c-\x20\x{85}\p{Z}]"
-# Around the template's special tokens: no character, and not for texts that people exchange.
+# Around the template's special tokens: a noncharacter, which is not meant for exchange.
 _MARK = "\U0010fffe"
-_LEFT_OUT = "\ufffd"  # in place of marks in messages
+_LEFT_OUT = "\ufffd"  # replaces marks in messages
 
 
 class ConversationTokenizer:
-    """Converts conversations to token ids as a chat template says, up to where the model answers.
+    """Converts conversations to token ids by a chat template, up to where the model answers.
 
     The names of special tokens and of the template's other tokens are ordinary text in a message,
     so no message can end its turn or speak for another role. Otherwise the ids are those of
     transformers.
 
     Args:
-        template: the model's.
-        tokenizer: the model's.
+        template: the model's template.
+        tokenizer: the model's tokenizer.
     """
 
     def __init__(self, template: ChatTemplate, tokenizer: DescribedTokenizer) -> None:
@@ -52,14 +52,15 @@ class ConversationTokenizer:
         """Converts conversations, in the graph.
 
         Args:
-            roles: strings (batch, messages), each one of the template's; "" fills up shorter rows.
+            roles: strings (batch, messages), each one of the template's roles; "" pads shorter
+                rows.
             texts: strings (batch, messages).
 
         Returns:
             int32 (batch, None).
 
         Raises:
-            tf.errors.InvalidArgumentError: a role is unknown or stands where it may not, or the
+            tf.errors.InvalidArgumentError: a role is unknown or not allowed in its place, or the
                 last message is not the user's. The message has the conversation's number and roles.
         """
         with tf.device("CPU:0"):
@@ -103,8 +104,8 @@ class ConversationTokenizer:
         places = tf.range(tf.shape(roles)[1])[None]
         is_known = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
         last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
-        rules = [  # which conversations obey, what they must do
-            (count > 0, "give at least a message of the user"),
+        rules = [  # (which conversations obey, the rule)
+            (count > 0, "expected at least one user message"),
             (_all((places < count[:, None]) == is_given), "no role may be missing between others"),
             (_all(is_known | ~is_given), f"roles must be one of {', '.join(template.roles)}"),
             (last == "user", "the last message must be the user's"),
@@ -147,5 +148,5 @@ class ConversationTokenizer:
 
 
 def _all(holds: Any) -> Any:
-    """Returns which conversations (batch,) obey in all messages (batch, messages)."""
+    """Returns which conversations (batch,) obey a rule in all messages (batch, messages)."""
     return tf.reduce_all(holds, axis=1)

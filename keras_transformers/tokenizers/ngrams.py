@@ -1,4 +1,4 @@
-"""Converts text to ids as fastText does: words from a dictionary, n-grams hashed into buckets."""
+"""Converts text to ids as fastText does: dictionary words, and n-grams hashed into buckets."""
 
 import collections
 import os
@@ -42,8 +42,8 @@ class NgramTokenizer(tf.Module):
         fastText's files, not at no-break spaces or punctuation. Case is kept. Lower-case the text
         and separate punctuation beforehand if needed, as fastText's examples do.
       - Bytes need not be UTF-8.
-      - fastText stops reading at the word "</s>"; this does not. fastText takes words that start
-        with "__label__" for labels; here they are ordinary words.
+      - fastText stops reading at the word "</s>"; this does not. fastText treats words that start
+        with "__label__" as labels; here they are ordinary words.
       - Only the first 1,000 bytes of a word count.
       - An empty or blank text is just "</s>": a bag of one id, or of none if the dictionary lacks
         "</s>" (for example, if `min_count` is above the number of texts).
@@ -51,18 +51,18 @@ class NgramTokenizer(tf.Module):
     Args:
         words: a file with one word per line, or the words, in the order of their ids.
         num_buckets: buckets for n-grams (fastText: bucket). Ignored if there are no n-grams.
-        word_ngrams: longest word n-grams; 1 for words alone (fastText: wordNgrams).
+        word_ngrams: longest word n-grams; 1 for only words (fastText: wordNgrams).
         min_characters: shortest character n-grams (fastText: minn).
         max_characters: longest character n-grams; 0 for none (fastText: maxn).
         kept_buckets: a file with one bucket per line, or the buckets that have an id, in the order
-            of their ids; n-grams of others are left out, as after fastText's quantize(cutoff=...).
-            Each has one by default.
+            of their ids; n-grams in other buckets are left out, as after fastText's
+            quantize(cutoff=...). By default, every bucket has an id.
         name: name of the module.
 
     Attributes:
         num_words: number of words in the dictionary.
         num_buckets: number of buckets; 0 if there are no n-grams.
-        kept_buckets: those that have an id, in order; None if each has.
+        kept_buckets: the buckets that have an id, in order; None if all have one.
         vocabulary_size: number of ids, words plus buckets with an id.
         pad_token_id: 0, which is also a word's id: use `padding_mask`.
 
@@ -128,7 +128,7 @@ class NgramTokenizer(tf.Module):
         min_characters: int = 0,
         max_characters: int = 0,
     ) -> "NgramTokenizer":
-        """Builds a tokenizer with the words of the texts, from frequent to rare.
+        """Builds a tokenizer from the words of the texts, from frequent to rare.
 
         Equally frequent words keep the order in which they first occur; in fastText their order is
         arbitrary. "</s>" counts once per text.
@@ -178,8 +178,8 @@ class NgramTokenizer(tf.Module):
         Args:
             text: strings (batch,).
             text_b: must be None; it exists so that all tokenizers have the same interface.
-            max_sequence_length: most ids in a bag. Larger bags lose word n-grams first, then words;
-                `lengths` helps count them.
+            max_sequence_length: maximum ids in a bag. Larger bags lose word n-grams first, then
+                words; `lengths` helps to count them.
             pad_to_max_length: pad to that length instead of the longest row of the batch.
 
         Returns:
@@ -207,7 +207,7 @@ class NgramTokenizer(tf.Module):
 
         Args:
             segments: one ragged tensor from `tokenize`, int32 (batch, None).
-            max_sequence_length: most ids in a bag.
+            max_sequence_length: maximum ids in a bag.
             pad_to_max_length: pad to that length instead of the longest row of the batch.
         """
         _check_single(segments[1:] or None)
@@ -221,7 +221,7 @@ class NgramTokenizer(tf.Module):
         return {"token_ids": token_ids, "padding_mask": padding_mask}
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """Returns how many ids each text (batch,) has before trimming: int32 (batch,).
+        """Returns how many ids each text (batch,) has before truncation: int32 (batch,).
 
         Nothing is hashed unless some buckets have no id, so this is fast enough for a whole data
         set in one call.
@@ -266,7 +266,7 @@ class NgramTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         buckets = os.path.join(folder, BUCKETS_FILE)
         if os.path.exists(buckets):
             config = {**config, "kept_buckets": buckets}
@@ -383,7 +383,7 @@ def _fnv1a(hashes: tf.Tensor, codes: tf.Tensor, starts: tf.Tensor, lengths: tf.T
 
 
 def _places(row: tf.Tensor, num_rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Counts the items of the same row before each item, and those left, for ascending rows.
+    """Counts the items of the same row before each item, and the rest, for ascending rows.
 
     Returns:
         int32 (items,) each; the second includes the item itself.
@@ -423,7 +423,7 @@ def _table(kept: Sequence[int]) -> tf.lookup.StaticHashTable:
 def _kept(
     given: str | os.PathLike[str] | Sequence[int] | None, num_buckets: int
 ) -> list[int] | None:
-    """Returns the buckets that have an id, in order; None if each has, or there are none."""
+    """Returns the buckets that have an id, in order; None if all have one, or without buckets."""
     if given is None or not num_buckets:
         return None
     if isinstance(given, str | os.PathLike):
@@ -470,7 +470,7 @@ def _check_ngrams(
     num_words: int, num_buckets: int, word_ngrams: int, min_characters: int, max_characters: int
 ) -> None:
     if word_ngrams < 1:
-        raise ValueError(f"word_ngrams={word_ngrams}: must be 1 (words alone) or more")
+        raise ValueError(f"word_ngrams={word_ngrams}: must be 1 (only words) or more")
     if not 0 <= min_characters <= max_characters:
         raise ValueError(
             f"min_characters={min_characters}, max_characters={max_characters}: the first must be "

@@ -67,9 +67,9 @@ def without_white_space(
     Args:
         text: strings (batch,).
         starts: int64 (spans,), in bytes of all texts end to end.
-        ends: int64 (spans,), likewise, exclusive.
+        ends: int64 (spans,), in the same units, exclusive.
         rows: int64 (spans,), the index of each span's text.
-        character_starts: int64 (characters,), likewise, of all texts.
+        character_starts: int64 (characters,), in the same units, of all texts.
         is_white_space: bool (characters,).
 
     Returns:

@@ -1,4 +1,4 @@
-"""Words from a vocabulary of OpenNMT-tf."""
+"""Converts words to ids with a vocabulary of OpenNMT-tf."""
 
 import os
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ _UNKNOWN = "<unk>"
 class OpenNMTTokenizer(SymbolTokenizer):
     """Converts texts, cut into words at white space, to the ids of OpenNMT-tf and back.
 
-    OpenNMT-tf expects texts that are tokenized already. Its vocabulary starts with <blank>, <s> and
-    </s>, and every other word has the id after the last one. Sources have no special tokens.
+    OpenNMT-tf expects texts that are already tokenized. Its vocabulary starts with <blank>, <s> and
+    </s>, and unknown words get the id after the last one. Sources have no special tokens.
 
     Args:
-        vocabulary: the lines of a vocabulary's file, in their order.
+        vocabulary: the lines of a vocabulary file, in order.
         name: name of the module.
 
     Attributes:
-        vocabulary: the words by id, <unk> the last.
+        vocabulary: the words by id, with <unk> last.
         vocabulary_size: the number of words, with <unk>.
         pad_token_id: 0.
         start_token_id: 1.
@@ -35,7 +35,7 @@ class OpenNMTTokenizer(SymbolTokenizer):
         unknown_token_id: the last id.
 
     Raises:
-        ValueError: the vocabulary does not start as it should, or repeats a word.
+        ValueError: the vocabulary does not start as expected, or repeats a word.
 
     Example:
         >>> tokenizer = OpenNMTTokenizer(["<blank>", "<s>", "</s>", "a", "dog"])
@@ -52,7 +52,7 @@ class OpenNMTTokenizer(SymbolTokenizer):
         if tuple(words[: len(_FIRST)]) != _FIRST:
             raise ValueError(
                 f"the vocabulary starts with {words[: len(_FIRST)]}, not with "
-                f"{', '.join(_FIRST)}: give a vocabulary of OpenNMT-tf's"
+                f"{', '.join(_FIRST)}: use an OpenNMT-tf vocabulary"
             )
         if len(set(words)) < len(words):
             repeated = next(word for word in words if words.count(word) > 1)
@@ -78,7 +78,7 @@ class OpenNMTTokenizer(SymbolTokenizer):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote, or from one of OpenNMT-tf's files."""
+        """Restores a tokenizer from the file of `save`, or from one of OpenNMT-tf's files."""
         file = os.path.join(folder, VOCABULARY_FILE) if os.path.isdir(folder) else os.fspath(folder)
         try:
             return cls(list(read_lines(file)), **config)

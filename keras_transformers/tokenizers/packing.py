@@ -15,7 +15,7 @@ def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
 
     Args:
         rows: (batch, None).
-        max_tokens: most tokens in a row, one number or int64 (batch,).
+        max_tokens: maximum tokens in a row, one number or int64 (batch,).
 
     Returns:
         The shortened rows.
@@ -38,7 +38,7 @@ def trim_longest_first(
 
     Args:
         segments: one or two ragged tensors of tokens, (batch, None).
-        max_tokens: most tokens that a row may have in both segments together.
+        max_tokens: maximum tokens of a row in both segments together.
 
     Returns:
         The shortened segments.
@@ -66,7 +66,7 @@ def pack(
     Args:
         segments: ragged tensors of tokens, int32 (batch, None).
         special_tokens: ids before each segment and after the last; BERT: [CLS] a [SEP] b [SEP].
-        pad_token_id: fills the rest of each row.
+        pad_token_id: pads the rest of each row.
         length: length to pad to, at least that of the longest row with its special tokens (the
             default).
 
@@ -108,8 +108,8 @@ def ends_of_sources(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Returns the ids before and after a source: its encoder's own, or only the end token.
 
     Args:
-        tokenizer: for the sources of an encoder-decoder. That of a pretrained encoder says with
-            `special_tokens` what its encoder expects, such as [CLS] and [SEP].
+        tokenizer: the tokenizer for the sources of an encoder-decoder. A pretrained encoder's has
+            `special_tokens` that its encoder expects, such as [CLS] and [SEP].
     """
     if hasattr(tokenizer, "special_tokens"):
         before, after = tokenizer.special_tokens(1)
@@ -139,8 +139,8 @@ class BertPacking:
     ) -> dict[str, tf.Tensor]:
         """Converts texts or pairs of texts to the inputs of an encoder.
 
-        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long lose their
-        end, the longer one of a pair first (`trim_longest_first`); `lengths` counts tokens.
+        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long are
+        truncated, the longer one of a pair first (`trim_longest_first`); `lengths` counts tokens.
 
         Args:
             text: strings (batch,).
@@ -190,7 +190,7 @@ class BertPacking:
         )
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """Returns the ids that `pack` puts around segments: [CLS] a [SEP] b [SEP]."""
+        """Returns the ids that `pack` adds around segments: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
 
     def split_at_masks(self, text: Any) -> tf.RaggedTensor:
@@ -202,9 +202,9 @@ class BertPacking:
         return sum(map(len, self.special_tokens(num_segments)))
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """Returns the lengths of texts or pairs before trimming and padding.
+        """Returns the lengths of texts or pairs before truncation and padding.
 
-        Calling the tokenizer trims those with `lengths(text) > max_sequence_length`.
+        Calling the tokenizer truncates those with `lengths(text) > max_sequence_length`.
 
         Args:
             text: strings (batch,).
@@ -304,7 +304,7 @@ class RobertaPacking:
         }
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """Returns the ids that `pack` puts around segments: <s> a </s></s> b </s>."""
+        """Returns the ids that `pack` adds around segments: <s> a </s></s> b </s>."""
         between = [[self.end_token_id, self.end_token_id]] * (num_segments - 1)
         return [[self.start_token_id], *between, [self.end_token_id]]
 
@@ -322,7 +322,7 @@ class RobertaPacking:
 
 
 def document_start(tokenizer: Any) -> int:
-    """Returns the token before a document: the start token, or the one that ends the last one."""
+    """Returns the token before a document: the start token, or the previous one's end token."""
     start = tokenizer.start_token_id
     token_id: int = tokenizer.end_token_id if start is None else start
     return token_id

@@ -1,4 +1,4 @@
-"""Subword tokens by byte-pair encoding, the same in Python, in tf.data and in a SavedModel."""
+"""Byte-pair encoding with SentencePiece, the same in Python, in tf.data and in a SavedModel."""
 
 import hashlib
 import os
@@ -85,7 +85,7 @@ class SentencePieceTokenizer(tf.Module):
     ) -> "SentencePieceTokenizer":
         """Learns a vocabulary from text and writes it to a file, atomically.
 
-        The same lines give the same file, whatever their files are called.
+        The same lines give the same file, regardless of the names of their files.
 
         Args:
             files: UTF-8 text, one sentence per line, plain or compressed.
@@ -94,9 +94,9 @@ class SentencePieceTokenizer(tf.Module):
             vocabulary_size: number of tokens, including the 4 special ones and 256 bytes.
             character_coverage: share of the text's characters, from 0.98 to 1, that get tokens; the
                 rarest ones are written as bytes.
-            normalization: SentencePiece's name for it. Unicode NFKC; "nmt_" also normalizes spaces
-                and control characters, "_cf" lower-cases; "identity" keeps characters. Runs of
-                spaces always become one.
+            normalization: SentencePiece's name of the normalization. "nfkc" is Unicode NFKC; "nmt_"
+                also normalizes spaces and control characters, "_cf" lower-cases; "identity" keeps
+                characters. Runs of spaces always become one.
 
         Returns:
             The tokenizer of the new file.
@@ -175,7 +175,7 @@ class SentencePieceTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         return cls(Path(folder, MODEL_FILE), **config)
 
     def config(self) -> dict[str, Any]:
@@ -225,7 +225,10 @@ def open_model(path: Path) -> tuple[bytes, tensorflow_text.SentencepieceTokenize
     try:
         tokenizer = model_tokenizer(model)
         tokenizer.vocab_size()
-    except (tf.errors.OpError, UnicodeDecodeError) as error:  # or TensorFlow cannot decode its own
+    except (
+        tf.errors.OpError,
+        UnicodeDecodeError,
+    ) as error:  # or TensorFlow cannot decode its own
         raise ValueError(f"{path}: not a SentencePiece model") from error
     return model, tokenizer
 

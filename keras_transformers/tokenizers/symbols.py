@@ -1,4 +1,4 @@
-"""Tokens from a list of symbols, such as the letters of a word or its phonemes."""
+"""Converts text to symbols from a list, such as the letters of a word or its phonemes."""
 
 import collections
 import os
@@ -20,7 +20,7 @@ SYMBOLS_FILE = "symbols.txt"
 class SymbolTokenizer(tf.Module):
     """Converts text to the ids of its symbols and back with core TensorFlow ops, in the graph.
 
-    For models of words and phonemes. It has the special token ids and the methods of
+    It is for models of words and phonemes, and has the special token ids and the methods of
     `SentencePieceTokenizer`. Tokenizers with the same symbols share their ids, even if one splits
     at spaces and the other into characters.
 
@@ -69,7 +69,7 @@ class SymbolTokenizer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         if not symbols:
-            raise ValueError("no symbols: give at least one")
+            raise ValueError("no symbols: pass at least one")
         self.vocabulary = [*_SPECIAL_TOKENS, *symbols]
         for symbol, count in collections.Counter(self.vocabulary).items():
             if count > 1 or symbol.split() != [symbol]:
@@ -140,7 +140,7 @@ class SymbolTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         file = os.path.join(folder, SYMBOLS_FILE)
         symbols = list(read_lines(file))
         try:

@@ -1,4 +1,4 @@
-"""Helpers that tokenizers share, for the shapes of texts and token ids."""
+"""Helpers of all tokenizers for the shapes of texts and token ids."""
 
 from collections.abc import Callable
 from typing import Any

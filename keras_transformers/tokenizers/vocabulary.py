@@ -1,4 +1,4 @@
-"""WordPiece vocabularies: one token per line; its id is the number of lines before it."""
+"""Reads, learns and writes WordPiece vocabularies: one token per line, in the order of ids."""
 
 import collections
 import os
@@ -100,7 +100,7 @@ def learn(
     counts = starts + suffixes
     alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
     # By default the trainer numbers suffixes in hash table order and breaks ties by these numbers,
-    # so each run learns a different vocabulary. It keeps numbers that are given in advance.
+    # so each run learns a different vocabulary. It keeps numbers assigned in advance.
     special_tokens = [*first_tokens, *(f"##{c}" for c in alphabet if c in suffixes)]
     where = ", ".join(map(str, files)) or "no files"
     num_fixed = len(special_tokens) + len(alphabet)

@@ -32,7 +32,7 @@ def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
 
     Args:
         num_tokens: int64 (rows,), number of tokens in each row.
-        room: most tokens in a window, 1 or more; one number or int64 (rows,).
+        room: maximum tokens in a window, 1 or more; one number or int64 (rows,).
         step: tokens between the starts of windows, at most `room`; one number or int64 (rows,).
 
     Example:
@@ -71,7 +71,7 @@ def plan_halves(num_tokens: Any, room: int) -> Halves:
 
     Args:
         num_tokens: int64 (rows,), number of tokens in each row.
-        room: most tokens in a window, 1 or more.
+        room: maximum tokens in a window, 1 or more.
 
     Example:
         >>> halves = plan_halves([7], 4)
@@ -100,7 +100,7 @@ def check_question_windows(
     num_special = tokenizer.num_special_tokens(2)
     if max_sequence_length - max_question_length - num_special < 1:
         raise ValueError(
-            f"max_sequence_length={max_sequence_length} leaves no room for the context beside a "
+            f"max_sequence_length={max_sequence_length} leaves no room for the context after a "
             f"question of max_question_length={max_question_length} tokens and {num_special} "
             "special tokens: raise the first or lower the second"
         )
@@ -118,7 +118,7 @@ def plan_question_windows(
 
     Args:
         tokenizer: the tokenizer that packs the windows.
-        num_question_tokens: int64 (questions,), after trimming.
+        num_question_tokens: int64 (questions,), after truncation.
         num_context_tokens: int64 (questions,).
         max_sequence_length: tokens in a window, including question and special tokens.
         doc_stride: context tokens between the starts of windows, as in BERT (Hugging Face's stride
@@ -140,8 +140,8 @@ def question_windows(
 ) -> dict[str, tf.Tensor]:
     """Converts questions and contexts to the inputs of an encoder.
 
-    BERT's are [CLS] question [SEP] context [SEP] (Devlin et al. 2018, section 4.2). A long context
-    takes several windows.
+    BERT's inputs are [CLS] question [SEP] context [SEP] (Devlin et al. 2018, section 4.2). A long
+    context takes several windows.
 
     Args:
         tokenizer: the encoder's tokenizer.

@@ -1,4 +1,4 @@
-"""Vocabularies of whole words, for language models that predict words."""
+"""Learns, reads and writes vocabularies of whole words, for models that predict words."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -62,12 +62,12 @@ class WordVocabulary:
         vocabulary_size: int,
         min_frequency: int = 2,
     ) -> "WordVocabulary":
-        """Takes the most frequent words of a text; equally frequent ones alphabetically.
+        """Selects the most frequent words of a text; equally frequent ones alphabetically.
 
         Args:
             words: the distinct words of the text.
             counts: how often each occurs.
-            vocabulary_size: most words, including the marks.
+            vocabulary_size: maximum number of words, including the marks.
             min_frequency: words that occur less often are unknown. With 1, and room for all words,
                 a model would never see an unknown word.
 

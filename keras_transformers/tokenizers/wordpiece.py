@@ -1,4 +1,4 @@
-"""WordPiece, BERT's tokenization, the same in Python, in tf.data and in a SavedModel."""
+"""WordPiece, BERT's tokenization: the same in Python, in tf.data and in a SavedModel."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -119,7 +119,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         self.mask_token = self.special_names["mask"]
         self.mask_token_id = ids[self.mask_token]
         with tf.device("CPU:0"):  # where strings live, and the ops that read these tables
-            # A tensor, because tf.Module would search a list for variables over and over.
+            # A tensor, because tf.Module would repeatedly search a list for variables.
             self._tokens = tf.constant([*tokens, *added])
             self._num_saved = len(tokens)
             table = bert_characters.normalizer_model(lowercase=lowercase)
@@ -277,7 +277,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         return cls(os.path.join(folder, VOCABULARY_FILE), **config)
 
     def config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Finds words in text, and their first tokens, with core ops, eagerly or in a graph."""
+"""Finds words in texts, and their first tokens, with core ops, eagerly or in a graph."""
 
 import functools
 import unicodedata
@@ -20,9 +20,9 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     punctuation inside stays: "(U.N. officials)" is ( U.N . officials ), and "Jean-Pierre" is one
     word. Corpora such as CoNLL-2003 are split this way except for a few abbreviations and clitics
     ("U.N.", "'s"). In training, only a word's first token has a label; if every mark ended a word,
-    models would be asked about tokens that never had one. Each Chinese character is a word. Control
-    and format characters, invalid UTF-8 and combining accents belong to the character before them;
-    an accent after white space starts a word.
+    models would have to label tokens that never had a label. Each Chinese character is a word.
+    Control and format characters, invalid UTF-8 and combining accents belong to the character
+    before them; an accent after white space starts a word.
 
     Args:
         text: strings (batch,), any bytes.

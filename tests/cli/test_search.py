@@ -78,7 +78,7 @@ def error(capsys, *words):
 def test_errors(folder, capsys, tmp_path):
     query = ("--texts", folder / "texts.txt", "--query", "good")
     classifier = tiny.exported("classification")
-    assert "answers label, label_index, probabilities, no embedding" in error(
+    assert "answers label, label_index, probabilities, not an embedding" in error(
         capsys, classifier, *query
     )
     few, wrong, narrow = (tmp_path / name for name in ("few", "wrong", "narrow"))

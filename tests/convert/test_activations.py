@@ -76,7 +76,9 @@ def test_an_unknown_one_is_refused_with_those_that_are_known(name, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text()) | {"hidden_act": name}
     (tmp_path / "config.json").write_text(json.dumps(config))
     known = ", ".join(sorted(ACTIVATIONS))
-    with pytest.raises(ValueError, match=rf"config.json: hidden_act={name!r}; known are {known}"):
+    with pytest.raises(
+        ValueError, match=rf"config.json: hidden_act={name!r}; expected one of {known}"
+    ):
         kt.convert.bert.FAMILY.read(tmp_path)
 
 

@@ -182,7 +182,7 @@ def test_a_folder_has_the_tokenizers_files_and_its_special_tokens(tmp_path):
     small = gpt(vocabulary_size=7, num_layers=1, num_heads=2, hidden_dim=8)
     with pytest.raises(ValueError, match=f"has {tokenizer.vocabulary_size} tokens, .* embeds 7"):
         kt.convert.save_weights(small, tmp_path / "small", tokenizer, family="gpt2")
-    with pytest.raises(ValueError, match="family='gpt3': take"):
+    with pytest.raises(ValueError, match="family='gpt3': use"):
         kt.convert.save_weights(written.model, tmp_path / "gpt", tokenizer, family="gpt3")
 
 
@@ -190,8 +190,8 @@ def test_a_folder_has_the_tokenizers_files_and_its_special_tokens(tmp_path):
     ("change", "message"),
     [
         ({"add_cross_attention": True}, "add_cross_attention=True; only False is supported"),
-        ({"model_type": "bert"}, "model_type is 'bert'; only 'gpt2' can be read"),
-        ({"activation_function": "elu"}, "activation_function='elu'; known are gelu"),
+        ({"model_type": "bert"}, "model_type is 'bert'; expected 'gpt2'"),
+        ({"activation_function": "elu"}, "activation_function='elu'; expected one of gelu"),
         ({"scale_attn_weights": False}, "scale_attn_weights=False; only True is supported"),
         ({"scale_attn_by_inverse_layer_idx": True}, "_idx=True; only False is supported"),
         ({"n_layer": None}, "no field 'n_layer'"),

@@ -74,5 +74,5 @@ def test_a_compact_bert_has_a_name_without_being_listed(tmp_path):
     assert encoder.name == "bert_l2_h128"
     assert tokenizer.vocabulary_size == len(tiny.VOCABULARY)
     for unknown in ("bert_l3_h128", "gpt2_small"):
-        with pytest.raises(ValueError, match=f"model='{unknown}': take one of"):
+        with pytest.raises(ValueError, match=f"model='{unknown}': use one of"):
             kt.convert.load_encoder(model=unknown, vocabulary=vocabulary)

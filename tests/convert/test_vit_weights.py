@@ -237,9 +237,9 @@ def test_a_configuration_builds_its_model(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"model_type": "deit"}, "model_type is 'deit'; only 'vit'"),
+        ({"model_type": "deit"}, "model_type is 'deit'; expected"),
         ({"qkv_bias": False}, "qkv_bias=False; only True"),
-        ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
+        ({"hidden_act": "elu"}, "hidden_act='elu'; expected one of gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
         ({"patch_size": [4, 8]}, r"patch_size=\[4, 8\]; patches must be square"),
     ],
@@ -272,12 +272,12 @@ def test_rescaling_becomes_mean_and_deviation(tmp_path, fields, mean, std):
     ("fields", "text"),
     [
         ({"resample": 3}, r"resample=3; only 2 \(bilinear\) is supported"),
-        ({"size": {"height": 8, "width": 12}}, "size=.* but the model takes 12 x 12 pixels"),
-        ({"size": {"shortest_edge": 12}}, "size=.* but the model takes 12 x 12 pixels"),
-        ({"size": 14}, "size=14, but the model takes 12 x 12 pixels"),
+        ({"size": {"height": 8, "width": 12}}, "size=.* resized to the model.s 12 x 12 pixels"),
+        ({"size": {"shortest_edge": 12}}, "size=.* resized to the model.s 12 x 12 pixels"),
+        ({"size": 14}, "size=14, but the whole image is resized to the model.s 12 x 12 pixels"),
         ({"do_center_crop": True, "crop_size": 8}, "do_center_crop with crop_size=8"),
         ({"do_center_crop": True}, "do_center_crop with crop_size=None"),
-        ({"rescale_factor": 0}, "rescale_factor=0; give a number, at least 1e-09"),
+        ({"rescale_factor": 0}, "rescale_factor=0; expected a number, at least 1e-09"),
     ],
 )
 def test_a_preprocessor_that_prepares_images_otherwise_is_refused(tmp_path, fields, text):

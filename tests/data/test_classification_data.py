@@ -168,7 +168,7 @@ def test_unlabelled(tmp_path):
         ("a.tsv", "a\t1\n", {"label_column": 2}, r"a\.tsv:1: no column 2 of 0 to 1"),
         ("a.tsv", "a\t1\n", {"label_column": "y"}, r"a\.tsv:1: 0 columns named 'y' among \['a'"),
         ("a.tsv", "y\ty\na\t1\n", {"label_column": "y"}, r"2 columns named 'y'"),
-        ("a.jsonl", '{"t": "a"}\n', {}, r"give the name of a key"),
+        ("a.jsonl", '{"t": "a"}\n', {}, r"pass the name of a key"),
         ("a.jsonl", '{"t": "a"}\n', {"text_column": "t", "label_column": "y"}, r":1: no key 'y'"),
         ("a.jsonl", '{"t": 1\n', {"text_column": "t", "label_column": None}, r":1: not JSON"),
         ("a.jsonl", "[1]\n", {"text_column": "t", "label_column": None}, r":1: a JSON list"),

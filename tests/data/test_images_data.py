@@ -245,7 +245,7 @@ def test_idx_files(idx_folder):
 @pytest.mark.parametrize(
     ("name", "data", "text"),
     [
-        ("t10k-images-idx3-ubyte", b"", "begins with the bytes ; an IDX file of uint8 in 3 axes"),
+        ("t10k-images-idx3-ubyte", b"", "starts with the bytes ; an IDX file of uint8 in 3 axes"),
         ("t10k-images-idx3-ubyte", idx(np.zeros((2, 3), np.uint8)), "00 00 08 02; .* 00 00 08 03"),
         ("t10k-images-idx3-ubyte", idx(np.zeros((2, 3, 4), np.uint8))[:-1], "39 bytes, but .* 40"),
         ("t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)), r"\(3,\) labels for 2 images"),

@@ -63,7 +63,7 @@ def test_without_scipy_correlations_name_the_extra(monkeypatch):
         (["accuracy"], [], [], r"with n at least 1"),
         (["accuracy"], [[1, 0]], [[1, 0]], r"must be \(n,\)"),
         (["accuracy"], ["1", "0"], ["1", "0"], "for labels, their ids"),
-        (["f1"], [1, 2], [1, 0], r"labels \[2\]: F1 takes only labels"),
+        (["f1"], [1, 2], [1, 0], r"labels \[2\]: F1 needs labels"),
         (["pearson"], [1.0], [1.0], "at least two scores"),
         (["spearman"], [1.0, math.nan], [1.0, 2.0], "NaN or infinity among the predictions"),
     ],

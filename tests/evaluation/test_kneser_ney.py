@@ -148,19 +148,19 @@ def test_what_cannot_be_is_refused():
     for discounts in ([0.5, 1, 3.5], [-0.1, 1, 1], [0.5]):
         with pytest.raises(ValueError, match="D_1, D_2.*D_3,.*0"):
             KneserNey(order=2, discounts=discounts)
-    with pytest.raises(ValueError, match="order=0:.*n-gram.*1 token"):
+    with pytest.raises(ValueError, match="order=0: must be at least 1"):
         KneserNey(order=0)
     with pytest.raises(ValueError, match="call fit first"):
         KneserNey(order=2).log_probabilities([0])
     for nothing in ([], [[]], [[], []]):
         with pytest.raises(ValueError, match="no tokens to fit"):
             KneserNey(order=2).fit(nothing, 3)
-    with pytest.raises(ValueError, match="token ids are 0 to 3, but the vocabulary has 0 to 2"):
+    with pytest.raises(ValueError, match="token ids are 0 to 3; expected 0 to 2"):
         KneserNey(order=2).fit([[0, 3]], 3)
     model = KneserNey(order=2).fit([[0, 1]], 3)
     with pytest.raises(ValueError, match="token ids are -1 to 0"):
         model.log_probabilities([0, -1])
     with pytest.raises(ValueError, match=r"of shape \(1, 1\)"):
         model.log_probabilities([[0]])
-    with pytest.raises(ValueError, match="type float64: give ints"):
+    with pytest.raises(ValueError, match="type float64: expected ints"):
         model.log_probabilities([0.5])

@@ -74,7 +74,7 @@ def test_squad_v2_with_one_kind_of_question():
 def test_answers_that_do_not_fit_the_questions(score):
     with pytest.raises(
         ValueError,
-        match="1 ids are missing in the predictions, such as 'b'.*exactly the 2 questions",
+        match="1 ids are missing in the predictions, such as 'b'.*each of the 2 questions",
     ):
         score({"a": "x"}, {"a": ["x"], "b": ["y"]})
     with pytest.raises(ValueError, match="1 ids are unknown in the predictions, such as 'c'"):

@@ -15,5 +15,5 @@ def test_frequencies_of_one_text_measured_on_another():
 
 def test_what_cannot_be_measured_is_refused():
     for train, dev in (([1, 2], [1, 2, 3]), ([1, 2], [0, 0])):
-        with pytest.raises(ValueError, match="give one count per token"):
+        with pytest.raises(ValueError, match="pass one count per token"):
             unigram_baseline(np.array(train), np.array(dev))

@@ -114,7 +114,7 @@ def test_a_folder_that_fails_leaves_nothing(tmp_path):
 def test_a_folder_is_never_overwritten(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for taken in (tmp_path, tmp_path / "link"):
-        with pytest.raises(FileExistsError, match="exists: give another folder"):
+        with pytest.raises(FileExistsError, match="exists: choose another folder"):
             new_folder(taken).__enter__()
 
 

@@ -123,7 +123,7 @@ def test_a_folder_belongs_to_one_training(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=f"{other} exists and is not a training"):
+    with pytest.raises(FileExistsError, match=f"{other} exists and is not a run's folder"):
         kt.fit(fresh("classification"), (TEXTS, LABELS), folder=other)
     assert [path.name for path in other.iterdir()] == ["notes.txt"]
 
@@ -204,13 +204,13 @@ print(json.dumps([max(float(np.abs(a - b).max()) for a, b in weights), [loss, lo
         ({"data": (TEXTS, [2] * 24)}, "data, row 0: unknown label 2: the pipeline's labels are"),
         ({"data": (TEXTS, ["good"] * 24)}, "data, row 0: unknown label 'good'"),
         ({"data": ([1] * 24, LABELS)}, "data, row 0: text is 1, expected a string"),
-        ({"data": {"text": TEXTS}}, "data: no column 'label' among text: give columns={'label':"),
+        ({"data": {"text": TEXTS}}, "data: no column 'label' among text: pass columns={'label':"),
         (
             {"validation": (TEXTS,)},
-            r"validation: data is a tuple of 1: give the columns \(text, lab",
+            r"validation: data is a tuple of 1: pass the columns \(text, lab",
         ),
-        ({"validation": 1.5}, "validation=1.5: give a share between 0 and 1, or data"),
-        ({"columns": {"texts": "a"}}, "no column 'texts' is read; give names for text, label"),
+        ({"validation": 1.5}, "validation=1.5: pass a share between 0 and 1, or data"),
+        ({"columns": {"texts": "a"}}, "no column 'texts' is read; pass names for text, label"),
         ({"epochs": 0}, "epochs=0: must be 1 or more"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0: must be above 0"),
     ],
@@ -227,10 +227,10 @@ def test_errors_come_before_the_first_step(given, message, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epoch": 1}, "fit takes no 'epoch': do you mean epochs?"),
-        ({"zzz": 1}, "fit takes no 'zzz': take one of accumulate, batch_size"),
+        ({"epoch": 1}, "fit has no option 'epoch': did you mean epochs?"),
+        ({"zzz": 1}, "fit has no option 'zzz': use one of accumulate, batch_size"),
         ({"precision": "mixed_bfloat16"}, "call keras.config.set_dtype_policy"),
-        ({"data": 3}, "data: data is a int: give a tuple of columns, a mapping"),
+        ({"data": 3}, "data: data is a int: pass a tuple of columns, a mapping"),
     ],
 )
 def test_unknown_options_and_kinds(given, message):

@@ -123,7 +123,7 @@ def test_damaged_adapters(field, value, tmp_path):
 
 
 def test_wrong_targets():
-    with pytest.raises(ValueError, match="lora_targets=.'mlp',.: give attention or feed_forward"):
+    with pytest.raises(ValueError, match="lora_targets=.'mlp',.: pass attention or feed_forward"):
         trained(lora_targets=("mlp",))
     with pytest.raises(ValueError, match="lora=0: must be 1 or more"):
         trained(lora=0)
@@ -215,7 +215,7 @@ def test_an_adapter_alone(task, tmp_path):
     with pytest.raises(ValueError, match="use_dora=True is not supported: only plain LoRA"):
         kt.load(tmp_path / "base", adapter=tmp_path / "adapter")
     with pytest.raises(
-        FileNotFoundError, match=r"no adapter_config.json; give the folder of a PEFT"
+        FileNotFoundError, match=r"no adapter_config.json; pass the folder of a PEFT"
     ):
         kt.load(tmp_path / "base", adapter=tmp_path)
 

@@ -188,12 +188,12 @@ def test_row_n_of_a_table_is_answered_by_line_n(lengths, tmp_path, capsys, name,
         (
             "a.csv",
             as_csv(TABLE),
-            "column 0, for the texts, is named 'id': give --text-column review",
+            "column 0, for the texts, is named 'id': pass --text-column review",
         ),
         (
             "a.csv",
             as_csv([("beitrag", "punkte"), ("gut", 1), ("schlecht", 2)]),
-            "a.csv:1: the first row may name the columns: give --text-column beitrag, or header",
+            "a.csv:1: the first row may name the columns: pass --text-column beitrag, or header",
         ),
         (
             "a.jsonl",
@@ -225,7 +225,7 @@ def test_choices_are_lists_in_objects(tmp_path):
     with pytest.raises(ValueError, match=r"a\.jsonl:1: \[None, None\],"):
         list(TextRows().read(path, names))
     (tmp_path / "a.csv").write_text("text,choices\na,b\n")
-    with pytest.raises(ValueError, match=r"a\.csv:.*row.*give JSON"):
+    with pytest.raises(ValueError, match=r"a\.csv:.*row.*use JSON"):
         list(TextRows().read(tmp_path / "a.csv", names))
 
 

@@ -163,7 +163,7 @@ def test_wrong_numbers_are_refused():
 
 
 def test_a_block_takes_new_layers():
-    with pytest.raises(ValueError, match="has its weights already"):
+    with pytest.raises(ValueError, match="already has weights"):
         TransformerBlock(made(), FeedForward(16, WIDTH))
 
 

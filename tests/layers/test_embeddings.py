@@ -28,7 +28,7 @@ def test_ids_outside_the_vocabulary_are_refused(bad):
     model = keras.Sequential([keras.Input((3,), dtype="int32"), layer])
     ids = np.array([[1, bad, 9]], "int32")
     for call in (layer, model):
-        with pytest.raises(ValueError, match=f"token_ids has {bad}: .* the ids 0 to 9"):
+        with pytest.raises(ValueError, match=f"token_ids has {bad}: .* has ids 0 to 9"):
             call(ids)
 
 

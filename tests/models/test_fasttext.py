@@ -183,7 +183,7 @@ def test_under_a_bfloat16_policy_the_table_is_not_cast():
 
 def test_sizes_that_cannot_be():
     for arguments in ({"vocabulary_size": 0}, {"embedding_dim": 0}):
-        with pytest.raises(ValueError, match="give at least 1"):
+        with pytest.raises(ValueError, match="expected at least 1"):
             fasttext(**({"vocabulary_size": 5, "embedding_dim": 2} | arguments))
     with pytest.raises(ValueError, match="class counts"):
         hierarchical_classifier(fasttext(vocabulary_size=5, embedding_dim=2), [3])

@@ -123,7 +123,7 @@ def test_prompts_that_a_model_cannot_read_are_refused(model):
     for bad in (-1, 30):
         ids = IDS.copy()
         ids[1, 3] = bad
-        with pytest.raises(ValueError, match=f"token_ids has {bad}: .* the ids 0 to 29"):
+        with pytest.raises(ValueError, match=f"token_ids has {bad}: .* has ids 0 to 29"):
             model.start_decoding(ids)
     with pytest.raises(ValueError, match="27 tokens,.*24 positions"):
         model.start_decoding(np.tile(IDS, (1, 3)))

@@ -49,7 +49,7 @@ def test_layers_and_tokens_are_those_that_were_chosen(large):
         ({"layers": [3]}, "layers=.*from 0 to 2"),
         ({"layers": []}, "layers="),
         ({"token_ids": [1, 1]}, "token_ids=.*different numbers from 0 to 49"),
-        ({"max_sequence_length": 25}, "max_sequence_length=25: give 1 to 24"),
+        ({"max_sequence_length": 25}, "max_sequence_length=25: expected 1 to 24"),
     ],
 )
 def test_impossible_parts_are_refused(large, changes, message):

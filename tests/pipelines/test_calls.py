@@ -95,7 +95,7 @@ def test_what_is_not_a_string_is_named_with_its_place(task, wrong, kind):
         bad, place = [["a"], ["b", wrong]], f"{name}[1][1]"
     with pytest.raises(ValueError, match=f"^{name} must be a list .*strings") as caught:
         run(*[good for _ in others], bad)
-    assert f"but {place} is {wrong!r}, a {kind}: leave it out, or give" in str(caught.value)
+    assert f"but {place} is {wrong!r}, a {kind}: leave it out, or pass" in str(caught.value)
 
 
 def test_public_names_are_found_without_loading_tensorflow():

@@ -185,10 +185,10 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop": "abc"}, "stop='abc': give a sequence"),
-        ({"stop": [""]}, "strings that are not empty"),
+        ({"stop": "abc"}, "stop='abc': pass a sequence"),
+        ({"stop": [""]}, "non-empty strings"),
         ({"repetition_penalty": 0.0}, "repetition_penalty=0.0: .*above 0"),
-        ({"chat_template": "{{ messages }}"}, "none of the published ones"),
+        ({"chat_template": "{{ messages }}"}, "not one of the published templates"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message, model_and_tokenizer):
@@ -205,7 +205,7 @@ def test_what_is_no_conversation_is_refused_by_place(messages, generator):
 def test_ask_refuses_what_a_conversation_has_no_place_for(capsys):
     command = ["ask", "http://127.0.0.1:1", "Hi", "--model", "m", "--chat", "--text-b", "a"]
     assert main(command) != 0
-    assert "--chat takes texts alone" in capsys.readouterr().err
+    assert "--chat takes only texts" in capsys.readouterr().err
 
 
 def test_no_conversation_has_no_answer(generator):
@@ -213,12 +213,12 @@ def test_no_conversation_has_no_answer(generator):
 
 
 def test_without_a_template_there_is_no_chat(model_and_tokenizer, generator):
-    with pytest.raises(ValueError, match="no chat template: give chat_template=.*chatml"):
+    with pytest.raises(ValueError, match="no chat template: pass chat_template=.*chatml"):
         TextGenerator(*model_and_tokenizer).chat(CHAT)
     pipeline = tiny.pipeline("generation")
     with pytest.raises(ValueError, match="DescribedTokenizer, not a BytePairTokenizer"):
         TextGenerator(pipeline.model, pipeline.tokenizer, chat_template="chatml")
-    with pytest.raises(ValueError, match="options beams: take max_length"):
+    with pytest.raises(ValueError, match="options beams: use max_length"):
         generator.chat(CHAT, beams=3)
 
 
@@ -239,7 +239,7 @@ def test_folders_of_transformers_keep_the_template(generator, tmp_path, caplog):
     assert again.chat(CHAT) == own.chat(CHAT)
     (tmp_path / "folder/chat_template.jinja").write_text("{{ messages }}")
     assert kt.load(tmp_path / "folder").chat_template is None
-    assert "none of the published ones" in caplog.text
+    assert "not one of the published templates" in caplog.text
     (tmp_path / "folder/chat_template.jinja").unlink()
     config = tmp_path / "folder/tokenizer_config.json"
     named = [{"name": "tools", "template": "x"}, {"name": "default", "template": published}]

@@ -215,7 +215,7 @@ def test_a_row_without_positions_left_stops_no_other(generate, lengths):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0; for the likeliest"),
+        ({"temperature": 0.0}, "temperature must be above 0; to always take the likeliest"),
         ({"temperature": -1.0}, "temperature must be above 0"),
         ({"temperature": float("nan")}, "temperature must be above 0"),
         ({"temperature": float("inf")}, "temperature must be above 0"),

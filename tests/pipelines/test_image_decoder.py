@@ -132,7 +132,7 @@ def test_a_file_cut_anywhere_is_refused(encode):
 
 
 def test_decoders_that_cannot_be():
-    with pytest.raises(ValueError, match=r"num_channels=4: take 3 \(RGB\) or 1"):
+    with pytest.raises(ValueError, match=r"num_channels=4: use 3 \(RGB\) or 1"):
         ImageDecoder((4, 4), 4)
     with pytest.raises(ValueError, match=r"image_size=\(0, 4\)"):
         ImageDecoder((0, 4))

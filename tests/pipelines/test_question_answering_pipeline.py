@@ -199,8 +199,11 @@ def test_the_graph_and_what_it_tells(exported):
         ({"max_sequence_length": 384}, "max_sequence_length=384: .* at most 16"),
         ({"max_question_length": 13}, "leaves no room for the context"),
         ({"doc_stride": 0}, "doc_stride=0"),
-        ({"max_answer_length": 0}, "max_answer_length=0: give 1 token or more"),
-        ({"no_answer_threshold": float("nan")}, "no_answer_threshold=nan: give a finite number"),
+        ({"max_answer_length": 0}, "max_answer_length=0: expected 1 token or more"),
+        (
+            {"no_answer_threshold": float("nan")},
+            "no_answer_threshold=nan: expected a finite number",
+        ),
         ({"offset_unit": "token"}, "offset_unit='token'"),
     ],
 )

@@ -189,8 +189,8 @@ def test_the_graph_and_what_it_tells(exported):
     ("labels", "options", "message"),
     [
         (LABELS[:2], {}, r"2 labels .* for the 4 classes"),
-        (LABELS, {"offset_unit": "bytes"}, "offset_unit='bytes': take 'character' or 'byte'"),
-        (LABELS, {"max_sequence_length": 2}, "give at least 3"),
+        (LABELS, {"offset_unit": "bytes"}, "offset_unit='bytes': use 'character' or 'byte'"),
+        (LABELS, {"max_sequence_length": 2}, "expected at least 3"),
     ],
 )
 def test_what_does_not_fit_is_refused(model, tokenizer, labels, options, message):

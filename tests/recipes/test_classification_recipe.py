@@ -145,7 +145,7 @@ def test_a_run_says_what_it_did(outcome):
 @pytest.mark.slow
 def test_a_run_is_never_overwritten(outcome, folder, capsys):
     error = error_of("classification", capsys, **options(folder))
-    assert "classification exists: give the run another --name" in error
+    assert "classification exists: choose another --name" in error
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ NEW = {"weights": None, "model": "bert_tiny", "vocabulary": "vocab.txt"}
         ({"model": "bert_tiny"}, "either --weights FOLDER"),
         ({"weights": "none"}, "none: no such file or folder; check the path"),
         ({"weights": ""}, "holds no weights in a known format"),
-        (NEW | {"model": "bert_tinny"}, "bert_tinny: take one of albert_base"),
+        (NEW | {"model": "bert_tinny"}, "bert_tinny: use one of albert_base"),
         (NEW | {"vocabulary": "none.txt"}, "none.txt"),
         ({"label_smoothing": 1}, "--label-smoothing 1: must be 0 to below 1"),
         ({"label_column": 2}, "train.tsv:1: no column 2 of 0 to 1"),

@@ -116,7 +116,7 @@ def test_the_export_tells_its_scores_and_answers(outcome, export):
 @pytest.mark.slow
 def test_a_run_is_never_overwritten(outcome, capsys):
     error = error_of(capsys, **options(outcome.folder.parents[1]))
-    assert "image_classification exists: give the run another --name" in error
+    assert "image_classification exists: choose another --name" in error
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_other_options_do_not_resume(trained, text, capsys):
     _, folder = trained
     with pytest.raises(SystemExit):
         train(text, folder.parent, learning_rate=1e-3, resume=True)
-    assert "learning_rate was 0.01, is 0.001; give the same" in capsys.readouterr().err
+    assert "learning_rate was 0.01, is 0.001; pass the same" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ def test_a_missing_package_is_seen_before_the_training(folder, tmp_path, monkeyp
 
     monkeypatch.setattr(importlib.util, "find_spec", without_scipy)
     changed = glue_options(folder, "sick_relatedness", "sick.txt", runs_dir=tmp_path)
-    message = "scipy not installed: pip install 'keras-transformers[evaluation]'"
+    message = "not installed: scipy. Run: pip install 'keras-transformers[evaluation]'"
     assert message in error_of("glue", capsys, **changed)
 
 

@@ -214,7 +214,7 @@ def refused(capsys, *arguments, **changes):
         ({"model_options": {"depth": 3}}, "transformer_tiny takes no argument 'depth'"),
         (
             {"model_options": {"dropout": 0.5}},
-            "--model-options dropout: the recipe sets this itself",
+            "--model-options dropout: the recipe sets this",
         ),
         ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
         (
@@ -240,7 +240,7 @@ def absent(name, package=None, find=importlib.util.find_spec):
 def test_a_missing_package_is_seen_before_the_training(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(launching.importlib.util, "find_spec", absent)
     error = refused(capsys, data, tmp_path)
-    assert "sacrebleu not installed: pip install 'keras-transformers[transl" in error
+    assert "not installed: sacrebleu. Run: pip install 'keras-transformers[transl" in error
     assert not list(tmp_path.iterdir())
 
 

@@ -78,13 +78,13 @@ def test_kubernetes():
 @pytest.mark.parametrize(
     ("workers", "index", "message"),
     [
-        ((), None, "which machines\\? Give --workers host:port"),
-        (WORKERS, None, "--workers and --worker-index: give both"),
-        ((), 1, "--workers and --worker-index: give both"),
-        (WORKERS, 3, "worker index 3 of 3 workers: give 0 to 2"),
+        ((), None, "no workers found. Pass --workers host:port"),
+        (WORKERS, None, "--workers and --worker-index: pass both"),
+        ((), 1, "--workers and --worker-index: pass both"),
+        (WORKERS, 3, "worker index 3 of 3 workers: expected 0 to 2"),
         (WORKERS, -1, "worker index -1 of 3 workers"),
-        (("node1", "node2"), 0, "worker 'node1' is not a host:port"),
-        (("node1:70000",), 0, "worker 'node1:70000' is not a host:port"),
+        (("node1", "node2"), 0, "worker 'node1': expected host:port"),
+        (("node1:70000",), 0, "worker 'node1:70000': expected host:port"),
         (("a:1", "b:1", "a:1"), 0, "worker a:1 occurs twice"),
     ],
 )
@@ -105,7 +105,7 @@ def test_wrong_flags_are_named(workers, index, message):
         ),
         (
             '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
-            "not a host:port",
+            "expected host:port",
         ),
     ],
 )

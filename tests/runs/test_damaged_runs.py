@@ -136,7 +136,7 @@ def test_damaged_data_are_named(tmp_path, monkeypatch, capsys, error):
     monkeypatch.setattr(keras.Model, "fit", fit)
     monkeypatch.setattr(Numbers, "damage", lambda self: "a.tfrecord: record 4 is damaged")
     said = refusal(monkeypatch, capsys, tmp_path)
-    assert said.startswith("error: a.tfrecord: record 4 is damaged, then give the same command")
+    assert said.startswith("error: a.tfrecord: record 4 is damaged, then run the same command")
     monkeypatch.undo()
     monkeypatch.setattr(keras.Model, "fit", fit)
     with pytest.raises(getattr(tf.errors, error)):  # a mistake of ours keeps its traceback
@@ -150,8 +150,8 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(tmp_path, monkeypatc
         path.unlink()
     before = {path: path.read_bytes() for path in (tmp_path / "task").glob("[!.]*.*")}
     said = refusal(monkeypatch, capsys, tmp_path)
-    assert f"{checkpoints}: the checkpoints are gone, and starting anew would replace " in said
-    assert "metrics.json, best.weights.h5, last.weights.h5: put them back, or give" in said
+    assert f"{checkpoints}: the checkpoints are gone, and starting again would replace " in said
+    assert "metrics.json, best.weights.h5, last.weights.h5: put them back, or choose" in said
     (tmp_path / "task" / "metrics.json").unlink()
     shutil.rmtree(checkpoints)
     assert "best.weights.h5, last.weights.h5: put" in refusal(monkeypatch, capsys, tmp_path)

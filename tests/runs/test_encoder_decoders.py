@@ -72,14 +72,14 @@ def test_weights_to_average_are_an_epoch_or_some_batches_apart():
             {"model": "seq2seq_multi30k", "teacher_forcing": -0.5},
             "teacher_forcing=-0.5 is not between 0 and 1",
         ),
-        ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: give a lower one"),
+        ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: use a lower one"),
         (
             {"model_options": {"dropout": 0.1, "vocabulary_size": 5}},
-            "--model-options dropout, vocabulary_size: the recipe sets this itself",
+            "--model-options dropout, vocabulary_size: the recipe sets this",
         ),
         (
             {"model_options": {"teacher_forcing": 0.5, "pad_token_id": 5}},
-            "--model-options pad_token_id, teacher_forcing: the recipe sets this itself",
+            "--model-options pad_token_id, teacher_forcing: the recipe sets this",
         ),
         ({"model": "transformer_huge"}, "'transformer_huge' is not registered; did you mean"),
     ],

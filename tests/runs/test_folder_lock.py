@@ -64,7 +64,7 @@ def test_another_process_is_refused_and_named(tmp_path):
             lock_folder(tmp_path)
         message = str(refused.value)
         assert f"{tmp_path}: in use by process {process.pid} on " in message
-        assert "wait for it or stop it, or give another folder" in message
+        assert "wait for it or stop it, or choose another folder" in message
         assert len(message.splitlines()) == 1
     assert lock_folder(tmp_path)
 
@@ -100,7 +100,7 @@ def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(fcntl, "flock", flock)
     assert folder_lock.lock_folder(tmp_path)
-    assert "start no second process there" in caplog.text
+    assert "run only one process there" in caplog.text
 
 
 def test_a_run_under_way_is_neither_resumed_nor_begun_again(tmp_path, capsys):
@@ -114,7 +114,7 @@ def test_a_run_under_way_is_neither_resumed_nor_begun_again(tmp_path, capsys):
             runs.execute(lambda config, run: {}, dataclasses.replace(config, grid=True))
         assert stopped.value.code == 2
         assert "task: in use by process" in capsys.readouterr().err
-    with pytest.raises(FileExistsError, match="task exists: give the run another --name"):
+    with pytest.raises(FileExistsError, match="task exists: choose another --name"):
         before.make_folder()  # the other one has come to its end meanwhile
 
 

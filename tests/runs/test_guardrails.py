@@ -119,11 +119,11 @@ def test_the_batch_that_would_fit():
     # Nothing is known: half.
     message = out_of_memory_message(exhausted("OOM"), batch_size=24, accumulate=1)
     assert message == (
-        "out of memory: 24 examples at once were too many. Take --batch-size 12 --accumulate 2, "
+        "out of memory: 24 examples at once were too many. Use --batch-size 12 --accumulate 2, "
         "which makes the same updates"
     )
     assert "a lower learning rate" in out_of_memory_message(exhausted("OOM"), batch_size=24)
-    assert "no smaller batch is left" in out_of_memory_message(exhausted("OOM"), batch_size=1)
+    assert "the batch cannot be smaller" in out_of_memory_message(exhausted("OOM"), batch_size=1)
 
 
 def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, capsys, tmp_path):
@@ -143,7 +143,7 @@ def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, cap
         runs.command_line(main, Config)
     assert stopped.value.code == 1
     assert capsys.readouterr().err == (
-        "error: out of memory: 4096 tokens at once were too many. Take --batch-tokens 2048 "
+        "error: out of memory: 4096 tokens at once were too many. Use --batch-tokens 2048 "
         "--accumulate 2, which makes the same updates\n"
     )
 
@@ -168,5 +168,5 @@ def test_a_full_disk_ends_a_recipe_with_one_line(monkeypatch, capsys, error, pla
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Config)
     assert stopped.value.code == 1
-    message = "No space left on device; make room, and give the same command with --resume"
+    message = "No space left on device; free some space, and run the same command with --resume"
     assert capsys.readouterr().err == f"error: {place}: {message}\n"

@@ -400,9 +400,9 @@ def test_a_callback_is_found_under_its_former_name(tmp_path):
 
 
 def test_a_wrong_use_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="every=0: 1 batch or more"):
+    with pytest.raises(ValueError, match="every=0: expected 1 or more batches"):
         Resume(tmp_path, every=0)
-    with pytest.raises(ValueError, match="keep=0: keep 1 checkpoint or more"):
+    with pytest.raises(ValueError, match="keep=0: expected 1 checkpoint or more"):
         Resume(tmp_path, keep=0)
     resume = Resume(tmp_path / "checkpoints")
     with pytest.raises(ValueError, match="must be the last of the callbacks"):
@@ -448,5 +448,5 @@ def test_checkpoints_by_time(tmp_path, monkeypatch):
     )
     train(tmp_path, minutes=1, epochs=1, callbacks=[])
     assert saved == [2, 4, STEPS]
-    with pytest.raises(ValueError, match="minutes=0: give.*0"):
+    with pytest.raises(ValueError, match="minutes=0: expected.*0"):
         Resume(tmp_path / "checkpoints", minutes=0)

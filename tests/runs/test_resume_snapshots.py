@@ -122,7 +122,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path):
 
     with pytest.raises(CheckpointError, match="No space left on device") as error:
         snapshots.write(2, arrays())
-    assert f"the last checkpoint is {good}. Make room" in str(error.value)
+    assert f"the last checkpoint is {good}. Free some space" in str(error.value)
     assert names(tmp_path) == [good.name]
     with pytest.raises(KeyboardInterrupt):
         snapshots.write(2, _interrupted())

@@ -67,7 +67,7 @@ def test_ctrl_c_ends_a_run_in_one_line(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Task)
     assert stopped.value.code == 130
-    assert capsys.readouterr().err == ("error: interrupted; give the same command with --resume\n")
+    assert capsys.readouterr().err == ("error: interrupted; run the same command with --resume\n")
 
 
 def test_an_error_after_training_began_is_ours(tmp_path):
@@ -84,7 +84,7 @@ def test_a_run_is_never_overwritten(tmp_path):
     assert not first.folder.exists()
     assert first.make_folder() == tmp_path / "task"
     assert json.loads((first.folder / "config.json").read_text())["epochs"] == 3
-    with pytest.raises(FileExistsError, match="task exists: give the run another --name"):
+    with pytest.raises(FileExistsError, match="task exists: choose another --name"):
         runs.Run(Task(runs_dir=tmp_path))
 
 
@@ -104,7 +104,7 @@ def test_a_run_begins_once_and_resumes_alike(tmp_path, capsys):
     resumed = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
     assert runs.Run(resumed).folder == tmp_path / "task"
     assert not capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"3,.*2, seed.*0,.*1; give"):
+    with pytest.raises(ValueError, match=r"3,.*2, seed.*0,.*1; pass"):
         runs.Run(dataclasses.replace(resumed, epochs=2, seed=1))
 
 
@@ -121,12 +121,12 @@ def test_only_the_same_configuration_resumes(tmp_path):
     text = json.dumps(dataclasses.asdict(Config()), default=str)
     (tmp_path / "config.json").write_text(text)
     assert run_folder.check_same(tmp_path, Config(resume=True), may_differ=MAY_DIFFER) == tmp_path
-    with pytest.raises(ValueError, match=r"3,.*4, sizes.*\[1, 2\],.*\[1\]; give"):
+    with pytest.raises(ValueError, match=r"3,.*4, sizes.*\[1, 2\],.*\[1\]; pass"):
         run_folder.check_same(tmp_path, Config(sizes=(1,), epochs=4))
     # A run of an older version, which had fewer options.
     (tmp_path / "config.json").write_text('{"data": "text", "resume": false}')
     assert run_folder.check_same(tmp_path, Config()) == tmp_path
-    with pytest.raises(ValueError, match="epochs was 3, is 4; give"):
+    with pytest.raises(ValueError, match="epochs was 3, is 4; pass"):
         run_folder.check_same(tmp_path, Config(epochs=4))
 
 
@@ -211,12 +211,12 @@ def test_a_finished_run_goes_on_for_more_epochs(tmp_path, capsys):
     train(config)
     assert "schedule" not in capsys.readouterr().out
     longer = train(dataclasses.replace(config, epochs=4, resume=True))
-    assert "task: 4 epochs, was 2; so the schedule changes\n" in capsys.readouterr().out
+    assert "task: 4 epochs instead of 2, so the schedule changes\n" in capsys.readouterr().out
     assert longer == train(dataclasses.replace(config, epochs=4, name="at_once"))
     kept = {path.name: json.loads(path.read_text()) for path in (tmp_path / "task").glob("*.json")}
     assert (kept["config_2_epochs.json"]["epochs"], kept["config.json"]["epochs"]) == (2, 4)
     assert [epoch["epoch"] for epoch in kept["metrics.json"]["epochs"]] == [1, 2, 3, 4]
-    with pytest.raises(ValueError, match="epochs was 4, is 2; give the same"):
+    with pytest.raises(ValueError, match="epochs was 4, is 2; pass the same"):
         runs.Run(dataclasses.replace(config, resume=True))
 
 
@@ -265,7 +265,7 @@ def test_a_program_ends_with_those_of_the_other_workers(monkeypatch, tmp_path):
 
 def test_a_missing_package_is_reported_at_the_start():
     runs.check_installed("keras", extra="images")
-    with pytest.raises(ImportError, match=r"no_such not installed: pip install .*\[x\]"):
+    with pytest.raises(ImportError, match=r"not installed: no_such. Run: pip install .*\[x\]"):
         runs.check_installed("keras", "no_such", extra="x")
 
 

@@ -61,7 +61,7 @@ def test_an_option_is_in_the_section_of_its_class(capsys):
     assert "--epochs" not in found["runs.Training"]
     assert "--data PATH a folder (required)" in found["Files"]
     assert "of the data (0 to 1; default: None)" in found["Files"]
-    assert "of all updates (0 to 1; default: 0.1)" in found["runs.Training"]
+    assert "share of all updates (0 to 1; default: 0.1)" in found["runs.Training"]
     assert "--accumulate INT batches per update" in found["runs.Scaling"]
     assert "(1 or more; default: 100)" in found["runs.Logging"]
 

@@ -161,7 +161,7 @@ def test_without_a_peak_there_is_no_utilisation(caplog):
     with caplog.at_level(logging.INFO, "keras_transformers"):
         make_model().fit(x, y, verbose=0, callbacks=[Telemetry(peak_flops=1e12)])
     assert "no mfu: the FLOPs of this model's updates are not counted" in caplog.text
-    with pytest.raises(ValueError, match="peak_flops is -1"):
+    with pytest.raises(ValueError, match="peak_flops=-1"):
         Telemetry(peak_flops=-1)
 
 

@@ -74,7 +74,7 @@ SERVING = ("signatures", "serving_default")
         (("model", "num_parameters"), "many", "a model without a name and a number"),
         (("model", "configuration"), [{"class": "Dense"}], "configuration is not a list of layers"),
         (("model", "configuration"), {}, "a model whose configuration is not a list of layers"),
-        (("scores",), [0.5], "scores that are no object"),
+        (("scores",), [0.5], "scores that are not an object"),
         (("tolerance",), "1e-5", "the tolerance '1e-5' is not a number"),
         (("tolerance",), float("inf"), "the tolerance inf is not a number"),
     ],
@@ -162,7 +162,7 @@ def test_scores_of_a_manifest_are_an_object(export, capsys):
     entries["model/1"]["scores"] = [0.5]
     manifest.write_text(json.dumps(entries))
     line = only_line(capsys, "show", export)
-    assert f"{manifest}: entry 'model/1': scores that are no object" in line
+    assert f"{manifest}: entry 'model/1': scores that are not an object" in line
 
 
 def cut(file):

@@ -74,7 +74,7 @@ def test_damage_is_reported_with_its_place(tmp_path):
     with pytest.raises(ValueError, match=r"saved_model.pb: not a SavedModel"):
         describe(folder)
     (folder / "saved_model.pb").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"has graphs tagged \[\], and servers load"):
+    with pytest.raises(ValueError, match=r"has graphs tagged \[\], but servers load"):
         describe(folder)
     for content, text in (
         ("{", r"not JSON \(.*export the model again"),

@@ -39,7 +39,7 @@ def test_a_number_is_a_version_and_anything_else_a_base(tmp_path):
 
 def test_an_existing_version_is_refused_with_the_remedy(tmp_path):
     folder = make_version(tmp_path, "1")
-    with pytest.raises(FileExistsError, match=rf"{folder} exists.*give {tmp_path} for the next"):
+    with pytest.raises(FileExistsError, match=rf"{folder} exists.*pass {tmp_path} for the next"):
         split_target(folder)
     (tmp_path / "2").mkdir()  # empty, but somebody made it
     with pytest.raises(FileExistsError, match="never overwritten"):

@@ -46,13 +46,13 @@ def test_int8_is_smaller(tmp_path):
 
 def test_errors(tmp_path):
     classify = tiny.pipeline("classification")
-    with pytest.raises(ValueError, match="max_sequence_length=17: give 2 to 16"):
+    with pytest.raises(ValueError, match="max_sequence_length=17: expected 2 to 16"):
         kt.export(classify, tmp_path / "a.tflite", format="litert", max_sequence_length=17)
     with pytest.raises(ValueError, match="only encoders that take rows of tokens are converted"):
         kt.export(tiny.pipeline("translation"), tmp_path / "a.tflite", format="litert")
     with pytest.raises(ValueError, match="leave out the rest"):
         kt.export(classify, tmp_path / "a.tflite", format="litert", weights_dtype="bfloat16")
-    with pytest.raises(ValueError, match="take 'saved_model', which has no fixed length, or 'lite"):
+    with pytest.raises(ValueError, match="use 'saved_model', which has no fixed length, or 'lite"):
         kt.export(classify, tmp_path / "a", max_sequence_length=8)
     (tmp_path / "a.tflite").write_text("mine")
     with pytest.raises(FileExistsError):

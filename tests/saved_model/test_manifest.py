@@ -106,11 +106,11 @@ def test_links_are_named_wherever_they_are(version, capsys, tmp_path):
     os.mkfifo(version / "pipe")
     assert problems_of(folder, capsys)["toy/1"] == [
         *(
-            f"{version}/{name} is a link, and what it leads to may change"
+            f"{version}/{name} is a link, and its target may change"
             for name in ("dangling", "folder", "loop")
         ),
         f"{version}/pipe is not listed",
-        f"{version}/variables/variables.index is a link, and what it leads to may change",
+        f"{version}/variables/variables.index is a link, and its target may change",
     ]
     with pytest.raises(ValueError, match="dangling is a link to nowhere"):
         record(version, FROM)
@@ -122,7 +122,7 @@ def test_a_model_or_a_version_that_is_a_link_is_named(version, capsys, tmp_path,
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     assert problems_of(folder, capsys) == {
-        "toy/1": [f"{folder / name} is a link, and what it leads to may change"]
+        "toy/1": [f"{folder / name} is a link, and its target may change"]
     }
 
 

@@ -152,7 +152,7 @@ def test_without_examples_a_function_is_compared_with_itself():
     assert (found.outcome, "no record" in found.detail) == ("skipped", True)
     unknown = {"inputs": {"x": {"dtype": "float32", "shape": None}}}
     (found,) = outcomes(answer, stored={}, signature=unknown).values()
-    assert found.detail == "no stored examples, and none could be made up"
+    assert found.detail == "no stored examples, and none could be generated"
 
 
 def test_made_up_rows_fit_the_signature():

@@ -126,7 +126,7 @@ def test_targets():
     assert Target.parse("grpcs://models:8500") == Target("grpc", "models:8500", True)
     assert Target.parse("[::1]:8500").address == "[::1]:8500"
     for wrong in ("models", "ftp://models:1", "models:port", "http://", "grpc://a:1/path"):
-        with pytest.raises(ValueError, match="give http://host:port"):
+        with pytest.raises(ValueError, match="pass http://host:port"):
             Target.parse(wrong)
 
 

@@ -187,7 +187,7 @@ def test_the_requests_that_an_address_leaves_unfinished_are_few(connect, monkeyp
     first.sendall(b"d")
     monkeypatch.setattr(connections, "_GRACE_S", 0.05)
     third.sendall(b"d")
-    expected = "2 requests of this address are unfinished: send them faster, or fewer"
+    expected = "2 requests from this address are unfinished: send faster, or fewer"
     assert refusal(second) == (503, expected)
     for connection, rest in ((first, b"y"), (third, b"y"), (elsewhere, b"ody")):
         connection.sendall(rest)

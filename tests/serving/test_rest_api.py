@@ -205,7 +205,7 @@ def test_other_paths_and_odd_versions(rest):
         ({"signature_name": "rows", "instances": [1] * 65}, "65 rows in one request"),
         ({"signature_name": "checked", "instances": [-1]}, "did not hold element-wise"),
         ({"signature_name": "number", "instances": ["one"]}, "could not correctly convert"),
-        ({"signature_name": "number", "instances": [{"b64": "/w=="}]}, "the graph refused"),
+        ({"signature_name": "number", "instances": [{"b64": "/w=="}]}, "the graph rejected"),
     ],
 )
 def test_requests_that_do_not_fit(rest, body, message):
@@ -283,7 +283,7 @@ def test_what_comes_out_of_a_compressed_body_counts_as_held(server, rest):
     with server.engine.slot(server.engine.limits.max_held_bytes - 200_000):
         response = rest.post(f"{MODEL}:predict", content=content, headers=headers)
         assert response.status_code == 429
-        assert response.json()["error"].startswith("the requests under way have 3000000 bytes")
+        assert response.json()["error"].startswith("the requests in progress have 3000000 bytes")
         assert post(rest, f"{MODEL}:predict", {"instances": [1.0]}) == {"predictions": [2.5]}
     lying = content[:-4] + b"\1\0\0\0"
     response = rest.post(f"{MODEL}:predict", content=lying, headers=headers)

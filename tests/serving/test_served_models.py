@@ -340,7 +340,7 @@ def test_config_file(tmp_path):
     ("text", "message"),
     [
         ("model_config_list {}", "no model to serve"),
-        ("nonsense", "model config of TF Serving"),
+        ("nonsense", "not a TF Serving model config"),
         ("config { name: 'a' base_path: 'x' } config { name: 'a' }", "called a"),
         ("config { name: 'a/b' base_path: 'x' }", "or contain a slash"),
         ("config { name: 'a' model_platform: 'caffe' }", "must be 'tensorflow'"),
@@ -360,9 +360,9 @@ def test_base_paths(tmp_path):
     (tmp_path / "7" / "saved_model.pb").touch()
     assert model_settings(str(tmp_path)).name == tmp_path.name
     assert model_settings(f"other={tmp_path}") == ModelSettings("other", tmp_path)
-    with pytest.raises(ValueError, match="is itself an export: give"):
+    with pytest.raises(ValueError, match="is itself an export: pass"):
         model_settings(str(tmp_path / "7"))
     with pytest.raises(FileNotFoundError, match="no such folder"):
         model_settings("nowhere")
-    with pytest.raises(ValueError, match="more than one model is called a"):
+    with pytest.raises(ValueError, match="more than one model has the name a"):
         check_models([ModelSettings("a", tmp_path)] * 2, "here")

@@ -179,7 +179,7 @@ def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
         BytePairTokenizer.train(CORPUS, tmp_path / "none/x", vocabulary_size=300)
     with pytest.raises(ValueError, match="vocabulary_size=257: the 256 bytes"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=257)
-    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000: .* gives \d"):
+    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000: .* yields \d"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=5000)
     assert [path.name for path in tmp_path.iterdir()] == ["again"]  # nothing half-written
 
@@ -204,19 +204,22 @@ def without(key):
     [
         (
             {"merges": lambda m: m[:1]},
-            "none of its 0 merges makes 103 tokens of .*vocab.json",
+            "none of its 0 merges produces 103 tokens of .*vocab.json",
         ),
-        ({"merges": lambda m: m[:-1]}, "merges makes 1 tokens .*truncated, or belongs to another"),
+        (
+            {"merges": lambda m: m[:-1]},
+            "merges produces 1 tokens .*truncated, or belongs to another",
+        ),
         ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' is not two tokens"),
         ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
         ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is not in the vocab"),
         ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* repeats an earlier line"),
         ({"tokens": without("!")}, "token '\"' has the id 1, expected 0"),
         ({"tokens": lambda t: t | {"!": 1}}, "has the id 1, expected 0"),
-        ({"tokens": without("<|endoftext|>")}, "lacks 1 of the 256 bytes and <|endoftext|>"),
+        ({"tokens": without("<|endoftext|>")}, "1 of the 256 bytes and <|endoftext|> are missing"),
         ({"tokens": lambda t: list(t)}, "a JSON list, expected an object"),
         ({"tokens": lambda t: {k: str(v) for k, v in t.items()}}, "a JSON object, token -> id"),
-        ({"tokens": lambda t: t | {"new": 360}}, "merges makes 1 tokens .*such as 'new'"),
+        ({"tokens": lambda t: t | {"new": 360}}, "merges produces 1 tokens .*such as 'new'"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(folder, tmp_path, change, message):
@@ -227,7 +230,7 @@ def test_files_that_do_not_fit_are_refused(folder, tmp_path, change, message):
 def test_a_vocabulary_without_its_merges_is_refused(folder, tmp_path):
     copy = copy_of(folder, tmp_path / "copy")
     (copy / "merges.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"merges.txt does not exist, .* belong together"):
+    with pytest.raises(FileNotFoundError, match=r"merges.txt does not exist, .* both required"):
         BytePairTokenizer(copy)
     (copy / "vocab.json").rename(copy / "encoder.json")
     with pytest.raises(FileNotFoundError, match=r"vocab.bpe does not exist"):

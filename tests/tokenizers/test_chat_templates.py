@@ -99,7 +99,7 @@ def test_rows_of_several_lengths_and_an_empty_batch(tokenizer):
 @pytest.mark.parametrize(
     ("conversation", "message"),
     [
-        ([], "give at least a message of the user"),
+        ([], "expected at least one user message"),
         ([("user", "a"), ("", ""), ("user", "b")], "no role may be missing between others"),
         ([("tool", "a"), ("user", "b")], "one of system, user, assistant"),
         ([("user", "a"), ("assistant", "b")], "the last message must be the user"),
@@ -134,6 +134,6 @@ def test_messages_of_another_form_are_refused_by_place(message):
 
 def test_unknown_programs_are_refused_and_published_ones_have_names():
     assert find_chat_template("qwen3") is CHAT_TEMPLATES["qwen3"]
-    with pytest.raises(ValueError, match=r"'\{% for m in .*published ones, which are chatml, "):
+    with pytest.raises(ValueError, match=r"'\{% for m in .*published templates chatml, "):
         find_chat_template("{% for m in\n messages %}{{ m }}{% endfor %}")
     assert dataclasses.replace(CHAT_TEMPLATES["chatml"], hashes=()).roles[0] == "system"

@@ -228,7 +228,7 @@ def test_dictionaries_that_are_none(words, text):
         ({"min_characters": 4, "max_characters": 3}, "min_characters=4, max_characters=3"),
         ({"min_characters": -1, "max_characters": 3}, "min_characters=-1"),
         ({"min_characters": 3}, "min_characters=3, max_characters=0"),
-        ({"word_ngrams": 0}, "word_ngrams=0: must be 1 .words alone"),
+        ({"word_ngrams": 0}, "word_ngrams=0: must be 1 .only words"),
     ],
 )
 def test_ngrams_that_cannot_be(arguments, text):

@@ -38,7 +38,7 @@ def test_balanced_labels_count_alike_together():
     ["maybe=1", "yes=0", "yes=nan", "yes=x", "yes", "yes=1 yes=2", "balanced no=1"],
 )
 def test_weights_that_are_none_are_refused(given):
-    with pytest.raises(ValueError, match=r"label_weights=.*: give balanced alone.* no, yes$"):
+    with pytest.raises(ValueError, match=r"label_weights=.*: pass balanced alone.* no, yes$"):
         LabelWeights(label_weights=tuple(given.split())).weights_of(TRAIN, LABELS)
 
 
@@ -53,7 +53,7 @@ def test_batches_have_the_weights_and_evaluation_has_none(static_shapes):
     (batch,) = batches.of(TRAIN).dataset()
     assert len(batch) == (3 if static_shapes else 2)
     assert len(batch) == 2 or set(np.asarray(batch[2]["logits"])) == {0.0, 1.0}
-    with pytest.raises(ValueError, match=r"\['yes'\]: give"):
+    with pytest.raises(ValueError, match=r"\['yes'\]: pass"):
         TextBatches(TRAIN, classifier(), label_weights={"no": 1.0}, **options)
 
 

@@ -1,4 +1,4 @@
-"""Ways to store named arrays: one module per kind of file."""
+"""Reads named arrays from files, one module per kind of file."""
 
 from keras_transformers.rooms import open_room
 

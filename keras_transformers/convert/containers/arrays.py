@@ -1,9 +1,9 @@
-"""Named arrays in a file or folder, whatever wrote it.
+"""Reads named arrays from a file or folder of any kind.
 
-A container is a way to store arrays: safetensors, HDF5, a pickle, a checkpoint. It gives them under
-the names, and in the layout, of Hugging Face's PyTorch classes, so that a family reads every
-container without a line of its own. A module in this folder registers its container by defining
-`CONTAINER`; no list names it.
+A container is a way to store arrays: safetensors, HDF5, a pickle, a checkpoint. It returns them
+under the names, and in the layout, of Hugging Face's PyTorch classes, so every family can read
+every container without code of its own. A module in this folder registers its container by
+defining `CONTAINER`; no list names it.
 """
 
 import functools
@@ -23,12 +23,12 @@ __all__ = ["Arrays", "Container", "open_arrays"]
 
 @dataclass(frozen=True)
 class Arrays(Mapping[str, np.ndarray]):
-    """Arrays by name, each of which is read when it is asked for.
+    """Arrays by name, each read on request.
 
     Attributes:
-        source: the file or folder that has them, for error messages.
+        source: the file or folder that holds them, for error messages.
         shapes: name -> shape.
-        read: takes a name; returns the array, with the file's dtype. ValueError if its part of the
+        read: takes a name; returns the array, with the file's dtype. ValueError if that part of the
             file is damaged.
         architecture: the class that wrote them, such as "BertForTokenClassification", if the
             container says so; "" otherwise.
@@ -52,7 +52,7 @@ class Arrays(Mapping[str, np.ndarray]):
 
     @classmethod
     def of(cls, source: Path, arrays: Mapping[str, np.ndarray]) -> "Arrays":
-        """Returns arrays that are in memory already."""
+        """Wraps arrays that are already in memory."""
         return cls(
             source, {name: array.shape for name, array in arrays.items()}, arrays.__getitem__
         )
@@ -75,12 +75,12 @@ class Arrays(Mapping[str, np.ndarray]):
         return replace(self, shapes=shapes, read=lambda new: self.read(names[new]))
 
     def without(self, *names: str) -> "Arrays":
-        """Returns all arrays but these."""
+        """Returns all arrays except these."""
         kept = {name: shape for name, shape in self.shapes.items() if name not in names}
         return replace(self, shapes=kept)
 
     def including(self, name: str, array: np.ndarray) -> "Arrays":
-        """Returns the arrays and one more, or another one of the same name."""
+        """Returns the arrays with one added or replaced."""
         shapes = {**self.shapes, name: array.shape}
         return replace(self, shapes=shapes, read=lambda n: array if n == name else self.read(n))
 
@@ -90,11 +90,11 @@ class Container:
     """A way to store named arrays.
 
     Attributes:
-        contents: what such a file is, for error messages, such as "model.safetensors".
-        rank: of several containers in a folder, the one with the lowest rank is taken.
-        find: takes a folder or file; returns the file of this kind that is there, or None. It looks
-            at names and at most the first bytes.
-        open: takes what `find` returned; reads names and shapes. FileNotFoundError if a part is
+        contents: the kind of file, for error messages, such as "model.safetensors".
+        rank: of several containers in a folder, the one with the lowest rank is used.
+        find: takes a folder or file; returns the file of this kind there, or None. It looks at
+            names and at most the first bytes.
+        open: takes the file from `find`; reads names and shapes. FileNotFoundError if a part is
             missing, ValueError if one is damaged.
     """
 
@@ -105,16 +105,16 @@ class Container:
 
 
 def open_arrays(path: Path) -> Arrays:
-    """Opens the arrays in a file, or those in a folder; reads no values yet.
+    """Opens the arrays in a file or folder; reads no values yet.
 
     Args:
-        path: a file, or a folder with one of the known kinds. With several, the first by `rank`. A
-            checkpoint's prefix, which is not a file, will do too.
+        path: a file, or a folder with a file of a known kind; if there are several, the first by
+            `rank` is used. Also a checkpoint's prefix, which is not a file.
 
     Raises:
-        FileNotFoundError: the path does not exist, or the folder has none of the known kinds, or a
+        FileNotFoundError: the path does not exist, the folder has no file of a known kind, or a
             part is missing.
-        ValueError: a file is damaged or of no known kind.
+        ValueError: a file is damaged or of an unknown kind.
     """
     for container, found in containers_in(path):
         for other in not_read_in(found) if found.is_file() else []:
@@ -122,18 +122,18 @@ def open_arrays(path: Path) -> Arrays:
                 raise ValueError(f"{found} is {other}")
         return container.open(found)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: give a file or folder of weights")
+        raise FileNotFoundError(f"{path} does not exist: pass a file or folder of weights")
     known = ", ".join(container.contents for container in all_containers())
     others = "; ".join(map(str, not_read_in(path)))
     if path.is_file():
-        what = f"it is {others}" if others else f"known are {known}"
+        what = f"it is {others}" if others else f"expected one of {known}"
         raise ValueError(f"{path}: a file of unknown format; {what}")
     has = f"{path} has {others}. It " if others else f"{path} "
-    raise FileNotFoundError(f"{has}has no file of weights that is read here, such as {known}")
+    raise FileNotFoundError(f"{has}has no file of weights that can be read here, such as {known}")
 
 
 def containers_in(path: Path) -> Iterator[tuple["Container", Path]]:
-    """Yields the containers in a folder, or that a file is, with their files, by rank."""
+    """Yields the containers in a folder, or that of a file, with their files, by rank."""
     for container in all_containers():
         found = container.find(path)
         if found is not None:

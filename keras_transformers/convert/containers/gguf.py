@@ -1,4 +1,4 @@
-"""GGUF, llama.cpp's files: weights, quantized or not, the configuration and the vocabulary.
+"""Reads GGUF, llama.cpp's files: weights, quantized or not, configuration and vocabulary.
 
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; llama.cpp, convert_hf_to_gguf.py.
 """
@@ -28,7 +28,7 @@ _MODULES: dict[str, dict[str, str]] = {
 }
 _LLAMA = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _MODULES |= dict.fromkeys(("llama", "qwen2", "qwen3"), _LLAMA)
-# The same for what stands in every block.
+# The same for the tensors of every block.
 _BLOCKS: dict[str, tuple[str, dict[str, str]]] = {
     "bert": (
         "bert.encoder.layer",
@@ -63,23 +63,23 @@ _BLOCKS |= dict.fromkeys(
         },
     ),
 )
-# llama.cpp turns neighbouring numbers of a head together, Hugging Face's classes those of its two
-# halves. The converter reorders the matrices of these architectures; the field says their heads.
+# llama.cpp rotates neighbouring numbers of a head together, Hugging Face's classes those of its two
+# halves. The converter reorders the matrices of these architectures; the field has their heads.
 _REORDERED = {
     "llama": {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
 }
-_ROTARY_FACTORS = "rope_freqs.weight"  # no module's; `rotary_factors` reads it
+_ROTARY_FACTORS = "rope_freqs.weight"  # belongs to no module; `rotary_factors` reads it
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
 
 
 @dataclass(frozen=True)
 class Gguf:
-    """A file of llama.cpp's.
+    """A GGUF file.
 
     Attributes:
         file: the file.
         fields: name -> value of the metadata.
-        tensors: name -> tensor, whose values lie in the file until they are read.
+        tensors: name -> tensor, whose values stay in the file until they are read.
     """
 
     file: Path
@@ -103,7 +103,7 @@ class Gguf:
             opened = reader(file)
             fields = {field.name: field.contents() for field in opened.fields.values()}
             tensors = {tensor.name: tensor for tensor in opened.tensors}
-        except Exception as error:  # whatever that package makes of a damaged file
+        except Exception as error:  # any error that a damaged file causes in that package
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"{file}: not readable as GGUF ({reason:.200}); it may be truncated: download it "
@@ -115,15 +115,15 @@ class Gguf:
         """Returns the weights as float32, under Hugging Face's names.
 
         Raises:
-            ValueError: the architecture is of no family here, or has a tensor that those lack.
+            ValueError: the architecture is unsupported, or has a tensor that our families lack.
         """
         if self.architecture not in _MODULES:
             raise ValueError(
-                f"{self.file}: architecture {self.architecture!r:.100}; of GGUF's, known are "
-                f"{', '.join(_MODULES)}: get the model.safetensors that it was made of, or run it "
-                "with llama.cpp"
+                f"{self.file}: architecture {self.architecture!r:.100} is not supported in GGUF; "
+                f"expected one of {', '.join(_MODULES)}: get the model.safetensors that it was "
+                "made from, or run it with llama.cpp"
             )
-        turns = self.architecture != "bert"  # which has no rotary positions
+        turns = self.architecture != "bert"  # BERT has no rotary positions
         names = {
             self._name(name): tensor
             for name, tensor in self.tensors.items()
@@ -138,17 +138,17 @@ class Gguf:
                 array: np.ndarray = dequantize(tensor.data, tensor.tensor_type)
             except (NotImplementedError, ValueError) as error:
                 raise ValueError(
-                    f"{self.file}: {tensor.name} is of type {tensor.tensor_type.name}, which is "
-                    f"not read ({error})"
+                    f"{self.file}: {tensor.name} has the unsupported type "
+                    f"{tensor.tensor_type.name} ({error})"
                 ) from error
             return self._in_halves(tensor.name, array.reshape(shapes[name]))
 
         return Arrays(self.file, shapes, read)
 
     def rotary_factors(self) -> np.ndarray | None:
-        """Returns what the rates of rotary positions are divided by, (head_dim / 2,), if given.
+        """Returns the divisors for the rates of rotary positions, (head_dim / 2,), if given.
 
-        Llama 3.1's scaling lies in a file as these numbers alone.
+        Files contain Llama 3.1's scaling only as these numbers.
         """
         tensor = self.tensors.get(_ROTARY_FACTORS)
         if tensor is None:
@@ -170,7 +170,7 @@ class Gguf:
         if type(heads) is not int or heads < 1 or len(array) % (2 * heads):
             raise ValueError(
                 f"{self.file}: {self.architecture}.{field}={heads!r:.100}, but {name} has "
-                f"{len(array)} rows: they must be as many for each head, and even"
+                f"{len(array)} rows: each head needs the same even number of rows"
             )
         pairs = array.reshape(heads, -1, 2, *array.shape[1:])  # (heads, head_dim / 2, 2, ...)
         return pairs.swapaxes(1, 2).reshape(array.shape)
@@ -183,16 +183,16 @@ class Gguf:
         part = block[2] if block else module
         if part not in known or last not in ("weight", "bias"):
             raise ValueError(
-                f"{self.file}: a tensor {name!r:.100}, which no {self.architecture} here has: get "
-                "the model.safetensors that it was made of"
+                f"{self.file}: unexpected tensor {name!r:.100} for {self.architecture}: get the "
+                "model.safetensors that it was made from"
             )
         return f"{start}.{block[1]}.{known[part]}.{last}" if block else f"{known[part]}.{last}"
 
 
 def _reader() -> Any:
-    """Returns gguf's reader, made to stop at the end of the file.
+    """Returns gguf's reader, changed to stop at the end of the file.
 
-    Past the end, the original reads nothing and goes on: an array that claims 2^60 bytes would fill
+    The original keeps reading nothing past the end: an array that claims 2^60 bytes would exhaust
     the memory.
     """
     original: Any = optional("gguf", extra="gguf").GGUFReader
@@ -201,14 +201,14 @@ def _reader() -> Any:
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> Any:
             found = super()._get(offset, dtype, count, *order, **orders)
             if len(found) != count:
-                raise ValueError(f"{count} values at byte {offset}, which reach past the end")
+                raise ValueError(f"{count} values at byte {offset} reach past the end")
             return found
 
     return Reader
 
 
 def find_gguf(path: Path) -> Path | None:
-    """Returns the file of GGUF at a path: the file itself, or the only one in a folder."""
+    """Returns the GGUF file at a path: the file itself, or the only one in a folder."""
     files = [path] if path.is_file() else sorted(path.glob("*.gguf")) if path.is_dir() else []
     if len(files) != 1:
         return None

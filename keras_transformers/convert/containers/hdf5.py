@@ -1,4 +1,4 @@
-"""The weights in an HDF5 file, by path; nothing else in the file is read."""
+"""Reads the weights in an HDF5 file, by path, and nothing else in the file."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _ENDS = (".h5", ".hdf5")
 
 
 def is_hdf5(file: Path) -> bool:
-    """Returns whether a file is HDF5 by its name or its first bytes."""
+    """Returns whether a file is HDF5, by its name or its first bytes."""
     if file.suffix in _ENDS:
         return True
     with file.open("rb") as opened:
@@ -23,10 +23,10 @@ def is_hdf5(file: Path) -> bool:
 
 
 def hdf5_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """Returns path -> shape of every array but an optimizer's.
+    """Returns path -> shape of every array except an optimizer's.
 
     Raises:
-        ValueError: the file is damaged, or has arrays that cannot be weights of its own.
+        ValueError: the file is damaged, or has arrays whose values are not in it.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     most = file.stat().st_size
@@ -39,7 +39,7 @@ def hdf5_shapes(file: Path) -> dict[str, tuple[int, ...]]:
             shapes[path] = tuple(item.shape)
 
     with _opened(file) as opened:
-        opened.visititems(visit)  # follows no links
+        opened.visititems(visit)  # does not follow links
     return shapes
 
 
@@ -63,7 +63,7 @@ def _opened(file: Path) -> Iterator[Any]:
     try:
         with h5py.File(file, "r") as opened:
             yield opened
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py raises all
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # all from h5py
         raise ValueError(
             f"{file}: cannot be read as HDF5 weights ({error}): download or save it again"
         ) from error

@@ -1,6 +1,6 @@
-"""keras-bert's and bert4keras' HDF5 files, which Keras 2's save or save_weights wrote.
+"""Reads keras-bert's and bert4keras' HDF5 files, written by Keras 2's save or save_weights.
 
-Layers that are not theirs keep Keras' names and layout, as in `tf_h5`.
+Other layers keep Keras' names and layout, as in `tf_h5`.
 """
 
 import re
@@ -14,7 +14,7 @@ from keras_transformers.convert.containers.hdf5 import hdf5_shapes, is_hdf5, rea
 
 __all__: list[str] = []
 
-# Their layer -> Hugging Face's module, outside the encoder's layers and in them.
+# Their layer -> Hugging Face's module, outside the encoder's layers and inside them.
 _MODULES = {
     "Embedding-Token": "bert.embeddings.word_embeddings",
     "Embedding-Segment": "bert.embeddings.token_type_embeddings",
@@ -33,8 +33,8 @@ _NORMS = {
     "MultiHeadSelfAttention-Norm": "attention.output.LayerNorm",
     "FeedForward-Norm": "output.LayerNorm",
 }
-# The matrices of a layer: the end of keras-bert's name -> Hugging Face's module. bert4keras numbers
-# them by one counter of all models in a process, in this order.
+# The matrices of a layer: keras-bert's suffix -> Hugging Face's module. bert4keras numbers them in
+# this order, with one counter for all models in a process.
 _DENSES = {
     "MultiHeadSelfAttention": {
         "q": "attention.self.query",
@@ -48,7 +48,7 @@ _WEIGHTS = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "beta
 # keras-bert counts from 1, bert4keras from 0.
 _FIRST = {"Encoder": 1, "Transformer": 0}
 _BLOCK = re.compile(r"(Encoder|Transformer)-(\d+)-(.+)")
-_AGAIN = re.compile(r"_\d+$")  # Keras adds it to the names of a process's second model
+_AGAIN = re.compile(r"_\d+$")  # Keras adds this to the names in a process's second model
 _DENSE = re.compile(r"dense(?:_(\d+))?/(kernel|bias)")
 
 
@@ -57,7 +57,7 @@ def open_keras_bert_h5(path: Path) -> Arrays:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is damaged, or several layers have one name.
+        ValueError: the file is damaged, or several layers have the same name.
     """
     shapes = hdf5_shapes(path)
     names = _names(shapes)
@@ -82,7 +82,7 @@ def open_keras_bert_h5(path: Path) -> Arrays:
 
 
 def _names(shapes: Iterable[str]) -> dict[str, str]:
-    """Returns path -> Hugging Face's name, of the arrays that have one."""
+    """Returns path -> Hugging Face's name, for the arrays that have one."""
     layers = {path: _layer_and_weight(path) for path in shapes}
     numbers: dict[str, set[int]] = {}  # layer -> the numbers of the dense layers in it
     for layer, weight in layers.values():
@@ -96,7 +96,7 @@ def _names(shapes: Iterable[str]) -> dict[str, str]:
 
 
 def _layer_and_weight(path: str) -> tuple[str, str]:
-    """Splits a path, perhaps of a model in a model, into a layer of theirs and its weight."""
+    """Splits a path, possibly of a nested model, into a layer of theirs and its weight."""
     *groups, last = path.removesuffix(":0").split("/")
     for index in reversed(range(len(groups))):
         layer = _AGAIN.sub("", groups[index])
@@ -130,7 +130,7 @@ def _name(layer: str, weight: str, numbers: list[int]) -> str:
 
 
 def _is_turned(name: str, stored: str) -> bool:
-    """Returns whether PyTorch's array is the transposed one: not of tables, and other layers'."""
+    """Returns whether PyTorch's array is transposed: not for tables or for other layers."""
     return name != stored and not stored.removesuffix(":0").endswith("/embeddings")
 
 
@@ -139,7 +139,7 @@ def _find(path: Path) -> Path | None:
         return None
     try:
         return path if any("Embedding-Token" in stored for stored in hdf5_shapes(path)) else None
-    except ValueError:  # another container says what is wrong
+    except ValueError:  # another container reports the error
         return None
 
 

@@ -1,4 +1,4 @@
-"""Weights of transformers' TensorFlow classes as its PyTorch classes name and store them.
+"""Converts the weights of transformers' TensorFlow classes to PyTorch's names and layout.
 
 Keras' names are paths of layers: `bert/encoder/layer_._0/output/dense/kernel:0` is PyTorch's
 `bert.encoder.layer.0.output.dense.weight`, transposed.
@@ -16,8 +16,8 @@ from keras_transformers.convert.containers.arrays import Arrays
 __all__: list[str] = []
 
 _WEIGHTS = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "beta": "bias"}
-# Number of axes of a kernel -> PyTorch's order: (height, width, in, out) is (out, in, height,
-# width) there.
+# Number of axes of a kernel -> PyTorch's order of them: (height, width, in, out) becomes (out, in,
+# height, width).
 _AXES = {2: (1, 0), 4: (3, 2, 0, 1)}
 _UPPER = {"lm": "LM", "mt": "MT"}
 
@@ -27,9 +27,9 @@ class KerasWeight:
     """A weight of a TensorFlow class.
 
     Attributes:
-        name: Keras' name below the model itself, such as "bert/pooler/dense/kernel:0".
-        shape: its shape.
-        read: returns its values.
+        name: Keras' name within the model, such as "bert/pooler/dense/kernel:0".
+        shape: the weight's shape.
+        read: returns the weight's values.
     """
 
     name: str
@@ -46,17 +46,17 @@ def as_pytorch_arrays(
 ) -> Arrays:
     """Returns weights under PyTorch's names and in PyTorch's layout.
 
-    A weight that several layers share is stored with each of them; it is returned once.
+    A weight that several layers share is stored with each of them, but returned only once.
 
     Args:
-        source: the file or folder that has them.
-        weights: the weights of a class of transformers.
+        source: the file or folder that holds them.
+        weights: the weights of one of transformers' classes.
         others: the weights of other layers, which keep Keras' names and layout.
         architecture: the class that wrote them, if it is known.
 
     Raises:
-        ValueError: copies of a shared weight have different shapes. If their values differ,
-            reading it raises.
+        ValueError: copies of a shared weight have different shapes. If their values differ, reading
+            raises it.
     """
     stored: dict[str, list[KerasWeight]] = {}
     for weight in weights:
@@ -79,12 +79,12 @@ def as_pytorch_arrays(
         for copy in copies:
             if not np.array_equal(array, copy.read(), equal_nan=True):
                 raise ValueError(
-                    f"{source}: {name} has other values as {copy.name} than as {first.name}, but "
-                    "the model shares it: save the model again"
+                    f"{source}: {copy.name} and {first.name} have different values, but are one "
+                    f"shared weight, {name}: save the model again"
                 )
         return _stored(first.name, array)
 
-    # An array without values has the shape that the values would get.
+    # A broadcast number takes no memory, and gets the shape that the values would get.
     shapes = {
         name: _stored(first.name, np.broadcast_to(np.float32(0), first.shape)).shape
         for name, (first, *_) in stored.items()
@@ -94,14 +94,14 @@ def as_pytorch_arrays(
 
 
 def is_keras_name(name: str) -> bool:
-    """Returns whether a name is Keras 2's, which ends in ":0"."""
+    """Returns whether a name comes from Keras 2, whose names end in ":0"."""
     return name.endswith(":0")
 
 
 def class_of(name: str) -> str:
-    """Returns the class of a model that Keras named after it; "" for other names.
+    """Returns the class after which Keras named a model; "" for other names.
 
-    Keras splits words where it can: case may differ where "GPT2LMHead" became "gp_t2lm_head".
+    Keras splits words at capitals, so the case may differ: "GPT2LMHead" became "gp_t2lm_head".
 
     Example:
         >>> class_of("tf_bert_for_masked_lm_1"), class_of("my_model")
@@ -126,6 +126,6 @@ def _stored(name: str, array: np.ndarray) -> np.ndarray:
     last = name.removesuffix(":0").rpartition("/")[2]
     if last == "kernel" and array.ndim in _AXES:
         return array.transpose(_AXES[array.ndim])
-    if last == "bias" and array.ndim == 2 and len(array) == 1:  # GPT-2's are rows
+    if last == "bias" and array.ndim == 2 and len(array) == 1:  # GPT-2 stores them as rows
         return array[0]
     return array

@@ -1,4 +1,4 @@
-"""Files of weights that are not read here, by their right names, with what to do about each."""
+"""Recognizes files of weights that cannot be read here, and says what to do about each."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -8,18 +8,18 @@ from pathlib import Path
 __all__ = ["NotRead"]
 
 POINTER = "a pointer of Git LFS instead of weights"
-_SOURCE = "get the model.safetensors or pytorch_model.bin that it was made of"
+_SOURCE = "get the model.safetensors or pytorch_model.bin that it was made from"
 _TRAINING = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")
 
 
 @dataclass(frozen=True)
 class NotRead:
-    """Files of a kind that is not read.
+    """Files of a kind that cannot be read.
 
     Attributes:
-        contents: what they are, such as "ONNX".
+        contents: the kind of file, such as "ONNX".
         files: their names, relative to the folder.
-        remedy: what to do.
+        remedy: what to do instead.
     """
 
     contents: str
@@ -39,7 +39,7 @@ class _Kind:
     starts: tuple[bytes, ...] = (b"",)
 
 
-# A file is of the first kind that fits.
+# A file has the first kind that matches.
 _KINDS = (
     _Kind(
         POINTER,
@@ -51,14 +51,14 @@ _KINDS = (
     _Kind(
         "several files of GGUF",
         ("*.gguf",),
-        "give the path of the one to load",
+        "pass the path of the one to load",
         (b"GGUF",),
     ),
     _Kind(
         "Flax",
         ("*.msgpack",),
         "get the model.safetensors or pytorch_model.bin of the same model; if there is none, "
-        "from_pretrained(folder, from_flax=True) of transformers 4 and save_pretrained make it",
+        "make it with transformers 4: from_pretrained(folder, from_flax=True), save_pretrained",
     ),
     _Kind("Rust's tch", ("rust_model.ot",), _SOURCE),
     _Kind("Core ML", ("*.mlmodel", "*.mlpackage", "coreml/*"), _SOURCE),
@@ -68,55 +68,57 @@ _KINDS = (
     _Kind(
         "an adapter of peft",
         ("adapter_model.safetensors", "adapter_model.bin"),
-        "load its model and give this folder as adapter=..., or merge it into its model with "
-        "merge_and_unload of peft, and save that",
+        "load its model and pass this folder as adapter=..., or merge it into its model with "
+        "peft's merge_and_unload, and save that",
     ),
     _Kind(
-        "the state of a training",
+        "the state of a training run",
         _TRAINING,
-        "it has no weights: give the folder with model.safetensors",
+        "it has no weights: pass the folder with model.safetensors",
     ),
     _Kind(
         "a file of fastText",
         ("*.bin", "*.ftz"),
-        "give the file itself",
+        "pass the file itself",
         ((793712314).to_bytes(4, "little"),),
     ),
     _Kind(
         "word vectors as text",
         ("*.vec",),
-        "they are no model: read them with gensim, or the .bin beside them with fasttext",
+        "they are not a model: read them with gensim, or the .bin beside them with fasttext",
     ),
     _Kind(
-        "a file of PyTorch of another name",
+        "a PyTorch file of another name",
         ("*.bin", "*.pt", "*.pth", "*.ckpt"),
-        "call it pytorch_model.bin, with the model's config.json beside it, if it is a state_dict",
+        "if it is a state_dict, rename it to pytorch_model.bin and add the model's config.json",
         (b"PK\x03\x04", b"\x80"),
     ),
     _Kind(
         "safetensors of another name",
         ("*.safetensors",),
-        "call it model.safetensors, with the model's config.json beside it",
+        "rename it to model.safetensors and add the model's config.json",
     ),
     _Kind(
-        "a model of Keras",
+        "a Keras model",
         ("*.keras",),
         "read it with keras.models.load_model, after `import keras_transformers`",
     ),
     _Kind(
-        "a pickle", ("*.pkl", "*.pickle", "*.joblib"), "pickles can run code, and are not opened"
+        "a pickle",
+        ("*.pkl", "*.pickle", "*.joblib"),
+        "pickles can run code, so they are not opened",
     ),
     _Kind(
         "a SavedModel",
         ("saved_model.pb",),
-        "it cannot be trained further: ask it with keras_transformers.saved_model.Predictor, or "
-        "load the pipeline that it came from",
+        "it cannot be trained further: query it with keras_transformers.saved_model.Predictor, "
+        "or load the pipeline that it came from",
     ),
 )
 
 
 def not_read_in(path: Path) -> list[NotRead]:
-    """Returns the files in a folder, or the file, that are of a known kind which is not read."""
+    """Returns the files in a folder, or the file, of a known kind that cannot be read."""
     if path.is_file():
         kind = next((kind for kind in _KINDS if _fits(path, kind)), None)
         return [] if kind is None else [NotRead(kind.contents, (path.name,), kind.remedy)]

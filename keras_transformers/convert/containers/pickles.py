@@ -1,9 +1,9 @@
-"""PyTorch's files (`pytorch_model.bin`, `.pt`), read as data: nothing in them is run.
+"""Reads PyTorch's files (`pytorch_model.bin`, `.pt`) as data: nothing in them is executed.
 
 `torch.save` writes a pickle that says where each tensor lies in the bytes beside it. A pickle is a
-program, whose instructions may call any function. The reader here is a machine of its own with the
-few instructions and the dozen names that tensors need. It imports nothing and calls nothing; other
-instructions and names are refused. The bytes of tensors are mapped into memory, not copied.
+program whose instructions may call any function. The reader here is its own machine, with the few
+instructions and the dozen names that tensors need. It imports nothing and calls nothing; other
+instructions and names are rejected. The bytes of tensors are mapped into memory, not copied.
 """
 
 import io
@@ -28,7 +28,7 @@ _WHOLE = "pytorch_model.bin"
 _INDEX = "pytorch_model.bin.index.json"
 _ENDS = (".bin", ".pt", ".pth", ".ckpt")
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
-# How torch.save began its files before it wrote zip archives.
+# The start of files of torch.save before it wrote zip archives.
 _LEGACY_MAGIC, _LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
 _LARGEST_PICKLE = 8 << 20  # bytes; one tensor takes about 200
 _LARGEST_SIZE = 2**63 - 1
@@ -54,7 +54,7 @@ _PARAMETERS = ("torch._utils._rebuild_parameter", "torch._utils._rebuild_paramet
 _NAMES = {"collections.OrderedDict", "torch.Size", *_STORAGES, *_TENSORS, *_PARAMETERS}
 
 # Instructions of pickles: those that push a constant, their argument or an empty object, and those
-# that make a tuple of so many objects.
+# that make a tuple of this many objects.
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _LITERALS = {
     *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"),
@@ -72,7 +72,7 @@ _TRUNCATED = "it may be truncated: download it again"
 
 @dataclass(frozen=True)
 class _Name:
-    """A class or function that a pickle names; never the thing itself."""
+    """The name of a class or function in a pickle, never the object itself."""
 
     name: str
 
@@ -81,37 +81,38 @@ class _Name:
 class _Storage:
     key: str
     dtype: np.dtype
-    size: int  # numbers, not bytes
+    size: int  # in elements, not bytes
 
 
 @dataclass(frozen=True)
 class _Tensor:
     storage: _Storage
-    offset: int  # numbers before the first
+    offset: int  # elements before the first
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class _RefusedError(Exception):
-    """Why a file is not read, without its name."""
+    """Says why a file cannot be read, without its name."""
 
 
 def open_pickle(path: Path) -> Arrays:
     """Opens a file of `torch.save`, or the shards that a `.bin.index.json` lists; runs no code.
 
-    Read are the zip archives of PyTorch 1.6 and later and the streams of older versions. They must
-    hold a dictionary of tensors or parameters, as `model.state_dict()` gives it.
+    It reads the zip archives of PyTorch 1.6 and later and the streams of older versions. They must
+    hold a dictionary of tensors or parameters, such as `model.state_dict()`.
 
     Raises:
         FileNotFoundError: the file, or a shard, does not exist.
-        ValueError: a file is damaged, names anything but tensors, or has tensors outside its bytes.
+        ValueError: a file is damaged, contains anything but tensors, or has tensors outside its
+            bytes.
     """
     places: dict[str, tuple[_Tensor, memoryview]] = {}
     for file in shards_of(path) if path.suffix == ".json" else [path]:
         try:
             places.update(_tensors_in(file))
         except _RefusedError as error:
-            raise ValueError(f"{file} is not read: {error}") from error.__cause__
+            raise ValueError(f"{file} cannot be read: {error}") from error.__cause__
 
     def read(name: str) -> np.ndarray:
         tensor, values = places[name]
@@ -126,17 +127,17 @@ def open_pickle(path: Path) -> Arrays:
 
 
 def _tensors_in(file: Path) -> Iterator[tuple[str, tuple[_Tensor, memoryview]]]:
-    """Yields the name of each tensor in a file, with it and the bytes of its storage."""
+    """Yields each tensor's name, the tensor and the bytes of its storage."""
     with file.open("rb") as opened:
         if not opened.read(1):
             raise _RefusedError("it is empty: download it again")
         mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
     root, storages = (_read_zip if mapped[:4] == _ZIP else _read_stream)(mapped)
     if not isinstance(root, dict):
-        raise _RefusedError(f"it holds {_kind(root)}, and no dictionary of tensors: {_REMEDY}")
+        raise _RefusedError(f"it holds {_kind(root)}, not a dictionary of tensors: {_REMEDY}")
     for name, tensor in root.items():
         if not isinstance(tensor, _Tensor) or not isinstance(name, str) or not name.isprintable():
-            raise _RefusedError(f"{name!r:.100} is {_kind(tensor)}, and not a tensor: {_REMEDY}")
+            raise _RefusedError(f"{name!r:.100} is {_kind(tensor)}, not a tensor: {_REMEDY}")
         values = storages.get(tensor.storage.key)
         if values is None:
             raise _RefusedError(
@@ -147,7 +148,7 @@ def _tensors_in(file: Path) -> Iterator[tuple[str, tuple[_Tensor, memoryview]]]:
 
 
 def _check(name: str, tensor: _Tensor, num_bytes: int) -> None:
-    """Refuses a tensor with numbers outside its storage, or more of them than the storage has."""
+    """Rejects a tensor with elements outside its storage, or more of them than the storage has."""
     storage = tensor.storage
     if storage.size * storage.dtype.itemsize != num_bytes:
         raise _RefusedError(
@@ -177,7 +178,7 @@ def _read_zip(file: mmap.mmap) -> tuple[Any, dict[str, memoryview]]:
         raise _RefusedError(f"no readable zip archive ({error}); {_TRUNCATED}") from error
     members = {info.filename: info for info in listed}
     if len(members) != len(listed):
-        raise _RefusedError("several of its members have one name: the file is damaged")
+        raise _RefusedError("several of its members have the same name: the file is damaged")
     folders = [name.removesuffix("data.pkl") for name in members if name.endswith("/data.pkl")]
     if len(folders) != 1:
         raise _RefusedError(
@@ -202,11 +203,11 @@ def _read_zip(file: mmap.mmap) -> tuple[Any, dict[str, memoryview]]:
 
 
 def _stored(mapped: memoryview, info: zipfile.ZipInfo) -> memoryview:
-    """Returns the bytes of a member of a zip archive, which must lie there as they are."""
+    """Returns the bytes of a member of a zip archive, which must be stored uncompressed."""
     name = f"its member {info.filename!r:.100}"
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1:
         raise _RefusedError(
-            f"{name} is compressed or encrypted, as torch.save writes none: {_REMEDY}"
+            f"{name} is compressed or encrypted, unlike those of torch.save: {_REMEDY}"
         )
     header = mapped[max(info.header_offset, 0) :][:30]
     if len(header) < 30 or header[:4] != _ZIP:
@@ -254,7 +255,7 @@ def _read_stream(file: mmap.mmap) -> tuple[Any, dict[str, memoryview]]:
 
 
 def _run(stream: io.BytesIO, storages: dict[str, _Storage]) -> Any:
-    """Returns what the pickle at a stream's position describes; fills `storages` by their keys."""
+    """Returns the object in the pickle at a stream's position; fills `storages` by key."""
     try:
         return _Machine(storages).run(stream)
     except (IndexError, KeyError, TypeError, ValueError) as error:
@@ -262,7 +263,7 @@ def _run(stream: io.BytesIO, storages: dict[str, _Storage]) -> Any:
 
 
 class _Machine:
-    """Follows the instructions of a pickle that build tensors; refuses all others."""
+    """Follows the instructions of a pickle that build tensors; rejects all others."""
 
     def __init__(self, storages: dict[str, _Storage]) -> None:
         self.storages = storages
@@ -334,23 +335,23 @@ class _Machine:
                 )
 
     def items(self) -> list[Any]:
-        """Returns what lies above the last mark, and removes both."""
+        """Pops the last mark and returns the objects above it."""
         items, self.stack = self.stack, self.below.pop()
         return items
 
     def last(self, count: int) -> list[Any]:
-        """Returns the last objects on the stack, and removes them."""
+        """Pops and returns the last objects on the stack."""
         items = [self.stack.pop() for _ in range(count)]
         return items[::-1]
 
     def top(self, kind: type) -> Any:
-        """Returns the last object on the stack; refuses one of another type."""
+        """Returns the last object on the stack; rejects one of another type."""
         if type(self.stack[-1]) is not kind:
             raise _RefusedError(f"its pickle changes {_kind(self.stack[-1])}: {_REMEDY}")
         return self.stack[-1]
 
     def storage(self, described: Any) -> _Storage:
-        """Returns a storage as `torch.save` describes it."""
+        """Returns the storage that `torch.save` describes."""
         match described:
             case ("storage", _Name(kind), str() as key, _, int() as size, *view) if (
                 kind in _STORAGES and _are_sizes([size]) and view in ([], [None])
@@ -384,7 +385,7 @@ def _fill(target: dict[str, Any], items: list[Any]) -> None:
 
 
 def _made(called: Any, arguments: Any) -> Any:
-    """Returns our stand-in for what a call would return."""
+    """Returns our stand-in for the result of a call."""
     name = called.name if isinstance(called, _Name) else None
     match name, arguments:
         case "collections.OrderedDict", ():
@@ -411,9 +412,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> _Tensor:
         or not len(shape) == len(strides) <= _MOST_DIMENSIONS
         or not _are_sizes([offset, *shape, *strides])
     ):
-        raise _RefusedError(
-            "a tensor in its pickle has no shape that numbers can have: it is damaged"
-        )
+        raise _RefusedError("a tensor in its pickle has an impossible shape: the file is damaged")
     return _Tensor(storage, offset, shape, strides)
 
 
@@ -422,7 +421,7 @@ def _are_sizes(values: Sequence[Any]) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Returns what an object is, in words; it may be nested without end."""
+    """Returns what an object is, in words, without following nested objects."""
     if isinstance(value, _Name):
         return value.name
     return f"a {type(value).__name__.strip('_').lower()}"

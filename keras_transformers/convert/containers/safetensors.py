@@ -1,4 +1,4 @@
-"""safetensors: a file, or the shards that an index lists, of PyTorch's or Keras' names."""
+"""Reads safetensors with PyTorch's or Keras' names: a file, or the shards in an index."""
 
 import contextlib
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def open_safetensors(path: Path) -> Arrays:
             array: np.ndarray = opened.get_tensor(name)
         return array
 
-    if shapes and all(map(is_keras_name, shapes)):  # a TensorFlow class of transformers wrote it
+    if shapes and all(map(is_keras_name, shapes)):  # written by a TensorFlow class of transformers
         weights = [KerasWeight(name, shape, partial(read, name)) for name, shape in shapes.items()]
         return as_pytorch_arrays(path, weights)
     return Arrays(path, shapes, read)
@@ -79,7 +79,7 @@ def _find(path: Path) -> Path | None:
 
 
 def _has_header(file: Path) -> bool:
-    """Returns whether a file begins as safetensors do: the size of a JSON object, and its brace."""
+    """Returns whether a file starts like safetensors: the size of a JSON object, and its brace."""
     with file.open("rb") as opened:
         start = opened.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < file.stat().st_size

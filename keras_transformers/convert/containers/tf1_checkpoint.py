@@ -1,4 +1,4 @@
-"""Google's checkpoints of TensorFlow 1, of BERT, ALBERT and ELECTRA."""
+"""Reads Google's TensorFlow 1 checkpoints of BERT, ALBERT and ELECTRA."""
 
 import re
 from collections.abc import Iterable
@@ -31,13 +31,13 @@ _SPECIAL = {
     "discriminator_predictions/dense_1/kernel": "discriminator_predictions.dense_prediction.weight",
     "discriminator_predictions/dense_1/bias": "discriminator_predictions.dense_prediction.bias",
 }
-# What is in an index -> the family whose it is; the first one decides.
+# Names in an index -> the family that has them; the first match decides.
 _MARKS = {
     b"electra/embeddings/": "electra",
     b"embedding_hidden_mapping_in/": "albert",
     b"bert/embeddings/": "bert",
 }
-# ALBERT's scopes -> Hugging Face's modules, one after the other.
+# ALBERT's scopes -> Hugging Face's modules, applied in order.
 _ALBERT = (
     (r"^bert/", "albert/"),
     (r"/transformer/group_0/inner_group_0/", "/albert_layer_groups/0/albert_layers/0/"),
@@ -54,12 +54,12 @@ _ALBERT = (
 )
 _PROJECTION = "/embedding_hidden_mapping_in/"
 _WEIGHTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
-# The optimizer's, not the model's: slots of a variable stand behind its name.
+# The optimizer's, not the model's: the slots of a variable follow its name.
 _TRAINING = re.compile(r"(.*/)?(adam_[mv]|global_step|[Aa]dam.*|beta[12]_power)")
 
 
 def open_tf1_checkpoint(path: Path) -> Arrays:
-    """Opens a checkpoint of Google's BERT, ALBERT or ELECTRA, without what an optimizer keeps.
+    """Opens a checkpoint of Google's BERT, ALBERT or ELECTRA, without the optimizer's variables.
 
     Args:
         path: a folder, or a prefix such as "uncased_L-12_H-768_A-12/bert_model.ckpt".
@@ -67,7 +67,7 @@ def open_tf1_checkpoint(path: Path) -> Arrays:
     Raises:
         FileNotFoundError: there is no checkpoint.
         ValueError: a file is damaged or missing, or the folder has several checkpoints and does not
-            say which one to take. The checksums of all tensors that are read are compared.
+            say which to use. The checksums of all tensors are verified as they are read.
     """
     stored = StoredVariables.open(checkpoint_prefix(path))
     scopes = _ALBERT if any(_PROJECTION in key for key in stored.shapes) else ()
@@ -90,13 +90,13 @@ def is_training_state(name: str) -> bool:
 
 
 def checkpoint_family(path: Path) -> str:
-    """Returns the family that a checkpoint of Google's holds, "bert" and so on; "" for others.
+    """Returns the family of one of Google's checkpoints, "bert" and so on; "" for others.
 
-    It looks for names in the index alone, in which a name's start is left out if the name before it
-    has it too: so it takes the first name of a module.
+    It searches only the index, where names omit the start that they share with the previous name;
+    therefore it looks for the first name of a module.
 
     Args:
-        path: a folder, where one of several checkpoints decides, or a prefix.
+        path: a folder, of whose checkpoints one decides, or a prefix.
     """
     prefixes = [prefix for prefix in checkpoints_at(path) if not is_object_based(prefix)]
     index = b"".join(index_of(prefix).read_bytes() for prefix in prefixes[:1])

@@ -1,6 +1,6 @@
-"""Model Garden's checkpoints of BERT (official/nlp), and the SavedModels of TF-Hub made of them.
+"""Reads Model Garden's checkpoints of BERT (official/nlp) and TF-Hub's SavedModels of them.
 
-The graph of objects in a checkpoint, which is only read, has the names of the variables. A
+The object graph in a checkpoint, which is only read, has the names of the variables. A
 SavedModel's variables are such a checkpoint; its functions are never run.
 """
 
@@ -20,7 +20,7 @@ from keras_transformers.convert.containers.tf_checkpoint import (
 
 __all__: list[str] = []
 
-# The end of a module's or variable's name -> Hugging Face's. Versions 1 and 2 on TF-Hub have
+# The suffix of a module's or variable's name -> Hugging Face's. Versions 1 and 2 on TF-Hub have
 # `embedding_postprocessor`.
 _WHOLE = {
     "word_embeddings/embeddings": "bert.embeddings.word_embeddings.weight",
@@ -58,9 +58,9 @@ _POOLER = "bert.pooler.dense"
 
 
 def open_tf2_checkpoint(path: Path) -> Arrays:
-    """Opens a BERT of Model Garden's: an encoder, with or without a head, or a SavedModel's.
+    """Opens a Model Garden BERT: an encoder with or without a head, or a SavedModel.
 
-    A head's own pooler is taken for the encoder's, which then was not trained.
+    If the head has its own pooler, that replaces the encoder's, which was then not trained.
 
     Args:
         path: a folder, a prefix such as "bert/ckpt-1", or a SavedModel's folder.
@@ -68,7 +68,7 @@ def open_tf2_checkpoint(path: Path) -> Arrays:
     Raises:
         FileNotFoundError: there is no checkpoint.
         ValueError: a file is damaged or missing; the folder has several checkpoints and does not
-            say which one to take; or the checkpoint is another model's.
+            say which to use; or the checkpoint is another model's.
     """
     stored, names = _opened(path)
     heads_own = any("pooler_dense/" in name for name in names)
@@ -95,7 +95,7 @@ def open_tf2_checkpoint(path: Path) -> Arrays:
 
 
 def number_of_heads(path: Path) -> int | None:
-    """Returns the number of attention heads, an axis of Model Garden's kernels; None without it."""
+    """Returns the number of attention heads, an axis of Model Garden's kernels; None if missing."""
     stored, names = _opened(path)
     for name, key in names.items():
         found = _LAYER.fullmatch(name)
@@ -112,21 +112,21 @@ def lowercases(path: Path) -> bool | None:
 
 
 def prefix_in(path: Path) -> Path | None:
-    """Returns what has a checkpoint of TensorFlow 2 at a path: a folder, or a prefix."""
+    """Returns the folder or prefix of a TensorFlow 2 checkpoint at a path."""
     if (path / "saved_model.pb").is_file():
         path = path / "variables"
     return path if any(map(is_object_based, checkpoints_at(path))) else None
 
 
 def _opened(path: Path) -> tuple[StoredVariables, dict[str, str]]:
-    """Returns what is stored, and name -> key of the model's own variables."""
+    """Returns the stored variables, and name -> key of the model's own."""
     stored = StoredVariables.open(checkpoint_prefix(prefix_in(path) or path))
     keys = stored.names or {}
     names = {name: key for key, name in keys.items()}
     words = [name for name in names if name.endswith("word_embeddings/embeddings")]
     if len(words) != 1 or len(names) != len(keys):
         raise ValueError(
-            f"{stored.prefix} is not one BERT of Model Garden's: it has {len(words)} variables "
+            f"{stored.prefix} is not a single Model Garden BERT: it has {len(words)} variables "
             f"word_embeddings/embeddings, and {len(keys) - len(names)} names occur twice; the "
             f"first names are {', '.join(sorted(names)[:5])}"
         )
@@ -176,7 +176,7 @@ def _architecture(shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str
         return "BertForMaskedLM"
     if "classifier.bias" not in shapes:
         return "BertModel"
-    # A tagger's last layer stands alone, and a classifier's in a model of the same name.
+    # A tagger's last layer is on its own, a classifier's is inside a model of the same name.
     alone = [
         key
         for name, key in names.items()

@@ -1,7 +1,7 @@
-"""TensorFlow's checkpoints, PREFIX.index and PREFIX.data-*: which one, its names, its arrays.
+"""Finds and reads TensorFlow's checkpoints, PREFIX.index and PREFIX.data-*.
 
-Variables have names of their own in TensorFlow 1's checkpoints. Those of TensorFlow 2 are keyed by
-a path through objects, and a graph of the objects, stored among the arrays, has the names.
+Variables have their own names in TensorFlow 1's checkpoints. Those of TensorFlow 2 are keyed by a
+path through objects; the object graph, stored among the arrays, has the names.
 """
 
 import logging
@@ -20,13 +20,13 @@ _logger = logging.getLogger(__name__)
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "VARIABLE_VALUE"
-# Keys of what trained the model.
+# Keys of the optimizer and other training state.
 _TRAINING = re.compile(r"(.*/)?(optimizer|\.OPTIMIZER_SLOT)/.*")
 _LATEST = re.compile(r'^model_checkpoint_path: *"([^"]*)"', re.MULTILINE)
 
 
 def checkpoints_at(path: Path) -> list[Path]:
-    """Returns the prefixes of the checkpoints at a path, which has no ".index" at its end.
+    """Returns the prefixes of the checkpoints at a path, without ".index".
 
     Args:
         path: a folder, a prefix such as ".../model.ckpt-60", or one of its files.
@@ -38,14 +38,14 @@ def checkpoints_at(path: Path) -> list[Path]:
 
 
 def checkpoint_prefix(path: Path) -> Path:
-    """Returns the prefix of the checkpoint to read; of several, the file `checkpoint` says which.
+    """Returns the prefix of the checkpoint to read; of several, the one in the file `checkpoint`.
 
     Args:
         path: see `checkpoints_at`.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: there are several, and no file says which one to take.
+        FileNotFoundError: there is no checkpoint.
+        ValueError: there are several, and no file says which to use.
     """
     found = checkpoints_at(path)
     if not found:
@@ -60,36 +60,37 @@ def checkpoint_prefix(path: Path) -> Path:
     if chosen is None:
         why = f"its file checkpoint names {latest!r}" if latest else "it has no file checkpoint"
         raise ValueError(
-            f"{path} has the checkpoints {names}, and {why}: give the one to load as the path, "
+            f"{path} has the checkpoints {names}, and {why}: pass the one to load as the path, "
             f"such as {found[-1]}"
         )
-    _logger.info("%s has %s: took %s, which its file checkpoint names", path, names, latest)
+    _logger.info("%s has %s: using %s, named in its file checkpoint", path, names, latest)
     return chosen
 
 
 def is_object_based(prefix: Path) -> bool:
-    """Returns whether a checkpoint is one of TensorFlow 2's; ValueError if it is damaged."""
+    """Returns whether a checkpoint is TensorFlow 2's; ValueError if it is damaged."""
     return _GRAPH.encode() in index_of(prefix).read_bytes()
 
 
 def index_mentions(path: Path, mark: bytes) -> bool:
-    """Returns whether the names in a checkpoint of TensorFlow 2 begin so somewhere.
+    """Returns whether a TensorFlow 2 checkpoint has names that contain this mark.
 
     Args:
-        path: see `checkpoints_at`; of several checkpoints, the first counts.
-        mark: part of a name. An index leaves out a name's start if the name before it has it too.
+        path: see `checkpoints_at`; of several checkpoints, the first is searched.
+        mark: part of a name. In an index, names omit the start that they share with the previous
+            name.
     """
     found = checkpoints_at(path)[:1]
     return any(is_object_based(each) and mark in index_of(each).read_bytes() for each in found)
 
 
 def _latest(folder: Path) -> str:
-    """Returns the name of the checkpoint that a folder's file `checkpoint` names; "" if none."""
+    """Returns the name of the checkpoint in a folder's file `checkpoint`; "" if there is none."""
     file = folder / "checkpoint"
     if not file.is_file():
         return ""
     found = _LATEST.search(file.read_text(encoding="utf-8", errors="replace"))
-    # It may be the path on another machine, of another system.
+    # It may be a path from another machine or operating system.
     return re.split(r"[/\\]", found[1])[-1] if found else ""
 
 
@@ -100,15 +101,15 @@ def index_of(prefix: Path) -> Path:
 
 @dataclass(frozen=True)
 class StoredVariables:
-    """The variables in a checkpoint of either kind; no values are read until they are asked for.
+    """The variables in a checkpoint of either kind; values are read on request.
 
     Attributes:
         prefix: the checkpoint.
-        shapes: key -> shape, of all variables, the optimizer's too.
+        shapes: key -> shape, for all variables, including the optimizer's.
         dtypes: key -> TensorFlow's type.
         names: for TensorFlow 2's checkpoints, key -> the variable's name, without those of
-            optimizers and of numbers that are not floating-point; None for TensorFlow 1's.
-        attributes: the names by which TensorFlow 2's objects hold others, such as "classifier".
+            optimizers and of variables that are not floating-point; None for TensorFlow 1's.
+        attributes: the attribute names in TensorFlow 2's object graph, such as "classifier".
     """
 
     prefix: Path
@@ -119,7 +120,7 @@ class StoredVariables:
 
     @classmethod
     def open(cls, prefix: Path) -> "StoredVariables":
-        """Reads what is in a checkpoint; ValueError if it is damaged."""
+        """Reads the contents of a checkpoint; ValueError if it is damaged."""
         with _readable(prefix) as reader:
             shapes = {
                 str(key): tuple(shape) for key, shape in reader.get_variable_to_shape_map().items()
@@ -138,23 +139,23 @@ class StoredVariables:
         return cls(prefix, shapes, dtypes, names, attributes)
 
     def read(self, key: str) -> np.ndarray:
-        """Reads an array and compares its checksum; ValueError if it is damaged."""
+        """Reads an array and verifies its checksum; ValueError if it is damaged."""
         with _readable(self.prefix) as reader:
             array: np.ndarray = np.asarray(reader.get_tensor(key))
         return array
 
 
 def _parsed(graph: bytes) -> tuple[dict[str, str], frozenset[str]]:
-    """Returns key -> name of the variables in a graph of objects, and the objects' attributes."""
+    """Returns key -> name of the variables in an object graph, and its attribute names."""
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-    proto: Any = trackable_object_graph_pb2  # made at run time, without types
+    proto: Any = trackable_object_graph_pb2  # created at run time, without types
     objects = proto.TrackableObjectGraph()
     try:
         objects.ParseFromString(graph)
     except DecodeError as error:
-        raise ValueError(f"its graph of objects is damaged: {error}") from error
+        raise ValueError(f"its object graph is damaged: {error}") from error
     names = {
         value.checkpoint_key: value.full_name or value.checkpoint_key
         for node in objects.nodes

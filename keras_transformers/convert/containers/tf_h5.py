@@ -1,7 +1,7 @@
-"""tf_model.h5, which transformers' TensorFlow classes wrote: a file, or shards with an index.
+"""Reads tf_model.h5 of transformers' TensorFlow classes: a file, or shards with an index.
 
 A user's own Keras 2 model around such a class stores the class's weights in the same way, among
-those of its other layers: these keep Keras' names and layout here.
+those of its other layers, which keep Keras' names and layout here.
 """
 
 import functools
@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 _WHOLE = "tf_model.h5"
 _INDEX = "tf_model.h5.index.json"
-_SAVED = "model_weights"  # where model.save puts what save_weights has at the root
+_SAVED = "model_weights"  # where model.save puts what save_weights puts at the root
 
 
 def open_tf_h5(path: Path) -> Arrays:
@@ -53,7 +53,7 @@ def _open_shards(index: Path) -> Arrays:
         for file in shards_of(index)
         for name, shape in hdf5_shapes(file).items()
     ]
-    # The index has the model's own name before those of most weights, the shards do not.
+    # The index puts the model's own name before those of most weights; the shards do not.
     models = sorted({name.partition("/")[0] for name in read_json(index)["weight_map"]})
     classes = [found for model in models if (found := class_of(model))]
     return as_pytorch_arrays(index, weights, architecture=classes[0] if classes else "")
@@ -66,9 +66,9 @@ def _reader(file: Path, stored: str) -> Callable[[], np.ndarray]:
 def _names(stored: Iterable[str]) -> tuple[dict[str, str], str]:
     """Returns path -> name of each weight of transformers' class, and the model's own name.
 
-    A path begins with a layer of the model, and goes on with the model's own name, a layer, and the
-    rest: `mlm___cls/tf_bert_for_masked_lm/bert/embeddings/...`. Where a user's model has a BERT as
-    a layer, more parts come before `bert`, and other layers have nothing of it.
+    A path consists of a layer of the model, the model's own name, a layer, and the rest:
+    `mlm___cls/tf_bert_for_masked_lm/bert/embeddings/...`. If a user's model has a BERT as a layer,
+    more parts come before `bert`, and the paths of other layers do not contain it.
     """
     paths = {path: path.removeprefix(f"{_SAVED}/").split("/") for path in stored}
     model = next(
@@ -87,7 +87,7 @@ def _names(stored: Iterable[str]) -> tuple[dict[str, str], str]:
 
 
 def _above_encoder(parts: list[str]) -> list[str]:
-    """Returns the parts before `bert/embeddings/word_embeddings`, for any encoder."""
+    """Returns the parts before `bert/embeddings/word_embeddings`, or another encoder's."""
     for index, pair in enumerate(itertools.pairwise(parts)):
         if pair == ("embeddings", "word_embeddings"):
             return parts[: max(0, index - 1)]

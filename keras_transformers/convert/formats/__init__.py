@@ -1,4 +1,4 @@
-"""Finds out what a folder or file of weights holds; one module per format."""
+"""Detects and opens weights in other libraries' formats, one module per format."""
 
 from keras_transformers.rooms import open_room
 

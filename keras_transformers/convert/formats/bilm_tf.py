@@ -1,4 +1,4 @@
-"""bilm-tf's folders: ELMo's weights in HDF5 and their options."""
+"""Opens bilm-tf's folders: ELMo's weights in HDF5 and their options."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,12 +16,12 @@ def open_bilm_tf(folder: Path) -> FoundWeights:
     """Opens a folder with one `*weights.hdf5` and the `*options.json` beside it.
 
     Raises:
-        ValueError: there are several of them, or the options are damaged.
+        ValueError: there are several such files, or the options are damaged.
     """
     weights, options = _files(folder)
     if len(weights) != 1 or len(options) != 1:
         found = ", ".join(file.name for file in [*weights, *options])
-        raise ValueError(f"{folder} has {found}: leave one weights file and one options file")
+        raise ValueError(f"{folder} has {found}: keep one weights file and one options file")
     arguments = read_elmo_options(options[0])
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:

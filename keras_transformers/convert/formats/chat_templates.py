@@ -1,4 +1,4 @@
-"""Reads and writes the chat templates of language models' folders, without running them."""
+"""Reads and writes chat templates in language models' folders, without running them."""
 
 import logging
 from pathlib import Path
@@ -16,16 +16,16 @@ _CONFIG = "tokenizer_config.json"
 
 
 def read_chat_template(folder: Path) -> dict[str, Any]:
-    """Returns a folder's option `chat_template` of `pipelines.TextGenerator`.
+    """Returns a folder's `chat_template` option for `pipelines.TextGenerator`.
 
-    It is in chat_template.jinja or, in older folders, in tokenizer_config.json. Of several, the one
-    called "default" is taken.
+    It is in chat_template.jinja or, in older folders, in tokenizer_config.json. If there are
+    several, the one called "default" is used.
 
     Raises:
         ValueError: tokenizer_config.json is damaged.
     """
     if (folder / FILE).is_file():
-        # What is not UTF-8 is no published text.
+        # A file that is not UTF-8 is not a published template.
         return known_template((folder / FILE).read_text("utf-8", "replace"), folder / FILE)
     file = folder / _CONFIG
     found = read_json(file).get("chat_template") if file.is_file() else None
@@ -36,7 +36,7 @@ def read_chat_template(folder: Path) -> dict[str, Any]:
 
 
 def known_template(text: Any, file: Path) -> dict[str, Any]:
-    """Returns the option for a template that is known; a warning says if another one is there."""
+    """Returns the option for a known template; logs a warning for any other."""
     if text is None:
         return {}
     try:
@@ -48,7 +48,7 @@ def known_template(text: Any, file: Path) -> dict[str, Any]:
 
 
 def write_chat_template(options: dict[str, Any], folder: Path) -> None:
-    """Writes the template for transformers, if it came as a text and not as a name."""
+    """Writes the template for transformers, if it was given as text and not by name."""
     text = options.get("chat_template")
     if text is not None and text not in CHAT_TEMPLATES:
         (folder / FILE).write_text(text, "utf-8")

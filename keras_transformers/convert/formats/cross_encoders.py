@@ -1,4 +1,4 @@
-"""What sentence-transformers' CrossEncoder computes from a classifier's logits."""
+"""Reads and writes how sentence-transformers' CrossEncoder turns logits into scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,17 +15,17 @@ _ACTIVATIONS = {
 
 
 def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of `TextRegressor` that a CrossEncoder's configuration says.
+    """Returns the options of `TextRegressor` from a CrossEncoder's configuration.
 
     Args:
-        file: the configuration, for messages.
+        file: the configuration file, for error messages.
         config: `config.json`, or `config_sentence_transformers.json` of version 5.4 and newer.
 
     Returns:
-        `activation` and `pair`; nothing if the configuration does not come from a CrossEncoder.
+        `activation` and `pair`; empty if the configuration does not come from a CrossEncoder.
 
     Raises:
-        ValueError: it names another activation.
+        ValueError: the activation is not supported.
     """
     own = config.get("sentence_transformers")
     own = own if isinstance(own, dict) else {}
@@ -38,17 +38,17 @@ def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         return {"activation": "sigmoid", "pair": True} if "activation_fn" in config else {}
     if name not in _ACTIVATIONS:
         raise ValueError(
-            f"{file}: the CrossEncoder's activation is {name!r}; known are "
-            f"{', '.join(_ACTIVATIONS)}: set one of them there, and apply yours to the answers"
+            f"{file}: the CrossEncoder's activation is {name!r}; expected one of "
+            f"{', '.join(_ACTIVATIONS)}: use one of these, and apply yours to the answers"
         )
     return {"activation": _ACTIVATIONS[name], "pair": True}
 
 
 def read_activation(folder: Path) -> dict[str, Any]:
-    """Returns the options of `TextRegressor` that a folder's files say; see `activation_options`.
+    """Returns the options of `TextRegressor` from a folder's files; see `activation_options`.
 
     Args:
-        folder: has config.json and, of newer versions, config_sentence_transformers.json.
+        folder: has config.json and, in newer versions, config_sentence_transformers.json.
     """
     found: dict[str, Any] = {}
     for name in ("config.json", "config_sentence_transformers.json"):
@@ -58,6 +58,6 @@ def read_activation(folder: Path) -> dict[str, Any]:
 
 
 def activation_fields(activation: str) -> dict[str, Any]:
-    """Returns the fields of `config.json` from which a CrossEncoder takes its activation."""
+    """Returns the fields of `config.json` that set a CrossEncoder's activation."""
     name = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == activation)
     return {"sentence_transformers": {"activation_fn": name}}

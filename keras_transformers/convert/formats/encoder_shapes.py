@@ -1,4 +1,4 @@
-"""The arguments of an encoder's builder, from the shapes of its arrays, where no file says them."""
+"""Infers the arguments of an encoder's builder from the shapes of its arrays."""
 
 import re
 from typing import Any
@@ -6,20 +6,19 @@ from typing import Any
 from keras_transformers.convert.containers.arrays import Arrays
 
 _TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-_HEAD_DIM = 64  # of all models that Google published
+_HEAD_DIM = 64  # in all models that Google published
 
 
 def encoder_arguments(
     arrays: Arrays, family: str, *, num_heads: int | None, missing: str
 ) -> dict[str, Any]:
-    """Returns the arguments of a BERT's or ELECTRA's builder, with the tanh form of GELU.
+    """Returns the arguments of BERT's or ELECTRA's builder, with the tanh form of GELU.
 
     Args:
-        arrays: the encoder's, under Hugging Face's names.
-        family: how the names start, "bert" or "electra".
-        num_heads: the number of attention heads, if it is known; by default one per 64 of the
-            width.
-        missing: the file that would say it, for the error message.
+        arrays: the encoder's arrays, under Hugging Face's names.
+        family: the prefix of the names, "bert" or "electra".
+        num_heads: the number of attention heads, if known; by default, the width divided by 64.
+        missing: the file that would contain the number, for the error message.
 
     Raises:
         ValueError: the shapes are not those of an encoder.
@@ -43,7 +42,7 @@ def encoder_arguments(
     heads = num_heads or width // _HEAD_DIM
     if not heads or width % heads:
         raise ValueError(
-            f"{arrays.source}: {heads} attention heads do not divide the width {width}: put the "
+            f"{arrays.source}: {heads} attention heads do not divide the width {width}: add the "
             f"model's {missing} beside it"
         )
     return {

@@ -1,4 +1,4 @@
-"""fastText's classifiers: `.bin`, and `.ftz` as `quantize` wrote it."""
+"""Opens fastText's classifiers: `.bin`, and `.ftz` from `quantize`."""
 
 import functools
 import math
@@ -31,8 +31,8 @@ _LOSSES = {
 _KINDS = {1: "CBOW", 2: "skipgram"}
 _SUPERVISED = 3
 _LONGEST_NGRAM = 100  # words or characters
-_LONGEST = 100_000  # ids of a text; fastText has no limit
-_CENTROIDS = 256  # of each part of a quantized vector: its number is one byte
+_LONGEST = 100_000  # maximum ids per text; fastText has no limit
+_CENTROIDS = 256  # centroids per part of a quantized vector: the index is one byte
 _DAMAGED = "it may be truncated: download it again"
 
 
@@ -58,12 +58,12 @@ class _Dictionary:
 def open_fasttext(file: Path) -> FoundWeights:
     """Opens a classifier that fastText trained: softmax or hierarchical softmax, quantized or not.
 
-    The file tells the words, the labels, the n-grams and the shape of the model. Quantized vectors
-    become numbers again, which is what fastText computes with.
+    The file has the words, the labels, the n-grams and the shape of the model. Quantized vectors
+    are dequantized, as fastText does to compute with them.
 
     Raises:
-        ValueError: the file is damaged; it has word vectors and no classifier; or its loss gives
-            each label a probability of its own ("ova", "ns").
+        ValueError: the file is damaged; it has word vectors but no classifier; or its loss gives
+            each label an independent probability ("ova", "ns").
     """
     reader = _Reader(file)
     settings = _settings(reader)
@@ -134,7 +134,7 @@ def open_fasttext(file: Path) -> FoundWeights:
 
 
 class _Reader:
-    """Reads numbers and words from a file, one after another."""
+    """Reads numbers and words from a file in sequence."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -143,18 +143,18 @@ class _Reader:
         self.place = 0
 
     def numbers(self, kinds: str) -> tuple[Any, ...]:
-        """Returns numbers of these kinds, as `struct` calls them."""
+        """Returns numbers in a format of `struct`."""
         return struct.unpack(f"<{kinds}", self.take(struct.calcsize(f"<{kinds}")))
 
     def count(self, kind: str, what: str, bytes_each: int) -> int:
-        """Returns a number of things that take so many bytes each, and must lie in the file."""
+        """Returns a count of items of this many bytes each, which must fit into the file."""
         (count,) = self.numbers(kind)
         if not 0 <= count * bytes_each <= len(self.bytes) - self.place:
-            raise ValueError(f"{self.file}: {count} {what} do not lie in the file; {_DAMAGED}")
+            raise ValueError(f"{self.file}: {count} {what} do not fit into the file; {_DAMAGED}")
         return int(count)
 
     def array(self, kind: str, *shape: int) -> np.ndarray:
-        """Returns an array that lies in the file, without reading it."""
+        """Returns an array mapped from the file, without reading it."""
         dtype = np.dtype(kind)
         if min(shape) < 0:
             raise ValueError(f"{self.file}: a table of {shape} numbers; {_DAMAGED}")
@@ -191,28 +191,28 @@ class _Reader:
 
 
 def _settings(reader: _Reader) -> _Settings:
-    """Reads fastText's arguments; refuses what is no classifier over all labels."""
+    """Reads fastText's arguments; rejects anything but a classifier over all labels."""
     file = reader.file
     _, version = reader.numbers("ii")
     if version not in _VERSIONS:
-        raise ValueError(f"{file}: version {version} of fastText's files; expected 11 or 12")
+        raise ValueError(f"{file}: version {version} of fastText's format; expected 11 or 12")
     dim, *_, ngrams, loss, model, buckets, shortest, longest, _ = reader.numbers("12i")
     reader.numbers("d")
     if model in _KINDS:
         raise ValueError(
-            f"{file} has fastText's word vectors ({_KINDS[model]}) and no classifier, so there is "
-            "no pipeline for it: read the vectors with the package fasttext, or give a file that "
-            "`fasttext supervised` wrote"
+            f"{file} has fastText's word vectors ({_KINDS[model]}) but no classifier, so there is "
+            "no pipeline for it: read the vectors with the package fasttext, or pass a file from "
+            "`fasttext supervised`"
         )
     if model != _SUPERVISED or loss not in _LOSSES or dim < 1:
         raise ValueError(f"{file}: model {model}, loss {loss} and {dim} dimensions; {_DAMAGED}")
     if _LOSSES[loss] not in ("softmax", "hs"):
         raise ValueError(
-            f"{file} was trained with the loss {_LOSSES[loss]}, which gives each label a "
-            "probability of its own; classifiers choose one of all labels: train it with softmax "
+            f"{file} was trained with the loss {_LOSSES[loss]}, which gives each label an "
+            "independent probability, but classifiers choose one label: train it with softmax "
             "or hs"
         )
-    if version == 11 or longest == 0:  # classifiers of version 11 had no n-grams of characters
+    if version == 11 or longest == 0:  # classifiers of version 11 had no character n-grams
         shortest = longest = 0
     if not (1 <= ngrams <= _LONGEST_NGRAM and 0 <= shortest <= longest <= _LONGEST_NGRAM):
         raise ValueError(
@@ -238,11 +238,11 @@ def _dictionary(reader: _Reader) -> _Dictionary:
     counts = [count for _, count, _ in entries[num_words:]]
     if len(labels) < 2 or len(set(labels)) < len(labels) or min(counts) < 0:
         raise ValueError(
-            f"{file}: {len(labels)} labels, {', '.join(labels)[:100]}; expected at least 2, all "
-            "different: train it with more"
+            f"{file}: {len(labels)} labels, {', '.join(labels)[:100]}; expected at least 2 "
+            "different ones: train it with more"
         )
     kept = None
-    if num_kept >= 0:  # pairs of a bucket and its row, of a dictionary that was cut down
+    if num_kept >= 0:  # pairs of a bucket and its row, if the dictionary was pruned
         pairs = reader.array("<i4", num_kept, 2)
         kept = pairs[np.argsort(pairs[:, 1]), 0].tolist()
         if not np.array_equal(np.sort(pairs[:, 1]), np.arange(num_kept)):
@@ -251,7 +251,7 @@ def _dictionary(reader: _Reader) -> _Dictionary:
 
 
 def _matrix(reader: _Reader, dim: int) -> tuple[int, Any]:
-    """Returns a matrix's number of rows, and a function that gives it, (rows, dim)."""
+    """Returns a matrix's number of rows, and a function that returns it, (rows, dim)."""
     (is_quantized,) = reader.numbers("?")
     if is_quantized:
         return _quantized(reader, dim)

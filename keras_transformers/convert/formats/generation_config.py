@@ -1,4 +1,4 @@
-"""Reads how to search for answers: generation_config.json, or config.json without it."""
+"""Reads the options of generation: generation_config.json, or else config.json."""
 
 import logging
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _logger = logging.getLogger(__name__)
 
 _FILE = "generation_config.json"
 _MOST_BEAMS = 1000
-# Field -> the values that change nothing in the search here. Others are named in a warning.
+# Field -> the values that have no effect here. Others are named in a warning.
 _NOT_KNOWN: dict[str, tuple[Any, ...]] = {
     "begin_suppress_tokens": ([],),
     "diversity_penalty": (0.0,),
@@ -53,21 +53,21 @@ _NOT_SAMPLED = {
 
 
 def read_generation_options(folder: Path) -> dict[str, Any]:
-    """Reads a folder's options of `pipelines.Translator`, which then searches as transformers does.
+    """Reads a folder's options for `pipelines.Translator`, to search as transformers does.
 
-    What the files ask of the search beyond them is named in a warning.
+    Settings that it does not support are named in a warning.
 
     Args:
-        folder: has config.json and perhaps generation_config.json, which then decides alone.
+        folder: has config.json and possibly generation_config.json, which takes precedence.
 
     Returns:
         `rules`, and those of `num_beams`, `length_penalty`, `max_length`, `extra_length`,
-        `min_length` and `force_end` that the files give.
+        `min_length` and `force_end` that the files set.
 
     Raises:
         FileNotFoundError: there is no config.json.
         ValueError: a file is damaged, a value is out of range, or the search would have to start or
-            end with other tokens than the model's.
+            end with tokens other than the model's.
     """
     file, config = read_config(folder / "config.json")
     positions = config.get("max_position_embeddings")
@@ -78,8 +78,8 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
             raise ValueError(f"{file}: {name}={config[name]!r}, but config.json has {own!r}")
     if config.get("forced_bos_token_id") is not None:
         raise ValueError(
-            f"{file}: forced_bos_token_id={config['forced_bos_token_id']!r:.100}; a first token "
-            "that is forced is not supported"
+            f"{file}: forced_bos_token_id={config['forced_bos_token_id']!r:.100}; forcing the "
+            "first token is not supported"
         )
     given = {name for name, value in config.items() if value is not None}
     options: dict[str, Any] = {"rules": "transformers"}
@@ -87,7 +87,10 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
         options["num_beams"] = check_size(file, "num_beams", config["num_beams"])
         if options["num_beams"] > _MOST_BEAMS:
             raise ValueError(f"{file}: num_beams={config['num_beams']}; at most {_MOST_BEAMS}")
-    for name, start_tokens in (("max_length", 1), ("max_new_tokens", 0)):  # the latter decides
+    for name, start_tokens in (
+        ("max_length", 1),
+        ("max_new_tokens", 0),
+    ):  # the latter wins
         if name in given:
             length = check_size(file, name, config[name], least=2 + start_tokens)
             options["max_length"] = length - start_tokens
@@ -107,22 +110,22 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
                 "is supported"
             )
         options["force_end"] = True
-    own = {"bad_words_ids": ([[config.get("pad_token_id")]],)}  # no search here finds padding
+    own = {"bad_words_ids": ([[config.get("pad_token_id")]],)}  # never predicted here
     _name_others(file, config, {**_NOT_SEARCHED, **own})
     return options
 
 
 def read_sampling_options(folder: Path) -> dict[str, Any]:
-    """Reads a folder's options of `pipelines.TextGenerator`, which then samples as its files say.
+    """Reads a folder's options for `pipelines.TextGenerator`, which then samples as its files say.
 
-    What the files ask beyond them is named in a warning.
+    Settings that it does not support are named in a warning.
 
     Args:
-        folder: has config.json and perhaps generation_config.json, which then decides alone.
+        folder: has config.json and possibly generation_config.json, which takes precedence.
 
     Returns:
         Those of `max_length`, `temperature`, `top_k`, `top_p`, `repetition_penalty`, `stop` and
-        `also_end_token_ids` that the files give; `top_k` is 1 if they say not to sample.
+        `also_end_token_ids` that the files set; `top_k` is 1 if they turn sampling off.
 
     Raises:
         FileNotFoundError: there is no config.json.
@@ -159,7 +162,7 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
     if "max_new_tokens" in given:
         options["max_length"] = check_size(file, "max_new_tokens", config["max_new_tokens"])
     else:
-        others["max_length"] = ()  # it counts the prompt's tokens, too
+        others["max_length"] = ()  # it counts the prompt's tokens too
     _name_others(file, config, others)
     return options
 
@@ -175,7 +178,7 @@ def check_end_token(folder: Path, end_token_id: int) -> None:
 
 
 def _end_tokens(folder: Path) -> tuple[Path, list[int]]:
-    """Returns the tokens that end texts, and the file that says it."""
+    """Returns the tokens that end texts, and the file that names them."""
     size = read_config(folder / "config.json")[1].get("vocab_size")
     file, config = _generation(folder)
     if config.get("eos_token_id") is None:
@@ -187,7 +190,7 @@ def _end_tokens(folder: Path) -> tuple[Path, list[int]]:
 
 
 def _generation(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Returns the file that says how to generate, and its contents."""
+    """Returns the file with the generation options, and its contents."""
     file = folder / _FILE
     return (file, read_json(file)) if file.is_file() else read_config(folder / "config.json")
 
@@ -195,11 +198,11 @@ def _generation(folder: Path) -> tuple[Path, dict[str, Any]]:
 def _name_others(
     file: Path, config: Mapping[str, Any], harmless: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Warns of the fields with a value that is not done here."""
+    """Warns of fields with unsupported values."""
     found = [
         f"{name}={config[name]!r:.100}"
         for name, values in sorted(harmless.items())
         if config.get(name) is not None and config[name] not in values
     ]
     if found:
-        _logger.warning("%s: the search here does not know %s", file, ", ".join(found))
+        _logger.warning("%s: the search here does not support %s", file, ", ".join(found))

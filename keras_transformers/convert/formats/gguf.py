@@ -1,4 +1,4 @@
-"""GGUF files of BERT, as llama.cpp's embedders are, and of Llama and its kind."""
+"""Opens GGUF files of BERT, such as llama.cpp's embedders, and of Llama and similar models."""
 
 from pathlib import Path
 from typing import Any
@@ -17,22 +17,22 @@ from keras_transformers.layers import RotaryScaling
 
 __all__: list[str] = []
 
-_LLAMA3_LENGTH = 8192  # that Llama 3 was trained at, before 3.1 scaled its positions
+_LLAMA3_LENGTH = 8192  # Llama 3's length in training, before 3.1 scaled its positions
 _POOLINGS = {1: "mean", 2: "cls", 3: "lasttoken"}
 _CONTROL = 3  # the type of special tokens
-_SPACE = "▁"  # before a token that starts a word; the others had "##"
+_SPACE = "▁"  # before a token that starts a word; others had "##"
 
 
 def open_gguf(path: Path) -> FoundWeights:
     """Opens a BERT, a Llama, a Mistral or a Qwen that llama.cpp converted, at any precision.
 
-    Quantized weights become float32.
+    Quantized weights are converted to float32.
 
     Args:
-        path: the file, or a folder with no other.
+        path: the file, or a folder with only this GGUF file.
 
     Raises:
-        ValueError: the file is damaged, or of another family or tokenizer.
+        ValueError: the file is damaged, or has an unsupported family or tokenizer.
     """
     file = find_gguf(path)
     assert file is not None
@@ -87,7 +87,7 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
     if scaling != "none" and factors is not None:
         raise ValueError(
             f"{opened.file}: rope.scaling.type={scaling!r:.100} and rope_freqs.weight scale rotary "
-            "positions twice: get the model.safetensors that it was made of"
+            "positions twice: get the model.safetensors that it was made from"
         )
     if scaling != "none":
         rotary |= {"rope_type": scaling, "factor": number("rope.scaling.factor", float)}
@@ -125,7 +125,7 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
 
 
 def _llama3(file: Path, factors: np.ndarray, base: float) -> dict[str, Any]:
-    """Returns Llama 3.1's scaling of rotary positions, of which a file keeps the results alone."""
+    """Returns Llama 3.1's scaling of rotary positions; a file has only the resulting factors."""
     factor = float(max(factors, default=0))
     rates = base ** -(np.arange(len(factors)) / max(len(factors), 1))
     try:
@@ -136,7 +136,7 @@ def _llama3(file: Path, factors: np.ndarray, base: float) -> dict[str, Any]:
     if not np.allclose(factors, expected, rtol=1e-4):
         raise ValueError(
             f"{file}: rope_freqs.weight, factors of the rotary positions' rates, are not those of "
-            f"Llama 3.1 at {_LLAMA3_LENGTH:,} tokens: get the model.safetensors that it was made of"
+            f"Llama 3.1 at {_LLAMA3_LENGTH:,} tokens: get the model.safetensors it was made from"
         )
     return {
         "rope_type": "llama3",
@@ -150,15 +150,16 @@ def _llama3(file: Path, factors: np.ndarray, base: float) -> dict[str, Any]:
 def _bert(opened: Gguf, arrays: Arrays) -> FoundWeights:
     """Opens a BERT.
 
-    The file lacks the encoder's pooler, and does not say how GELU is computed: it is exact here, as
-    in the models of Hugging Face. If the vocabulary has words with capitals, texts keep their case.
+    The file lacks the encoder's pooler, and does not say which GELU to use: it is the exact one
+    here, as in Hugging Face's models. If the vocabulary has words with capitals, texts keep their
+    case.
     """
     file = opened.file
     kind = opened.fields.get("tokenizer.ggml.model")
     if kind != "bert":
         raise ValueError(
-            f"{file}: tokenizer {kind!r:.100}; only 'bert', WordPiece, is read: get the "
-            "model.safetensors that it was made of"
+            f"{file}: tokenizer {kind!r:.100}; only 'bert' (WordPiece) is supported: get "
+            "the model.safetensors that it was made from"
         )
     heads = _number(opened, "bert.attention.head_count", int, None)
     arguments = encoder_arguments(arrays, "bert", num_heads=heads, missing="config.json") | {
@@ -168,7 +169,7 @@ def _bert(opened: Gguf, arrays: Arrays) -> FoundWeights:
     pooling = _number(opened, "bert.pooling_type", int, 1)
     if pooling not in _POOLINGS:
         raise ValueError(
-            f"{file}: bert.pooling_type={pooling}; known are 1 (mean), 2 (cls), 3 (last token)"
+            f"{file}: bert.pooling_type={pooling}; expected 1 (mean), 2 (cls) or 3 (last token)"
         )
 
     def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
@@ -199,7 +200,7 @@ def _bert(opened: Gguf, arrays: Arrays) -> FoundWeights:
 
 
 def _number(opened: Gguf, name: str, kind: type, default: Any) -> Any:
-    """Returns a number of the metadata; ValueError if it is something else."""
+    """Returns a number from the metadata; ValueError if it is anything else."""
     value = opened.fields.get(name, default)
     if value is default:
         return default
@@ -209,10 +210,10 @@ def _number(opened: Gguf, name: str, kind: type, default: Any) -> Any:
 
 
 def _words(opened: Gguf) -> list[str]:
-    """Returns the vocabulary as WordPiece has it."""
+    """Returns the vocabulary in WordPiece's form."""
     words = opened.fields.get("tokenizer.ggml.tokens")
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{opened.file}: tokenizer.ggml.tokens is no list of tokens")
+        raise ValueError(f"{opened.file}: tokenizer.ggml.tokens is not a list of tokens")
     kinds = opened.fields.get("tokenizer.ggml.token_type")
     if not isinstance(kinds, list) or len(kinds) != len(words):
         kinds = [0] * len(words)

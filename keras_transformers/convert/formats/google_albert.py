@@ -1,4 +1,4 @@
-"""Google's checkpoints of ALBERT: albert_config.json, model.ckpt-best.* and 30k-clean.model."""
+"""Opens Google's ALBERT: albert_config.json, model.ckpt-best.* and 30k-clean.model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from keras_transformers.convert.formats.weights import Format, FoundWeights
 __all__: list[str] = []
 
 _NAME = "albert_config.json"
-# As modeling.py reads the fields. Its "gelu" is the tanh form.
+# The fields as modeling.py reads them. Its "gelu" is the tanh form.
 _CONFIG = replace(
     CONFIG,
     activation=("hidden_act", "gelu"),
@@ -24,9 +24,9 @@ _CONFIG = replace(
 
 
 def open_google_albert(path: Path) -> FoundWeights:
-    """Opens a folder as Google published them, or one that run_classifier.py fine-tuned.
+    """Opens a folder as Google published them, or one fine-tuned by run_classifier.py.
 
-    Texts become lower case and lose their accents, as for all of Google's models in English.
+    Texts are lower-cased and lose their accents, as in all of Google's English models.
 
     Args:
         path: the folder, or a checkpoint's prefix in it.
@@ -40,7 +40,7 @@ def open_google_albert(path: Path) -> FoundWeights:
     file = folder / _NAME
     if not file.is_file():
         raise FileNotFoundError(
-            f"{folder} has the checkpoint {arrays.source.name} of an ALBERT and no {_NAME}, which "
+            f"{folder} has the checkpoint {arrays.source.name} of an ALBERT but no {_NAME}, which "
             "says how many layers and attention heads it has: copy it and the SentencePiece model "
             "from the folder of the pretrained model"
         )
@@ -71,7 +71,7 @@ def open_google_albert(path: Path) -> FoundWeights:
 
 
 def _trained(shapes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns what the heads were trained for, and the options of its pipeline."""
+    """Returns the tasks that the heads were trained for, and the options of their pipelines."""
     if "classifier.bias" in shapes:
         labels = head_labels(shapes)
         if len(labels) == 1:

@@ -1,4 +1,4 @@
-"""Google's TF1 checkpoints of BERT: bert_config.json, bert_model.ckpt.* and vocab.txt."""
+"""Opens Google's TF1 checkpoints of BERT: bert_config.json, bert_model.ckpt.*, vocab.txt."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -28,48 +28,48 @@ from keras_transformers.models.encoders.bert import bert
 __all__ = ["read_google_bert_config"]
 
 _CONFIGS = ("bert_config.json", "albert_config.json")  # a BERT under either name
-# As modeling.py reads the fields. Its "gelu" is the tanh form; Hugging Face's is the exact one.
+# The fields as modeling.py reads them. Its "gelu" is the tanh form; Hugging Face's is exact.
 _CONFIG = replace(
     CONFIG,
     optional={**CONFIG.optional, "num_segments": ("type_vocab_size", 16)},
     activations={**CONFIG.activations, "gelu": "gelu_approximate"},
 )
-# Fields that BERT lacks -> the model that they stand for.
+# Fields that BERT lacks -> the model that they indicate.
 _OTHERS = {
     "num_hidden_groups": "an ALBERT, whose layers share their weights",
     "inner_group_num": "an ALBERT, whose layers share their weights",
     "embedding_size": "an ALBERT or ELECTRA, whose embeddings are narrower than its layers",
 }
 _EITHER = (
-    "output_weights may be a classifier's or a tagger's, and nothing in the checkpoint tells: give "
-    "pipeline='classification' or pipeline='tagging', which then uses this head"
+    "output_weights may be a classifier's or a tagger's, and the checkpoint does not say which: "
+    "pass pipeline='classification' or pipeline='tagging', which then uses this head"
 )
 _POOLER, _ENCODER = "bert/pooler/dense/", "bert/encoder/"
 
 
 def open_google_bert(path: Path) -> FoundWeights:
-    """Opens a folder as Google published them, or one that its scripts fine-tuned.
+    """Opens a folder as Google published them, or one fine-tuned by Google's scripts.
 
-    "gelu" means the tanh form, with which Google trained them. `output_weights` is the head of
-    run_classifier.py or of a tagger like run_ner.py: the optimizer's slots tell which; without
-    them, `pipeline=` has to. If vocab.txt has words with capitals, texts keep their case.
+    "gelu" means the tanh form, which Google used in training. `output_weights` is the head of
+    run_classifier.py or of a tagger such as run_ner.py: the optimizer's slots show which; without
+    them, `pipeline=` must say so. If vocab.txt has words with capitals, texts keep their case.
 
     Args:
-        path: the folder, in which the file `checkpoint` names one of several checkpoints, or a
+        path: the folder, whose file `checkpoint` selects one of several checkpoints, or a
             checkpoint's prefix in it, such as ".../model.ckpt-60".
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or describes another model than BERT.
+        ValueError: a file is damaged, or describes a model other than BERT.
     """
     folder = path if path.is_dir() else path.parent
     file = _config(folder)
     prefix = checkpoint_prefix(path)
     if file is None:
         raise FileNotFoundError(
-            f"{folder} has the checkpoint {prefix.name} and no bert_config.json, which says how "
+            f"{folder} has the checkpoint {prefix.name} but no bert_config.json, which says how "
             "many attention heads the model has: copy it and vocab.txt from the folder of the "
-            "pretrained model, which --bert_config_file and --vocab_file named in training"
+            "pretrained model, given by --bert_config_file and --vocab_file in training"
         )
     for field, what in _OTHERS.items():
         if field in read_json(file):
@@ -102,8 +102,8 @@ def open_google_bert(path: Path) -> FoundWeights:
 def read_google_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads Google's `bert_config.json` as arguments of `models.encoders.bert.bert`.
 
-    It differs from Hugging Face's in what Google's code computes: "gelu" is the tanh form, and
-    a file without `type_vocab_size` means 16 kinds of segments.
+    Unlike Hugging Face's file, it follows Google's code: "gelu" is the tanh form, and the default
+    of `type_vocab_size` is 16.
 
     Args:
         path: the file.
@@ -119,11 +119,12 @@ def read_google_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> Any:
-    """Makes the tokenizer of the vocab.txt beside a checkpoint.
+    """Makes the tokenizer from the vocab.txt beside a checkpoint.
 
     Args:
         prefix: the checkpoint.
-        lowercase: whether to lower-case; by default unless the vocabulary has words with capitals.
+        lowercase: whether to lower-case; by default, True unless the vocabulary has words with
+            capitals.
 
     Raises:
         FileNotFoundError: there is no vocab.txt.
@@ -131,25 +132,25 @@ def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> Any:
     file = prefix.with_name("vocab.txt")
     if not file.is_file():
         raise FileNotFoundError(
-            f"{file} is missing: copy the vocabulary with which {prefix.name} was trained there, "
+            f"{file} is missing: copy the vocabulary that {prefix.name} was trained with there, "
             "usually from the folder of the pretrained model"
         )
     return FAMILY.tokenizer(file, not has_capitals(file) if lowercase is None else lowercase)
 
 
 def head_labels(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Returns names for the classes of `classifier`, of which a checkpoint has only the number."""
+    """Returns names for the classes of `classifier`; a checkpoint has only their number."""
     return [f"LABEL_{number}" for number in range(*shapes["classifier.bias"])]
 
 
 def _trained(
     stored: Iterable[str], shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns what the heads were trained for, and the options of its pipeline.
+    """Returns the tasks that the heads were trained for, and the options of their pipelines.
 
     Args:
         stored: the names in the checkpoint.
-        shapes: Hugging Face's name -> shape of the model's own.
+        shapes: Hugging Face's name -> shape, for the model's own variables.
     """
     if "classifier.bias" in shapes:
         labels = head_labels(shapes)
@@ -164,10 +165,10 @@ def _trained(
 
 
 def _kinds_of_classifier(stored: set[str]) -> tuple[str, ...]:
-    """Returns what `output_weights` can have been trained for: both if nothing tells.
+    """Returns the tasks that `output_weights` may have been trained for: both if unknown.
 
-    A classifier's loss trains the pooler, and a tagger's does not: with the encoder trained, only
-    the classifier's optimizer has slots for the pooler.
+    A classifier's loss trains the pooler and a tagger's does not: if the encoder was trained, only
+    a classifier's optimizer has slots for the pooler.
     """
     if not any(name.startswith(_POOLER) for name in stored):
         return ("tagging",)

@@ -1,4 +1,4 @@
-"""Google's checkpoints of ELECTRA: electra_small.* and vocab.txt, without a configuration."""
+"""Opens Google's ELECTRA: electra_small.* and vocab.txt, without a configuration."""
 
 from pathlib import Path
 
@@ -13,18 +13,18 @@ from keras_transformers.convert.formats.weights import Format, FoundWeights
 
 __all__: list[str] = []
 
-# The heads of run_finetuning.py, which are named by its tasks. They stand on the first token's
-# vector, without a pooler.
+# The heads of run_finetuning.py, named after its tasks. They read the first token's vector, without
+# a pooler.
 _OTHERS = ("task_specific.*",)
 
 
 def open_google_electra(path: Path) -> FoundWeights:
-    """Opens a checkpoint of ELECTRA as Google published them: the discriminator of a pair.
+    """Opens the discriminator of an ELECTRA checkpoint as Google published them.
 
-    The shapes of the variables tell the model's. The number of heads is the width divided by 64, as
-    in all published models; GELU is the tanh form. The generator beside it, and heads that
+    The shapes of the variables determine the model's. The number of heads is the width divided by
+    64, as in all published models; GELU is the tanh form. The generator beside it, and heads that
     run_finetuning.py trained, are left out. A folder with a config.json in Hugging Face's layout is
-    read as it says.
+    read according to that.
 
     Args:
         path: a folder, or a checkpoint's prefix in it.

@@ -1,4 +1,4 @@
-"""Google's ViT weights: one `.npz` file, as the paper's code (vision_transformer) wrote it."""
+"""Opens Google's ViT weights: one `.npz` file from the paper's code (vision_transformer)."""
 
 import functools
 import re
@@ -18,10 +18,10 @@ from keras_transformers.models.vit import vit
 
 __all__: list[str] = []
 
-_OPTIMIZER = "opt/target/"  # what was saved while training starts so
+_OPTIMIZER = "opt/target/"  # the start of names saved during training
 _NEEDED = ("embedding/kernel", "cls", "Transformer/posembed_input/pos_embedding")
 _FIRST = "Transformer/encoderblock_0/"
-# Google's module -> ours, outside the encoder's layers and in them.
+# Google's module -> ours, outside the encoder's layers and inside them.
 _MODULES = {
     "embedding": "patch_embedding",
     "Transformer/encoder_norm": "encoder_norm",
@@ -43,8 +43,8 @@ _PARTS = {
 def open_google_vit(file: Path) -> FoundWeights:
     """Opens a `.npz` file with a ViT's weights.
 
-    The shapes of its arrays tell the model's; images are taken to be square. As in the paper's
-    code, gelu is the tanh form, and pixels are scaled to -1 to 1.
+    The shapes of its arrays determine the model's; images are assumed to be square. As in the
+    paper's code, gelu is the tanh form, and pixels are scaled to -1 to 1.
 
     Raises:
         ValueError: the file is damaged, or holds another model, such as a hybrid with a ResNet.
@@ -73,7 +73,7 @@ def open_google_vit(file: Path) -> FoundWeights:
 
 
 def _read(file: Path) -> dict[str, np.ndarray]:
-    """Reads all arrays but those of an optimizer; refuses pickled objects."""
+    """Reads all arrays except those of an optimizer; rejects pickled objects."""
     try:
         with np.load(file, allow_pickle=False) as opened:
             names = list(opened)
@@ -94,14 +94,14 @@ def _arguments(file: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]
     )
     if missing or any(name.startswith("conv_root") for name in shapes):
         what = f"it lacks {', '.join(missing)}" if missing else "it starts with a ResNet"
-        raise ValueError(f"{file}: not the weights of a ViT of Google's: {what}")
+        raise ValueError(f"{file}: not the weights of one of Google's ViTs: {what}")
     patch, positions = shapes["embedding/kernel"], shapes[_NEEDED[2]]
     side = round((positions[1] - 1) ** 0.5) if len(positions) == 3 else 0
     fits = len(patch) == 4 and len(query) == 3 and len(inner) == 2 and patch[0] == patch[1]
     if not fits or positions[1] != 1 + side * side:
         raise ValueError(
             f"{file}: embedding/kernel is {patch}, the positions {positions}, a layer's query "
-            f"{query} and first dense layer {inner}: not those of square patches of a square image"
+            f"{query} and first dense layer {inner}: expected square patches of a square image"
         )
     layers = {match[1] for name in shapes if (match := re.match(r".*/encoderblock_(\d+)/", name))}
     return {
@@ -119,7 +119,7 @@ def _arguments(file: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]
 
 
 def _path(name: str) -> str:
-    """Returns our path of an array's variable; the name itself if we have none."""
+    """Returns our path for an array's variable, or the name itself if there is none."""
     if name == "cls":
         return "class_token/class_token"
     if name == "Transformer/posembed_input/pos_embedding":
@@ -139,7 +139,7 @@ def _is_norm(module: str) -> bool:
 
 
 def _flat(name: str, array: np.ndarray) -> np.ndarray:
-    """Returns an array in our shape: without an axis for the heads, or for the batch."""
+    """Returns an array in our shape, without an axis for the heads or for the batch."""
     if name == "cls":
         return array.reshape(-1)
     if name == "Transformer/posembed_input/pos_embedding":

@@ -15,24 +15,24 @@ _logger = logging.getLogger(__name__)
 PREFIX = "hf://"
 _ADDRESS = re.compile(r"hf://(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-# What the readers read: code is not fetched.
+# The files that the readers need: code is not fetched.
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.spm"]
-# Weights that are fetched, in this order, until there are some.
+# Weights to fetch: the first of these that exist.
 _OTHER_WEIGHTS = (["pytorch_model*.bin", "*/pytorch_model*.bin"], ["tf_model*.h5"])
 _OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "flax/*"]
 
 
 def fetch(address: str) -> Path:
-    """Fetches a model from the Hugging Face Hub into its cache, unless it is there.
+    """Fetches a model from the Hugging Face Hub into its cache, unless it is already there.
 
-    Only safetensors, JSON, vocabularies and SentencePiece models are fetched; `pytorch_model.bin`
-    if there is no safetensors file, and `tf_model.h5` if there is neither. The files are compared
-    with the checksums that the Hub gave for them. Needs the extra `hub`.
+    It fetches only safetensors, JSON, vocabularies and SentencePiece models; `pytorch_model.bin` if
+    there is no safetensors file, and `tf_model.h5` if there is neither. The files are verified
+    against the Hub's checksums. Needs the extra `hub`.
 
     Args:
-        address: "hf://organization/name@revision". A commit as the revision names the same files
-            for ever; a branch, a tag or nothing (the main branch) is resolved to its commit, which
-            a warning names. Once fetched, a model needs no network.
+        address: "hf://organization/name@revision". If the revision is a commit, the files never
+            change; a branch, a tag or nothing (the main branch) is resolved to its commit, which a
+            warning names. Once fetched, a model needs no network.
 
     Returns:
         The folder.
@@ -57,7 +57,7 @@ def fetch(address: str) -> Path:
             if not any(True for pattern in present for _ in folder.rglob(pattern)):
                 download(revision=folder.name, allow_patterns=patterns)  # the same commit
             present += patterns
-    except Exception as error:  # the library's own kinds differ between its versions
+    except Exception as error:  # the library's own error types differ between its versions
         reason = " ".join(str(error).split())
         raise FileNotFoundError(
             f"{address} is not in the cache and could not be fetched ({reason}): connect to the "
@@ -69,7 +69,7 @@ def fetch(address: str) -> Path:
     commit = folder.name
     if _COMMIT.fullmatch(commit) and found["revision"] != commit:
         _logger.warning(
-            "%s is at commit %s: hf://%s@%s names the same files for ever",
+            "%s is at commit %s: use hf://%s@%s to pin these files",
             address,
             commit,
             found["name"],
@@ -79,7 +79,7 @@ def fetch(address: str) -> Path:
 
 
 def _check(file: Path) -> None:
-    """Raises ValueError unless a file of the cache has the checksum after which it is named.
+    """Raises ValueError unless a cached file has the checksum that it is named after.
 
     The cache names large files by their SHA-256 and small ones by git's SHA-1.
     """

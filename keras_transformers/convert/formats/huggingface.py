@@ -1,4 +1,4 @@
-"""Hugging Face's folders: config.json, safetensors and the vocabulary of any family here."""
+"""Opens and saves Hugging Face's folders: config.json, safetensors and the vocabulary."""
 
 import functools
 import json
@@ -38,18 +38,18 @@ _logger = logging.getLogger(__name__)
 
 _WEIGHTS = "model.safetensors"
 _GENERATION = "generation_config.json"
-# Its fields that config.json also has.
+# The fields that config.json also has.
 _GENERATION_TOKENS = (
     *("bos_token_id", "eos_token_id", "pad_token_id"),
     *("decoder_start_token_id", "bad_words_ids"),
 )
 # The options of a pipeline for which Hugging Face's files have no fields.
 _OPTIONS = "keras_transformers.json"
-# Options that other files have.
+# Options stored in other files.
 _ELSEWHERE = ("labels", "image_size", "num_channels")
-# The layers that take a pooler's place before a head, and what such a model reads.
+# The layers that replace a pooler before a head, and what such a model reads.
 _POOLINGS = {"mean_pooling": "the mean of all tokens", "cls_pooling": "that vector alone"}
-# Fields of models whose matrices have other shapes or contents than their family's.
+# Fields of models whose matrices differ from their family's in shape or contents.
 _CHANGED = ("pruned_heads", "quantization_config")
 # The biases of the last layers of heads with labels.
 _HEAD_BIASES = ("classifier.bias", "classifier.out_proj.bias")
@@ -60,14 +60,14 @@ def open_huggingface(folder: Path) -> FoundWeights:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: config.json is damaged, names an unknown family, or asks for something that the
+        ValueError: config.json is damaged, names an unknown family, or needs something that the
             family's layers or the pipelines lack.
     """
     family = family_of(folder, families())
     file, config = read_config(folder / "config.json")
     if "auto_map" in config:
         raise ValueError(
-            f"{file}: auto_map names code to run, which is never done here: only models of known "
+            f"{file}: auto_map names code to run, which is never run here: only models of known "
             "families can be loaded"
         )
     for field in _CHANGED:
@@ -103,8 +103,8 @@ def open_huggingface(folder: Path) -> FoundWeights:
 def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     """Writes a model in Hugging Face's layout, for `from_pretrained` and `keras_transformers.load`.
 
-    The files are config.json, model.safetensors, the tokenizers' and tokenizer_config.json,
-    generation_config.json for models that write texts, preprocessor_config.json for images, and
+    The files are config.json, model.safetensors, tokenizer_config.json and the tokenizers' own,
+    generation_config.json for models that generate text, preprocessor_config.json for images, and
     keras_transformers.json with the pipeline's options, which only this package reads.
 
     Args:
@@ -112,8 +112,8 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
         folder: an empty folder.
 
     Raises:
-        ValueError: transformers has no class for it, and the message lists what can be written; or
-            its class reads the first token's vector through a pooler, and this model another.
+        ValueError: transformers has no class for it (the message lists what can be saved), or its
+            class reads the first token's vector through a pooler and this model reads another.
     """
     family, writer, of_tokenizer = family_for(trained)
     class_name = writer.class_for(trained.task, trained.class_end)
@@ -155,10 +155,10 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
 
 
 def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
-    """Returns what writes a model, and how transformers reads the model and its tokenizers.
+    """Returns a model's family, and how transformers reads the model and its tokenizers.
 
     Raises:
-        ValueError: not just one family has the model's layers, or transformers has no class.
+        ValueError: no family or several have the model's layers, or transformers has no class.
     """
     kinds = {type(tokenizer).__name__ for tokenizer in trained.tokenizers.values()}
     possible = {
@@ -174,7 +174,7 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
         if family.fits(trained.model)
         and (of_tokenizer := tokenizer_writer(family, *kinds) if kinds else writer)
     }
-    # A family may have the tokenizer of another, if that does not leave the choice open.
+    # A family may have another's tokenizer, if the choice is still unique.
     own = {name: each for name, each in found.items() if each[1] is each[2]}
     found = own or found
     if len(found) == 1:
@@ -189,7 +189,7 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
         for name, (_, writer) in possible.items()
     )
     raise ValueError(
-        f"{what} fits no class of transformers that is written here{', which are ' * bool(rows)}"
+        f"{what} fits none of transformers' classes that can be saved{', which are ' * bool(rows)}"
         f"{rows}: save it in the format 'keras_transformers'"
     )
 
@@ -218,10 +218,10 @@ def _tokenizers(folder: Path, family: Family, lowercase: bool | None) -> tuple[A
 
 
 def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
-    """Returns the class that wrote the weights; "" if nothing says it.
+    """Returns the class that wrote the weights; "" if unknown.
 
-    The weights know better: TensorFlow's classes of transformers 2 and 3 kept the `architectures`
-    of the folder that they were fine-tuned from, if there were any.
+    The class in the weights takes precedence: TensorFlow's classes in transformers 2 and 3 kept the
+    `architectures` of the folder that they were fine-tuned from, if it had any.
     """
     file = folder / "config.json"
     names = config.get("architectures") or []
@@ -236,7 +236,7 @@ def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
 def _labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Returns the names of a head's classes, in the order of the logits.
 
-    The weights tell how many there are; `id2label` names them, as in transformers, or else
+    The weights determine how many there are; `id2label` names them, as in transformers, or else
     `label2id`.
     """
     file = folder / "config.json"
@@ -257,7 +257,7 @@ def _labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 
 def _names(file: Path, config: Mapping[str, Any]) -> dict[int, str]:
-    """Returns number -> name of the classes that a configuration names."""
+    """Returns index -> name of the classes that a configuration names."""
     found, ids = config.get("id2label"), config.get("label2id")
     numbers = ids if isinstance(ids, dict) else {}
     try:
@@ -280,13 +280,13 @@ def _names(file: Path, config: Mapping[str, Any]) -> dict[int, str]:
     }
     if others:
         _logger.warning(
-            "%s: label2id has other numbers than id2label, which decides: %r", file, others
+            "%s: label2id differs from id2label, which takes precedence: %r", file, others
         )
     return names
 
 
 def _name(value: Any) -> str:
-    """Returns a label's name, which some files have as a number; ValueError for other kinds."""
+    """Returns a label's name, which is a number in some files; ValueError for other types."""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if not isinstance(value, str):
@@ -295,7 +295,7 @@ def _name(value: Any) -> str:
 
 
 def _width(shapes: Mapping[str, tuple[int, ...]]) -> int | None:
-    """Returns the number of classes of the head in the weights; None if it has other names."""
+    """Returns the number of classes of the head in the weights; None if none is found."""
     return next((shapes[name][0] for name in _HEAD_BIASES if len(shapes.get(name, ())) == 1), None)
 
 
@@ -313,7 +313,7 @@ def _recognises(path: Path) -> bool:
     file = path / "config.json"
     if not file.is_file() or (path / "modules.json").is_file():
         return False
-    return "registered_name" not in read_json(file)  # Keras' own
+    return "registered_name" not in read_json(file)  # Keras' own format
 
 
 FORMAT = Format(

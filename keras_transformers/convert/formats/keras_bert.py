@@ -1,4 +1,4 @@
-"""keras-bert's and bert4keras' models: one HDF5 file of Keras 2, with vocab.txt beside it."""
+"""Opens keras-bert's and bert4keras' models: a Keras 2 HDF5 file with vocab.txt beside it."""
 
 import glob
 import re
@@ -38,13 +38,13 @@ _SHAPED = (
 )
 _BLOCK = re.compile(r"(?:^|/)(Embedding|(Encoder|Transformer)-\d+)-")
 _ATTENTION, _FEED_FORWARD, _NORM = "-MultiHeadSelfAttention", "-FeedForward", "-Norm"
-# The end of a layer's name -> option of its class there -> our argument.
+# The suffix of a layer's name -> option of its class there -> our argument.
 _READ = {
     _ATTENTION: {"head_num": "num_heads", "heads": "num_heads"},
     _FEED_FORWARD: {"activation": "activation"},
     _NORM: {"epsilon": "norm_epsilon"},
 }
-# Options that have to be a BERT's, which files may lack.
+# Options that must have BERT's values; files may lack them.
 _FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
     _ATTENTION: {
         "activation": (None, "linear"),
@@ -54,7 +54,7 @@ _FIXED: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     _NORM: {"conditional": (False,), "zero_mean": (True,), "unit_variance": (True,)},
 }
-# keras-bert's gelu is the tanh form. bert4keras writes which form it took, as a list.
+# keras-bert's gelu is the tanh form. bert4keras writes which form it used, as a list.
 _ACTIVATIONS = {
     "gelu": "gelu_approximate",
     "gelu_tanh": "gelu_approximate",
@@ -67,26 +67,27 @@ _POOLERS = ("NSP-Dense", "Pooler-Dense")
 def open_keras_bert(file: Path) -> FoundWeights:
     """Opens a model that keras-bert or bert4keras made and Keras 2 saved as HDF5.
 
-    The shapes of its arrays tell the model's, and its `model_config`, which is only read, the
-    number of heads; a file of `save_weights` has none, and needs the pretrained model's
-    bert_config.json beside it. A dense layer with softmax on the pooler is taken for a classifier,
-    one on the last encoder layer for a tagger; their labels are LABEL_0 and so on. Other layers are
-    named in a warning. If vocab.txt has words with capitals, texts keep their case.
+    The shapes of its arrays determine the model's; the number of heads comes from its
+    `model_config`, which is only read. A file from `save_weights` has none, and needs the
+    pretrained model's bert_config.json beside it. A dense layer with softmax on the pooler is
+    loaded as a classifier, one on the last encoder layer as a tagger; their labels are LABEL_0 and
+    so on. Other layers are named in a warning. If vocab.txt has words with capitals, texts keep
+    their case.
 
     Raises:
         FileNotFoundError: there is no vocab.txt beside the file, or no bert_config.json if it needs
             one.
-        ValueError: the file is damaged, or holds another model than a BERT.
+        ValueError: the file is damaged, or holds a model other than a BERT.
     """
     arrays = open_arrays(file)
     missing = [name for name in _SHAPED if len(arrays.shapes.get(name, ())) != 2]
     if missing:
-        raise ValueError(f"{file}: no model of keras-bert, as it lacks {', '.join(missing)}")
+        raise ValueError(f"{file}: not a keras-bert model: it lacks {', '.join(missing)}")
     layers = keras_layers(file)
     arguments = _arguments(file, arrays, layers)
     head, task = _head(other_layers(arrays), layers, arguments["num_layers"])
     arrays = _with_head(arrays, head)
-    # What an encoder of theirs has, and ours lacks, must not be left out.
+    # Weights of their encoder that ours lacks must not be left out.
     own = {path: shape for path, shape in other_layers(arrays).items() if not _BLOCK.search(path)}
     labels = head_labels(arrays.shapes) if head else []
 
@@ -137,7 +138,7 @@ def _arguments(
 
 
 def _settings(file: Path, layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the arguments that the layers' own descriptions give."""
+    """Returns the arguments in the descriptions of the layers."""
     values: dict[str, list[Any]] = {}
     wrong = []
     for name, layer in layers.items():
@@ -163,7 +164,7 @@ def _settings(file: Path, layers: Mapping[str, Mapping[str, Any]]) -> dict[str, 
             raise ValueError(f"{file}: {argument} of its layers is {given!r:.200}, not one")
         found[argument] = given[0]
     activation, epsilon = found["activation"], found["norm_epsilon"]
-    if isinstance(activation, list) and len(activation) == 1:  # two make a gate
+    if isinstance(activation, list) and len(activation) == 1:  # two of them make a gate
         activation = activation[0]
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         wrong.append(f"activation={activation!r:.50}")
@@ -175,7 +176,7 @@ def _settings(file: Path, layers: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
 
 def _biases(nodes: Any) -> Iterator[Any]:
-    """Yields what bert4keras adds to attention: a causal mask or relative positions."""
+    """Yields bert4keras' additions to attention: a causal mask or relative positions."""
     match nodes:
         case [[*inputs]]:
             for each in inputs:
@@ -185,11 +186,11 @@ def _biases(nodes: Any) -> Iterator[Any]:
 
 
 def _settings_beside(file: Path) -> dict[str, Any]:
-    """Returns the arguments that the pretrained model's configuration gives."""
+    """Returns the arguments from the pretrained model's configuration."""
     config = file.with_name(_CONFIG)
     if not config.is_file():
         raise FileNotFoundError(
-            f"{file} has weights alone, which do not tell the number of heads: copy the "
+            f"{file} has only weights, which do not reveal the number of heads: copy the "
             f"{_CONFIG} of the pretrained model to {config}, or save the model with model.save"
         )
     found = read_google_bert_config(config)
@@ -205,7 +206,7 @@ def _settings_beside(file: Path) -> dict[str, Any]:
 
 
 def _pretrained(shapes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the tasks of their own heads."""
+    """Returns the tasks of the libraries' own heads."""
     if "cls.predictions.bias" not in shapes:
         return ("embedding",)
     has_pairs = "cls.seq_relationship.weight" in shapes
@@ -215,12 +216,12 @@ def _pretrained(shapes: Mapping[str, Any]) -> tuple[str, ...]:
 def _head(
     own: Iterable[str], layers: Mapping[str, Mapping[str, Any]], num_layers: int
 ) -> tuple[dict[str, str], str]:
-    """Returns the head's tensors -> paths, and what it was trained for; nothing if there is none.
+    """Returns the head's tensors -> paths, and its task; nothing if there is no head.
 
     Args:
         own: the paths of layers that are neither keras-bert's nor bert4keras'.
         layers: the descriptions of all layers.
-        num_layers: the encoder's.
+        num_layers: the number of layers in the encoder.
     """
     last = (
         f"Encoder-{num_layers}-FeedForward-Norm",
@@ -246,7 +247,7 @@ def _head(
 
 
 def _source(layer: Mapping[str, Any]) -> str:
-    """Returns the name of the one layer whose output a layer reads; "" if that is not so."""
+    """Returns the name of the only layer whose output a layer reads; "" if there are several."""
     match layer.get("inbound_nodes"):
         case [[[str(name), *_]]]:
             return name
@@ -254,7 +255,7 @@ def _source(layer: Mapping[str, Any]) -> str:
 
 
 def _with_head(arrays: Arrays, head: Mapping[str, str]) -> Arrays:
-    """Returns the arrays with those of a dense layer under the names of Hugging Face's head."""
+    """Returns the arrays, with those of a dense layer under the names of Hugging Face's head."""
     places = {**{name: name for name in arrays if name not in head.values()}, **head}
     shapes = {name: arrays.shapes[place] for name, place in places.items()}
     if head:

@@ -1,7 +1,7 @@
-"""A user's own Keras 2 model around a TensorFlow class of transformers, in one HDF5 file.
+"""Opens a user's own Keras 2 model around a TensorFlow class of transformers, in one HDF5 file.
 
-`model.save` also stored the class's configuration in the file; `save_weights` did not, and then
-config.json has to lie beside it.
+`model.save` also stored the class's configuration in the file; `save_weights` did not, so
+config.json must be beside it.
 """
 
 import glob
@@ -33,14 +33,14 @@ _TF_MODEL = "tf_model.h5"
 def open_keras_h5(file: Path) -> FoundWeights:
     """Opens a model with a TensorFlow encoder of transformers as a layer, or a `tf_model.h5`.
 
-    The encoder is loaded. A dense layer of the user's own stays out, and a warning says how a new
-    head takes its values.
+    The encoder is loaded. The user's own dense layer is left out, and a warning says how to copy
+    its values into a new head.
 
     Raises:
         FileNotFoundError: there is no vocabulary beside the file, or no config.json if it needs
             one.
-        ValueError: the file is damaged or has no such encoder, or its configuration asks for
-            something that the layers here lack.
+        ValueError: the file is damaged or has no such encoder, or its configuration needs something
+            that the layers here lack.
     """
     beside = file.with_name("config.json")
     if file.name == _TF_MODEL and beside.is_file():
@@ -50,15 +50,15 @@ def open_keras_h5(file: Path) -> FoundWeights:
     if not any("word_embeddings" in name and name not in own for name in arrays):
         raise ValueError(
             f"{file}: an HDF5 file of unknown origin, with {', '.join(sorted(arrays))[:200]}. "
-            "Known are models around a TensorFlow encoder of transformers, keras-bert's and "
-            "bert4keras'; if the file is part of a folder, such as a preset, give that"
+            "Expected a model around a TensorFlow encoder of transformers, or one of keras-bert or "
+            "bert4keras; if the file is part of a folder, such as a preset, pass the folder"
         )
     configs = [
         layer["config"] for layer in keras_layers(file).values() if "model_type" in layer["config"]
     ]
     if not configs and not beside.is_file():
         raise FileNotFoundError(
-            f"{file} has weights alone, which do not tell the number of heads: copy the "
+            f"{file} has only weights, which do not reveal the number of heads: copy the "
             f"config.json of the encoder that the model was built on to {beside}"
         )
     with tempfile.TemporaryDirectory() as scratch, naming({Path(scratch): file}):
@@ -89,9 +89,9 @@ def open_keras_h5(file: Path) -> FoundWeights:
 
 
 def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
-    """Returns name -> description of a Keras 2 model's layers, also of those in models inside it.
+    """Returns name -> description of a Keras 2 model's layers, including those of nested models.
 
-    There are none if the file has weights alone.
+    It is empty if the file has only weights.
 
     Raises:
         ValueError: the description is damaged.
@@ -115,19 +115,19 @@ def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def other_layers(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    """Returns path -> shape of the weights of layers that are the user's own."""
+    """Returns path -> shape of the weights of the user's own layers."""
     return {name: shape for name, shape in arrays.shapes.items() if is_keras_name(name)}
 
 
 def report_other_layers(file: Path, weights: Mapping[str, tuple[int, ...]]) -> None:
-    """Names the weights that are left out, in a warning that says how to add them."""
+    """Warns which weights are left out, and how to add them."""
     if weights:
         _logger.warning(
-            "%s: its own layers are not loaded: %s. A new head takes a dense layer's values: give "
+            "%s: its own layers are not loaded: %s. A new head takes a dense layer's values: pass "
             "pipeline='classification' (or another) with labels=[...], and pooling='pooler', 'cls' "
-            "or 'mean', whichever the layer read; then "
-            "model.get_layer('logits').set_weights([kernel, bias]) with the arrays that "
-            "h5py.File(%r) has at these paths",
+            "or 'mean', whichever the layer read; then call "
+            "model.get_layer('logits').set_weights([kernel, bias]) with the arrays at these paths "
+            "in h5py.File(%r)",
             file, ", ".join(f"{name} {shape}" for name, shape in weights.items()), str(file),
         )  # fmt: skip
 

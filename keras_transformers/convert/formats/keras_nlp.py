@@ -1,4 +1,4 @@
-"""Presets of keras-nlp, now keras-hub: config.json, model.weights.h5 and perhaps a task's head."""
+"""Opens presets of keras-nlp, now keras-hub: config.json and model.weights.h5."""
 
 import contextlib
 import functools
@@ -37,9 +37,9 @@ class _Backbone:
     """How to build the counterpart of a class of keras-nlp.
 
     Attributes:
-        family: the family.
+        family: our family.
         fields: the fields of its configuration that our builder takes under the same names.
-        fixed: our builder's arguments that the class does not leave open.
+        fixed: our builder's arguments that the class fixes.
     """
 
     family: Family
@@ -69,7 +69,7 @@ _BACKBONES = {
     "T5Backbone": _Backbone(t5.FAMILY, (*_SIZES, "dropout"), {}),
     "ViTBackbone": _Backbone(vit.FAMILY, ("num_layers", "num_heads", "hidden_dim"), {}),
 }
-# The end of a task's class -> keras-nlp's own class for it today, what its head was trained for.
+# The suffix of a task's class -> keras-nlp's class for it today, and our task for its head.
 _TASKS = {
     "TextClassifier": ("TextClassifier", "classification"),
     "MaskedLM": ("MaskedLM", "fill_mask"),
@@ -101,25 +101,26 @@ _PARTS = (
     (r"(feedforward_intermediate_dense|mlp/dense_1)/", "feed_forward/intermediate/"),
     (r"(feedforward_output_dense|mlp/dense_2)/", "feed_forward/output/"),
 )
-# Tasks without a head of their own.
+# Tasks without their own head.
 _HEADLESS = ("CausalLM", "Seq2SeqLM")
 _PREFIX = {"GPT2Backbone": "decoder_layer_"}
 
 
 def open_keras_nlp(folder: Path) -> FoundWeights:
-    """Opens a folder that `save_to_preset` of keras-nlp or keras-hub wrote.
+    """Opens a folder written by `save_to_preset` of keras-nlp or keras-hub.
 
     keras-hub itself reads the weights. Uncased texts lose their accents here, as in BERT, even
     where keras-hub's own tokenizer keeps them.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or the preset is of another class than those known here.
+        ValueError: a file is damaged, or the class of the preset is not supported.
     """
     name, config = _described(folder / "config.json")
     if name not in _BACKBONES:
         raise ValueError(
-            f"{folder / 'config.json'}: a preset of {name!r}; known are {', '.join(_BACKBONES)}"
+            f"{folder / 'config.json'}: a preset of {name!r}; expected one of "
+            f"{', '.join(_BACKBONES)}"
         )
     known = _BACKBONES[name]
     arguments = _arguments(folder, name, config)
@@ -143,7 +144,7 @@ def open_keras_nlp(folder: Path) -> FoundWeights:
         trained=trained,
         build=lambda **changes: known.family.build(**(arguments | changes)),
         fill=fill,
-        tokenizers=lambda lowercase=None: make_tokenizers(),  # its files decide
+        tokenizers=lambda lowercase=None: make_tokenizers(),  # the files decide
         heads=task or name,
         parts=("pooler/*", "logits/*", "masked_lm_*", "mask_logits/*"),
         has_pooler=name in ("AlbertBackbone", "BertBackbone"),
@@ -154,12 +155,12 @@ def open_keras_nlp(folder: Path) -> FoundWeights:
 
 
 def _described(file: Path) -> tuple[str, dict[str, Any]]:
-    """Reads the class, without its package, and the configuration of a Keras object."""
+    """Reads a Keras object's class, without its package, and configuration."""
     found = read_json(file)
     name, config = found.get("registered_name"), found.get("config")
     package, _, name = str(name).rpartition(">")
     if package not in ("keras_hub", "keras_nlp") or not isinstance(config, dict):
-        raise ValueError(f"{file}: not the configuration of a class of keras-nlp's")
+        raise ValueError(f"{file}: not the configuration of a keras-nlp class")
     return name, config
 
 
@@ -253,7 +254,7 @@ def _resizing(file: Path) -> dict[str, bool]:
 
 
 def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, Any], str]:
-    """Returns what a task's head was trained for, its pipeline's options, and its class."""
+    """Returns the task that a head was trained for, its pipeline's options, and its class."""
     file = folder / "task.json"
     if not file.is_file():
         return (() if family.task == "image_classification" else (family.task,)), {}, ""
@@ -279,16 +280,16 @@ def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, A
 def _tensors(
     folder: Path, name: str, task: str, arguments: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Reads the preset's variables under our paths and in our shapes."""
+    """Reads the preset's variables, under our paths and in our shapes."""
     import keras_hub
 
     kind = next((end for end in _TASKS if task.endswith(end)), "")
-    # Without this file, keras-nlp would leave the head as it was initialized, and say nothing.
+    # Without this file, keras-nlp would silently leave the head as it was initialized.
     if kind not in ("", *_HEADLESS) and not (folder / "task.weights.h5").is_file():
         raise FileNotFoundError(
             f"{folder} has no task.weights.h5, the weights of {task}'s head: download it again"
         )
-    preset = str(folder.absolute())  # a bare name could be that of a preset to download
+    preset = str(folder.absolute())  # a bare name could mean a preset to download
     try:
         if kind:
             of_today = getattr(keras_hub.models, _TASKS[kind][0])
@@ -316,8 +317,8 @@ def _tensors(
 
 
 def _path(theirs: str, name: str) -> str:
-    """Returns our path of a variable."""
-    if shared := re.fullmatch(r"group_0_inner_layer_0/(.+)", theirs):  # ALBERT's only one
+    """Returns our path for a variable."""
+    if shared := re.fullmatch(r"group_0_inner_layer_0/(.+)", theirs):  # ALBERT's only layer
         return f"encoder_layer/{_renamed(shared[1], _PARTS)}"
     match = re.fullmatch(r"(?:transformer_layer_|vit_encoder/transformer_block_)(\d+)/(.+)", theirs)
     if match is None:
@@ -334,7 +335,7 @@ def _renamed(path: str, patterns: Iterable[tuple[str, str]]) -> str:
 
 
 def _flat(path: str, array: np.ndarray) -> np.ndarray:
-    """Returns an attention's array without an axis for the heads, and the class token as a row."""
+    """Returns arrays of attention without an axis for the heads, and the class token as a row."""
     if path.endswith("class_token"):
         return array.reshape(-1)
     if re.search(r"/(query|key|value)/", path):
@@ -345,12 +346,12 @@ def _flat(path: str, array: np.ndarray) -> np.ndarray:
 
 
 def _tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
-    """Makes the tokenizer of a preset that has one; none for images."""
+    """Makes the tokenizer of a preset; none for images."""
     if family.task == "image_classification":
         return ()
     config = _described(folder / "tokenizer.json")[1]
     with _vocabulary(folder / "assets" / "tokenizer", family) as place:
-        # SentencePiece models say nothing about case; ALBERT's weights know lower case alone.
+        # SentencePiece models do not set the case; ALBERT was trained only on lower case.
         return (family.tokenizer(place, bool(config.get("lowercase", True))),)
 
 

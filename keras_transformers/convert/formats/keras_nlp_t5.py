@@ -1,4 +1,4 @@
-"""T5 in presets of keras-nlp: its variables' paths are not unique, so its attributes name them."""
+"""Reads T5 in presets of keras-nlp, by attributes, because its variables' paths are not unique."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,8 +18,8 @@ def t5_arguments(file: Path, sizes: Mapping[str, Any], config: Mapping[str, Any]
     """Returns the arguments of our builder.
 
     Args:
-        file: the configuration's file, for messages.
-        sizes: the fields that mean the same there and here.
+        file: the configuration file, for error messages.
+        sizes: the fields with the same meaning there and here.
         config: the fields of T5Backbone.
 
     Raises:
@@ -28,11 +28,13 @@ def t5_arguments(file: Path, sizes: Mapping[str, Any], config: Mapping[str, Any]
     found = dict(sizes)
     layers, dim, heads = found.pop("num_layers"), found["hidden_dim"], found["num_heads"]
     width, activation = config.get("key_value_dim"), config.get("activation")
-    if isinstance(activation, dict):  # a function of keras-nlp's own
+    if isinstance(activation, dict):  # one of keras-nlp's own functions
         activation = activation.get("config")
     name = str(activation).rpartition(">")[2]
     if name not in _ACTIVATIONS:
-        raise ValueError(f"{file}: activation={activation!r}; known are {', '.join(_ACTIVATIONS)}")
+        raise ValueError(
+            f"{file}: activation={activation!r}; expected one of {', '.join(_ACTIVATIONS)}"
+        )
     flags = {}
     for field in ("use_gated_activation", "tie_embedding_weights"):
         flags[field] = config.get(field)
@@ -60,7 +62,7 @@ def t5_tensors(backbone: Any) -> dict[str, np.ndarray]:
 
 
 def t5_tokenizers(assets: Path, vocabulary_size: int) -> tuple[Any, ...]:
-    """Makes the tokenizer of a preset, without extra ids, which keras-nlp's does not have either.
+    """Makes the tokenizer of a preset, without extra ids, which keras-nlp's lacks too.
 
     Raises:
         FileNotFoundError: the folder has no vocabulary.spm.

@@ -1,4 +1,4 @@
-"""Tokenizers of language models, from the files of Hugging Face, SentencePiece and llama.cpp.
+"""Makes language models' tokenizers from files of Hugging Face, SentencePiece and llama.cpp.
 
 All become a tokenizer.json, which `tokenizers.DescribedTokenizer` runs in the graph.
 """
@@ -25,7 +25,7 @@ _SPECIAL = {"start_token": "bos", "end_token": "eos", "pad_token": "pad"}
 # Types of pieces, SentencePiece's and llama.cpp's.
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
 _BPE = 2  # SentencePiece's type of model
-_LONGEST_PIECE = 1000  # in characters: all its halves are looked up
+_LONGEST_PIECE = 1000  # characters in a piece: all ways to split it are looked up
 
 _BYTES: dict[str, Any] = {
     "type": "ByteLevel",
@@ -54,14 +54,14 @@ _DIGITS: dict[str, Any] = {
         "pretokenizers": [{"type": "Digits", "individual_digits": True}, _BYTES],
     }
 }
-# llama.cpp's name of a way to split texts -> the parts of the tokenizer.json that has it.
+# llama.cpp's name of a pre-tokenizer -> the parts of the equivalent tokenizer.json.
 _SPLITS = {
     **dict.fromkeys(("default", "gpt-2"), _GPT2),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _LLAMA3),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2),
     **dict.fromkeys(("smollm", "starcoder"), _DIGITS),
 }
-# Class of a tokenizer -> the parts that it computes without a tokenizer.json.
+# Class of a tokenizer -> the parts that it uses without a tokenizer.json.
 _CLASSES = {"GPT2Tokenizer": _GPT2, "Qwen2Tokenizer": _QWEN2}
 
 
@@ -71,20 +71,20 @@ def language_tokenizer(
     vocabulary_size: int | None = None,
     special: Mapping[str, str] = MappingProxyType(_SPECIAL),
 ) -> DescribedTokenizer:
-    """Makes the tokenizer of a folder in Hugging Face's layout.
+    """Makes the tokenizer from a folder in Hugging Face's layout.
 
     Args:
-        folder: with tokenizer.json, or the older tokenizer.model (SentencePiece's byte pairs), or
-            vocab.json and merges.txt of GPT-2 or Qwen 2; beside it tokenizer_config.json, which
-            names the special tokens.
-        vocabulary_size: number of tokens of the model, if it has more.
-        special: argument of the tokenizer -> how the field that names the token starts, such as
+        folder: has tokenizer.json, or the older tokenizer.model (SentencePiece's byte pairs), or
+            vocab.json and merges.txt of GPT-2 or Qwen 2; and tokenizer_config.json, which names the
+            special tokens.
+        vocabulary_size: the model's number of tokens, if it has more.
+        special: argument of the tokenizer -> the prefix of the field that names the token, such as
             "bos" for bos_token.
 
     Raises:
         FileNotFoundError: there is no vocabulary.
-        ValueError: a file is damaged, or describes what has no exact form here; the message names
-            it.
+        ValueError: a file is damaged, or describes something that cannot be reproduced exactly; the
+            message names it.
     """
     told = folder / _CONFIG
     config = read_json(told) if told.is_file() else {}
@@ -104,7 +104,7 @@ def language_tokenizer(
         _add_listed(description, config)
         _add_template(description, config, names)
         return DescribedTokenizer(description, vocabulary_size=vocabulary_size, **names)
-    except Exception as error:  # whatever becomes of a damaged part
+    except Exception as error:  # any error that a damaged part causes
         raise ValueError(f"{file}: {error}") from error
 
 
@@ -113,21 +113,23 @@ def gguf_tokenizer(
 ) -> DescribedTokenizer:
     """Makes the tokenizer of a language model in llama.cpp's files.
 
-    Control tokens are special tokens, user-defined ones are added tokens; both are found in texts.
-    SentencePiece's texts get a space before them and after each such token, as in llama.cpp and in
-    the first files of Llama 2 and Mistral. "default" splits as GPT-2.
+    Control tokens are special tokens, user-defined tokens are added tokens; both are matched in
+    texts. With SentencePiece, a space goes before texts and after each such token, as in llama.cpp
+    and in the first files of Llama 2 and Mistral. "default" splits like GPT-2.
 
     Args:
-        fields: the metadata, as `Gguf.fields` has it: `tokenizer.ggml.model` is "gpt2" (byte-level;
+        fields: the metadata in `Gguf.fields`: `tokenizer.ggml.model` is "gpt2" (byte-level;
             `tokens` list of strings, `merges` list of "left right", `pre` the name of a way to
             split texts) or "llama" (SentencePiece; `tokens`, `scores` list of numbers).
             `token_type` lists a type for each token; `bos_token_id`, `eos_token_id`,
-            `padding_token_id`, `add_bos_token`, `add_eos_token` and `add_space_prefix` may lack.
-        file: where they come from, for messages.
-        vocabulary_size: number of tokens of the model, if it has more.
+            `padding_token_id`, `add_bos_token`, `add_eos_token` and `add_space_prefix` are
+            optional.
+        file: the file with the fields, for error messages.
+        vocabulary_size: the model's number of tokens, if it has more.
 
     Raises:
-        ValueError: a field is missing or damaged, or has no exact form here; the message names it.
+        ValueError: a field is missing or damaged, or cannot be reproduced exactly; the message
+            names it.
 
     Example:
         opened = Gguf.open(Path("SmolLM2-135M-Instruct.Q4_1.gguf"))
@@ -142,15 +144,15 @@ def gguf_tokenizer(
         tokens = _listed(ggml, "tokens", str)
         kinds = _listed(ggml, "token_type", int, size=len(tokens), default=_NORMAL)
         size = len(tokens)
-        while kinds and kinds[-1] == _UNUSED:  # they fill up the model's matrices
+        while kinds and kinds[-1] == _UNUSED:  # they only pad the model's matrices
             kinds.pop()
         tokens = tokens[: len(kinds)]
         if ggml.get("model") == "gpt2":
             name = ggml.get("pre", "default")
             if name not in _SPLITS:
                 raise ValueError(
-                    f"tokenizer.ggml.pre={name!r:.100}; known are {', '.join(sorted(_SPLITS))}: "
-                    "get the tokenizer.json of the model that it was made of"
+                    f"tokenizer.ggml.pre={name!r:.100}; expected one of "
+                    f"{', '.join(sorted(_SPLITS))}: get the tokenizer.json of the original model"
                 )
             parts = _SPLITS[name]
             merges: Any = _listed(ggml, "merges", str)
@@ -160,8 +162,8 @@ def gguf_tokenizer(
             parts = {**_spaces(ggml.get("add_space_prefix") is not False, legacy=True), "bos": True}
         else:
             raise ValueError(
-                f"tokenizer.ggml.model={ggml.get('model')!r:.100}; known are 'gpt2', byte-level, "
-                "and 'llama', SentencePiece"
+                f"tokenizer.ggml.model={ggml.get('model')!r:.100}; expected 'gpt2' "
+                "(byte-level) or 'llama' (SentencePiece)"
             )
         description = _description(tokens, merges, kinds, parts)
         flags = {
@@ -175,7 +177,7 @@ def gguf_tokenizer(
         }
         _add_template(description, flags, names)
         return DescribedTokenizer(description, vocabulary_size=vocabulary_size or size, **names)
-    except Exception as error:  # whatever becomes of a damaged field
+    except Exception as error:  # a damaged field may cause any error
         raise ValueError(f"{file}: {error}") from error
 
 
@@ -188,13 +190,13 @@ def _description(
     """Returns the tokenizer.json of a vocabulary.
 
     Args:
-        tokens: by id.
+        tokens: the tokens, by id.
         merges: pairs, as lists or separated by a space.
         kinds: the type of each token.
         parts: the fields that depend on the model, and `ignore_merges`.
     """
     if len(set(tokens)) < len(tokens):
-        raise ValueError("two of its tokens are the same: an id has its own token")
+        raise ValueError("two of its tokens are the same: each id needs its own token")
     fallback = bool(parts.get("byte_fallback"))
     size = len(tokens)
     while size and kinds[size - 1] in (_CONTROL, _USER_DEFINED):
@@ -232,11 +234,11 @@ def _description(
 
 
 def _spaces(prefix: bool, *, legacy: bool) -> dict[str, Any]:
-    """Returns the parts that write spaces as SentencePiece does.
+    """Returns the parts that treat spaces as SentencePiece does.
 
     Args:
-        prefix: whether texts get a space before them.
-        legacy: whether what follows an added token gets one, too.
+        prefix: whether a space goes before texts.
+        legacy: whether a space also goes after each added token.
     """
     mark = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE_MARK}
     if prefix and not legacy:
@@ -258,12 +260,12 @@ def _spaces(prefix: bool, *, legacy: bool) -> dict[str, Any]:
 def _merges_of_scores(
     tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Returns the merges of a SentencePiece vocabulary: all halves of its pieces, best first.
+    """Returns the merges of a SentencePiece vocabulary: all splits of its pieces, best first.
 
     Args:
-        tokens: pieces by id.
-        scores: of the pieces.
-        kinds: their types; only normal and user-defined ones are merged.
+        tokens: the pieces, by id.
+        scores: the score of each piece.
+        kinds: the type of each piece; only normal and user-defined ones are merged.
     """
     pieces = {
         token: number
@@ -284,16 +286,16 @@ def _merges_of_scores(
 
 def _of_pieces(file: Path, *, legacy: bool) -> dict[str, Any]:
     """Returns the tokenizer.json of a SentencePiece model of byte pairs."""
-    proto: Any = sentencepiece_model_pb2  # made at run time, without types
+    proto: Any = sentencepiece_model_pb2  # created at run time, without types
     try:
         found = proto.ModelProto.FromString(file.read_bytes())
-    except Exception as error:  # protobuf's own
+    except Exception as error:  # protobuf's error
         raise ValueError(f"{file}: not a SentencePiece model ({error})") from error
     trainer, normalizer = found.trainer_spec, found.normalizer_spec
     if trainer.model_type != _BPE or not trainer.byte_fallback:
         raise ValueError(
             f"{file}: a SentencePiece model of type {trainer.model_type} with byte_fallback="
-            f"{trainer.byte_fallback}; a language model's is of type {_BPE}, byte pairs, with it"
+            f"{trainer.byte_fallback}; expected type {_BPE} (byte pairs) with byte_fallback"
         )
     if normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces:
         raise ValueError(
@@ -321,7 +323,7 @@ def _of_two_files(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in _CLASSES:
         raise ValueError(
             f"{folder / _CONFIG}: tokenizer_class={config.get('tokenizer_class')!r:.100}; without "
-            f"{FILE}, known are {', '.join(_CLASSES)}: add that file"
+            f"{FILE}, expected one of {', '.join(_CLASSES)}: add that file"
         )
     tokens = read_tokens(folder / NAMES[0])
     lines = [line for line in read_lines(folder / NAMES[1]) if line]
@@ -345,7 +347,7 @@ def _add_listed(description: dict[str, Any], config: Mapping[str, Any]) -> None:
 def _add_template(
     description: dict[str, Any], config: Mapping[str, Any], names: Mapping[str, str | None]
 ) -> None:
-    """Puts special tokens around texts, if the configuration says so and the file says nothing."""
+    """Adds special tokens around texts if the configuration says so and the file does not."""
     if description.get("post_processor") is not None:
         return
     ids = {**description["model"]["vocab"]}
@@ -356,7 +358,7 @@ def _add_template(
         if config.get(flag) is not True:
             around.append([])
         elif name is None or name not in ids:
-            raise ValueError(f"{flag}=True, but {field}={name!r:.100} is no token")
+            raise ValueError(f"{flag}=True, but {field}={name!r:.100} is not a token")
         else:
             around.append([(name, ids[name])])
     if any(around):
@@ -375,7 +377,7 @@ def _name(file: Path, config: Mapping[str, Any], field: str) -> str | None:
 def _listed(
     ggml: Mapping[str, Any], name: str, kind: Any, *, size: int | None = None, default: Any = None
 ) -> list[Any]:
-    """Returns a list of the metadata, checked."""
+    """Returns a list from the metadata, checked."""
     found = ggml.get(name)
     if found is None and default is not None:
         return [default] * (size or 0)

@@ -1,6 +1,7 @@
-"""TensorFlow Model Garden's BERT (official/nlp), and TF-Hub's SavedModels: no config.json there.
+"""Opens TensorFlow Model Garden's BERT (official/nlp) and TF-Hub's SavedModels.
 
-The variables tell everything but a few numbers, which are those of all its published models.
+They have no config.json. The variables determine everything except a few numbers, which are the
+same in all published models.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ from keras_transformers.models.encoders.bert import bert
 __all__: list[str] = []
 
 _CONFIG = "bert_config.json"
-# Hugging Face's class, which the container names -> what its heads were trained for.
+# Hugging Face's class, named by the container -> the tasks that its heads were trained for.
 _TRAINED = {
     "BertModel": ("embedding",),
     "BertForMaskedLM": ("fill_mask",),
@@ -43,12 +44,12 @@ _TRAINED = {
 
 
 def open_model_garden(path: Path) -> FoundWeights:
-    """Opens a checkpoint of Model Garden's BERT, or a SavedModel made of one, as on TF-Hub.
+    """Opens a checkpoint of Model Garden's BERT, or a SavedModel made from one, as on TF-Hub.
 
-    The shapes of the variables tell the model's, its heads and their tasks, unless a
-    bert_config.json beside them does. GELU is the tanh form. A SavedModel is read as data and not
-    run; it has its vocabulary in `assets`, and says itself whether texts are lower-cased. Elsewhere
-    vocab.txt lies beside the checkpoint, and texts keep their case if it has words with capitals.
+    The shapes of the variables determine the model's, its heads and their tasks, unless a
+    bert_config.json beside them does. GELU is the tanh form. A SavedModel is read as data, not run;
+    it has its vocabulary in `assets`, and says whether texts are lower-cased. Otherwise vocab.txt
+    is beside the checkpoint, and texts keep their case if it has words with capitals.
 
     Args:
         path: a folder, a checkpoint's prefix such as ".../ckpt-100", or a SavedModel's folder.

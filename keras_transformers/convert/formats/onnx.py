@@ -1,4 +1,4 @@
-"""Writes encoders as ONNX, for runtimes other than TensorFlow. Tokenizers stay outside."""
+"""Saves encoders as ONNX, for runtimes other than TensorFlow, without their tokenizers."""
 
 import os
 from pathlib import Path
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["save_onnx"]
 
 _OPSET = 18
-_TOLERANCE = 1e-5  # of the largest output
+_TOLERANCE = 1e-5  # relative to the largest output
 _CHECKED_SHAPES = ((1, 3), (2, 8))  # (batch, length)
 
 
 def save_onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes a model as an ONNX file whose answers in ONNX Runtime equal the model's.
+    """Saves a model as an ONNX file whose outputs in ONNX Runtime equal the model's.
 
     Inputs and outputs keep their names; batch and length stay variable. The file is written only
-    after ONNX Runtime has given the model's outputs for it, to 1e-5 of the largest.
+    after ONNX Runtime has computed the model's outputs with it, to within 1e-5 of the largest.
 
     Args:
         model: functional, with named inputs (batch, length) of ids and masks and named outputs,
@@ -63,7 +63,7 @@ def _converted(model: keras.Model) -> "onnx.ModelProto":
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
         try:
-            # Without tf2onnx's own optimizers, one of which gets reshapes of reshapes wrong;
+            # Without tf2onnx's own optimizers, one of which breaks reshapes of reshapes;
             # runtimes optimize the graph anyway.
             return tfonnx.process_tf_graph(
                 graph,
@@ -95,7 +95,7 @@ def _shape(name: str, tensor: Any) -> tuple[int | None, ...]:
 
 
 def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
-    """Replaces TensorFlow's Erfc, which ONNX lacks, by 1 - Erf."""
+    """Replaces TensorFlow's Erfc, which ONNX lacks, with 1 - Erf."""
     (source,), (target,) = node.input, node.output
     shapes, dtypes = [graph.get_shape(target)], [graph.get_dtype(target)]
     graph.remove_node(name)
@@ -105,7 +105,7 @@ def _erfc(graph: Any, node: Any, name: str, _: Any) -> None:
 
 
 def _check(model: keras.Model, converted: bytes, path: Path) -> None:
-    """Raises ValueError unless ONNX Runtime computes what the model does."""
+    """Raises ValueError unless ONNX Runtime computes the same as the model."""
     with needing("onnx"):
         import onnxruntime
 

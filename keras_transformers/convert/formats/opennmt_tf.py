@@ -1,7 +1,7 @@
-"""OpenNMT-tf's checkpoints of Transformers: ckpt-*, the vocabularies and the configuration.
+"""Opens OpenNMT-tf's checkpoints of Transformers: ckpt-*, vocabularies and configuration.
 
-A checkpoint has the weights alone. Other files in the folder, which are only read, say the rest:
-`model_description.py` the number of heads and the activation, the configuration (.yml) the names of
+A checkpoint has only the weights. Other files in the folder, which are only read, have the rest:
+`model_description.py` the number of heads and the activation; the configuration (.yml) the names of
 the vocabularies, the number of beams and the length penalty.
 """
 
@@ -26,14 +26,14 @@ from keras_transformers.models.encoder_decoders.transformer import transformer
 
 __all__: list[str] = []
 
-MARK = b"xamples_inputter/"  # in the index of every checkpoint of theirs; see index_mentions
+MARK = b"xamples_inputter/"  # in the index of all their checkpoints; see index_mentions
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _SOURCES = "examples_inputter/features_inputter/embedding"
 _TARGETS = "examples_inputter/labels_inputter/embedding"
 _OUTPUT = "decoder/output_layer"
 _POSITIONS = 1024  # sinusoids have no end; this many are computed
 _LONGEST = 250  # OpenNMT-tf's maximum_decoding_length
-_EPSILON = 1e-3  # of norms, since 2.6
+_EPSILON = 1e-3  # epsilon of norms, since 2.6
 _HEAD_DIM = 64  # in every model of its catalog
 _DESCRIPTION = "model_description.py"
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "tanh": "tanh"}
@@ -68,12 +68,12 @@ def open_opennmt_tf(path: Path) -> FoundWeights:
     """Opens a Transformer that OpenNMT-tf 2 trained.
 
     Args:
-        path: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside.
+        path: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside it.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or the model is another one than the Transformer with
-            sinusoidal positions, or nothing says its number of heads.
+        ValueError: a file is damaged, the model is not a Transformer with sinusoidal positions, or
+            no file has its number of heads.
     """
     stored = StoredVariables.open(checkpoint_prefix(path))
     keys = {
@@ -107,8 +107,8 @@ def open_opennmt_tf(path: Path) -> FoundWeights:
             rows = arguments[f"{'target_' if side == 'target' else ''}vocabulary_size"]
             if tokenizer.vocabulary_size != rows:
                 raise ValueError(
-                    f"{file}: {tokenizer.vocabulary_size} words with <unk>, and the model has "
-                    f"{rows}: give the {side}'s vocabulary with which it was trained"
+                    f"{file}: {tokenizer.vocabulary_size} words with <unk>, but the model has "
+                    f"{rows}: use the {side}'s vocabulary that it was trained with"
                 )
         return tuple(made.values())
 
@@ -134,18 +134,18 @@ def _arguments(prefix: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
     """Returns the arguments of `transformer`; ValueError if it cannot build the model."""
     if not any(name.startswith("encoder/layers/0/self_attention/") for name in shapes):
         raise ValueError(
-            f"{prefix}: no Transformer, but another model of OpenNMT-tf's, such as a recurrent "
-            "one, which is not read here: serve the SavedModel that onmt-main export writes of it"
+            f"{prefix}: not a Transformer but another OpenNMT-tf model, such as a recurrent one, "
+            "which is not supported: serve its SavedModel, which onmt-main export writes"
         )
     if any("relative_position" in name for name in shapes):
         raise ValueError(
-            f"{prefix}: relative positions (maximum_relative_position), which no layer here "
-            "computes: serve the SavedModel that onmt-main export writes of it"
+            f"{prefix}: relative positions (maximum_relative_position) are not supported: serve "
+            "its SavedModel, which onmt-main export writes"
         )
     unknown = [name for name in shapes if not list(_names(name, shapes))]
     if unknown or len(shapes.get(_SOURCES, ())) != 2:
         raise ValueError(
-            f"{prefix}: not a Transformer that is known here: "
+            f"{prefix}: not a Transformer of a known form: "
             f"{', '.join(sorted(unknown)[:3]) or _SOURCES}"
         )
     size, hidden_dim = shapes[_SOURCES]
@@ -157,9 +157,9 @@ def _arguments(prefix: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
     num_heads = described.get("num_heads") or hidden_dim // _HEAD_DIM
     if "num_heads" not in described and hidden_dim % _HEAD_DIM:
         raise ValueError(
-            f"{prefix}: nothing says how many heads its layers have, which are {hidden_dim} wide: "
-            f"copy the {_DESCRIPTION} of the run beside it, or write one with the line "
-            "num_heads = 8, say"
+            f"{prefix}: no file says how many heads its layers of width {hidden_dim} have: copy "
+            f"the run's {_DESCRIPTION} beside it, or write one with a line such as "
+            "num_heads = 8"
         )
     return {
         "vocabulary_size": size,
@@ -186,12 +186,12 @@ def _tying(shapes: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _names(theirs: str, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-    """Yields the paths of our variables that have a variable's values."""
+    """Yields the paths of our variables with the values of a variable."""
     module, _, last = theirs.rpartition("/")
     if theirs == _SOURCES:
         shared = _tying(shapes) == "all"
         yield f"{'' if shared else 'source_'}token_embedding/embeddings"
-        if not shared and _TARGETS not in shapes:  # embeddings are shared, and the logits' are not
+        if not shared and _TARGETS not in shapes:  # embeddings are shared, but not with the logits
             yield "target_token_embedding/embeddings"
     elif theirs == _TARGETS:
         yield "target_token_embedding/embeddings"
@@ -206,10 +206,10 @@ def _names(theirs: str, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
 
 
 def _described(file: Path) -> dict[str, Any]:
-    """Reads what a model's description says of its layers; nothing in it is run.
+    """Reads a model's description for options of its layers; nothing in it is run.
 
     Raises:
-        ValueError: it is not Python, or has an activation that is unknown.
+        ValueError: it is not Python, or has an unknown activation.
     """
     if not file.is_file():
         return {}
@@ -227,20 +227,21 @@ def _described(file: Path) -> dict[str, Any]:
     for name, value in given:
         if name == "num_heads" and isinstance(value, ast.Constant):
             if type(value.value) is not int or value.value < 1:
-                raise ValueError(f"{file}: num_heads={value.value!r:.100}; give a number")
+                raise ValueError(f"{file}: num_heads={value.value!r:.100}; expected a number")
             found[name] = value.value
         elif name == "ffn_activation":
             activation = ast.unparse(value).rpartition(".")[2].strip("'\"")
             if activation not in _ACTIVATIONS:
                 raise ValueError(
-                    f"{file}: ffn_activation={activation:.100}; known are {', '.join(_ACTIVATIONS)}"
+                    f"{file}: ffn_activation={activation:.100}; expected one of "
+                    f"{', '.join(_ACTIVATIONS)}"
                 )
             found[name] = _ACTIVATIONS[activation]
     return found
 
 
 def _settings(folder: Path) -> dict[str, str]:
-    """Returns the settings in a folder's configurations, whatever section they stand in."""
+    """Returns the settings in a folder's configurations, from any section."""
     return {
         match[1]: match[3]
         for file in sorted(folder.glob("*.y*ml"))
@@ -255,12 +256,12 @@ def _number(
     name: str,
     default: int,
 ) -> int | float:
-    """Returns a setting that is a number; ValueError if it is something else."""
+    """Returns a setting that is a number; ValueError if it is anything else."""
     try:
         return kind(settings.get(name, default))
     except ValueError:
         raise ValueError(
-            f"{folder}: its .yml has {name}: {settings[name]}, which is no number: correct it"
+            f"{folder}: its .yml has {name}: {settings[name]}, which is not a number: correct it"
         ) from None
 
 
@@ -274,7 +275,7 @@ def _vocabulary(folder: Path, settings: Mapping[str, str], side: str) -> Path:
         )
     if not may_be_name(Path(named).name):
         raise ValueError(
-            f"{folder}: its .yml has {side}_vocabulary: {named!r:.100}, no file's name"
+            f"{folder}: its .yml has {side}_vocabulary: {named!r:.100}, not a file's name"
         )
     file = folder / Path(named).name
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""PEFT's adapters: low-rank updates of a model's matrices, without the model.
+"""Reads and writes PEFT's adapters: low-rank updates of a model's matrices.
 
 `adapter_config.json` and `adapter_model.safetensors`, as `PeftModel.from_pretrained` reads them.
 """
@@ -21,15 +21,15 @@ __all__: list[str] = []
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _UPDATE = re.compile(r"(.*)\.lora_(A|B)(?:\.default)?\.weight")
-_MOST_ALPHA = 1e6  # usual are 8 to 64
-# Fields whose other values compute something else.
+_MOST_ALPHA = 1e6  # common ranks are 8 to 64
+# Fields that must have these values; others compute something else.
 _PLAIN: Mapping[str, Any] = {
     "peft_type": "LORA",
     "use_dora": False,
     "bias": "none",
     "lora_bias": False,
 }
-# The end of transformers' class -> PEFT's name of its task.
+# The suffix of transformers' class -> PEFT's name for its task.
 _TASKS = {
     "SequenceClassification": "SEQ_CLS",
     "TokenClassification": "TOKEN_CLS",
@@ -48,10 +48,10 @@ def write_peft(
 
     Args:
         model: the model.
-        family: its family.
+        family: the model's family.
         adapter: see `fitting.Adapter`.
-        folder: exists.
-        class_name: transformers' class of the model.
+        folder: an existing folder.
+        class_name: transformers' class for the model.
     """
     from safetensors.numpy import save_file
 
@@ -59,7 +59,7 @@ def write_peft(
     ranks: dict[str, int] = {}
     modules, heads = [], []
     kind = next((name for end, name in _TASKS.items() if class_name.endswith(end)), None)
-    bare = kind == "FEATURE_EXTRACTION"  # such as BertModel, which names no module around it
+    bare = kind == "FEATURE_EXTRACTION"  # such as BertModel, which has no module around it
     for tensor in family.names.tensors(model):
         paths = [variable.path for variable in tensor.variables]
         place = tensor.name.partition(".")[2] if bare else tensor.name
@@ -96,12 +96,11 @@ def write_peft(
 
 
 def read_peft(model: keras.Model, family: Family, folder: Path) -> None:
-    """Adds an adapter's updates to a model, and sets the weights that it has as a whole.
+    """Adds an adapter's updates to a model, and sets the weights that it stores in full.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged; the adapter is another than a plain LoRA, or for another
-            model.
+        ValueError: a file is damaged, or the adapter is not a plain LoRA, or for another model.
     """
     config = read_json(folder / CONFIG)
     _check_config(folder / CONFIG, config)
@@ -135,7 +134,7 @@ def _add(
         tensor.fill(found.astype("float32"))
         return
     if set(found) != {"A", "B"}:
-        raise ValueError(f"{place}: lora_{min(found)} alone; the other matrix is missing")
+        raise ValueError(f"{place}: only lora_{min(found)}; the other matrix is missing")
     first, second = (found[name].astype("float32") for name in "AB")  # (rank, in), (out, rank)
     if not (first.ndim == second.ndim == 2 and 0 < len(first) == second.shape[1]):
         raise ValueError(
@@ -153,7 +152,7 @@ def _add(
 
 
 def _alpha(config: Mapping[str, Any], module: str, *, default: float) -> float:
-    """Returns a module's alpha: its own, or that of all."""
+    """Returns a module's alpha: its own, or the common one."""
     alpha = config.get("lora_alpha", default)
     for name, value in (config.get("alpha_pattern") or {}).items():
         if module == name or module.endswith(f".{name}"):
@@ -178,11 +177,11 @@ def _check_config(file: Path, config: Mapping[str, Any]) -> None:
     for alpha in alphas:
         is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
         if not (is_number and -_MOST_ALPHA < alpha < _MOST_ALPHA):
-            raise ValueError(f"{file}: lora_alpha or alpha_pattern has {alpha!r:.80}, no number")
+            raise ValueError(f"{file}: lora_alpha or alpha_pattern has {alpha!r:.80}, not a number")
 
 
 def _joined(tensor: NamedTensor, adapter: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns A (in, rank) and B (rank, out) of a tensor; matrices side by side have their own."""
+    """Returns A (in, rank) and B (rank, out) of a tensor; joined matrices have one pair each."""
     pairs = [adapter.updates.get(variable.path) for variable in tensor.variables]
     if len(pairs) == 1 and pairs[0] is not None:
         return pairs[0]

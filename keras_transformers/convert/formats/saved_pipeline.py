@@ -1,11 +1,11 @@
-"""Saved pipelines as weights: pipeline.json, model.json and model.safetensors.
+"""Opens saved pipelines as weights: pipeline.json, model.json and model.safetensors.
 
 pipeline.json        task, class and configuration; the tokenizers' classes and options
 model.json           the model's Keras configuration
 model.safetensors    its weights, named by the paths of the variables
 <tokenizer's files>  those of `tokenizer`; any other tokenizer has a subfolder with its name
 
-`pipelines.weights.saving` writes them and restores them as they are.
+`pipelines.weights.saving` writes pipelines and restores them unchanged.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _RATES = ("dropout", "attention_dropout")
 
 
 def is_pipeline(folder: str | os.PathLike[str]) -> bool:
-    """Returns whether a pipeline was saved as this folder, though a file may be missing since."""
+    """Returns whether a folder is a saved pipeline, even if a file is missing."""
     return any(Path(folder, name).is_file() for name in (PIPELINE, MODEL))
 
 
@@ -44,13 +44,13 @@ def read_description(folder: Path) -> dict[str, Any]:
     """Returns the contents of pipeline.json.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is damaged, or comes from a newer version of this package.
     """
     description = files.read_json(folder / PIPELINE)
     if description.get("format") != FORMAT_NUMBER:
         raise ValueError(
-            f"{folder / PIPELINE}: format {description.get('format')!r}, and this version reads "
+            f"{folder / PIPELINE}: format {description.get('format')!r}, but this version reads "
             f"{FORMAT_NUMBER}: update keras-transformers"
         )
     return description
@@ -72,7 +72,7 @@ def read_saved_tokenizers(folder: Path, description: Mapping[str, Any]) -> dict[
 
 @contextlib.contextmanager
 def reading(file: Path) -> Iterator[None]:
-    """Raises ValueError that names pipeline.json for what is missing in it, or is damaged."""
+    """Raises a ValueError that names pipeline.json if something in it is missing or damaged."""
     try:
         yield
     except KeyError as error:
@@ -81,16 +81,16 @@ def reading(file: Path) -> Iterator[None]:
         raise ValueError(
             f"{file}: {error}: update keras-transformers, or save the pipeline again"
         ) from None
-    except (AttributeError, TypeError) as error:  # an entry of another type
+    except (AttributeError, TypeError) as error:  # an entry of the wrong type
         raise damaged(file, error) from error
 
 
 def open_saved_pipeline(folder: Path) -> FoundWeights:
-    """Opens a saved pipeline as weights to train further: its model without the head of its task.
+    """Opens a saved pipeline as weights to train further: its model without its task's head.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or the model is of no kind that has a head.
+        ValueError: a file is damaged, or models of this kind have no head.
     """
     description = read_description(folder)
     arrays = dict(open_arrays(folder / WEIGHTS))
@@ -104,7 +104,7 @@ def open_saved_pipeline(folder: Path) -> FoundWeights:
         for name, value in changes.items():
             if value != (has := _image_fields(made).get(name)):
                 raise ValueError(
-                    f"{folder}: the model of this pipeline has {name}={has}, not {value}: give that"
+                    f"{folder}: the model of this pipeline has {name}={has}, not {value}: pass that"
                 )
         return made
 
@@ -154,7 +154,7 @@ def _image_fields(model: keras.Model) -> dict[str, Any]:
 
 
 def _with_rates(description: Any, rates: Mapping[str, float]) -> Any:
-    """Returns a model's configuration with other rates of dropout."""
+    """Returns a model's configuration with different dropout rates."""
     if isinstance(description, list):
         return [_with_rates(item, rates) for item in description]
     if not isinstance(description, dict):
@@ -173,21 +173,21 @@ def _place(folder: Path, name: str) -> Path:
     if name == "tokenizer":
         return folder
     if Path(name).name != name or not (folder / name).is_dir():
-        raise LookupError(f"tokenizer {name!r} has no folder of its name beside this file")
+        raise LookupError(f"tokenizer {name!r} has no folder with its name beside this file")
     return folder / name
 
 
 def damaged(file: Path, error: Exception) -> ValueError:
-    """Returns the error for a file that `save` did not write like this."""
+    """Returns the error for a file that is not as `save` wrote it."""
     reason = " ".join(str(error).split())
-    return ValueError(f"{file}: not what `save` wrote ({reason}): save the pipeline again")
+    return ValueError(f"{file}: not as `save` wrote it ({reason}): save the pipeline again")
 
 
 def _check_sizes(file: Path, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError if a size in a model's configuration cannot be one of these weights.
+    """Raises ValueError if a size in a model's configuration does not fit these weights.
 
-    Keras makes the weights before it can be asked for their shapes, and a mistaken size could take
-    all memory.
+    Keras creates weights before their shapes can be checked, and a mistaken size could take all
+    memory.
     """
     most = max(_SMALL, sum(array.size for array in arrays.values()))
     values: list[tuple[Any, Any]] = [("", description)]
@@ -199,38 +199,38 @@ def _check_sizes(file: Path, description: dict[str, Any], arrays: Mapping[str, n
             values += [(name, item) for item in value]
         elif type(value) is int and value > most and name != "seed":
             raise ValueError(
-                f"{file}: {name}={value!r:.100} is more than all weights in {WEIGHTS}: save the "
+                f"{file}: {name}={value!r:.100} is larger than all weights in {WEIGHTS}: save the "
                 "pipeline again"
             )
 
 
 def read_model(file: Path, arrays: Mapping[str, np.ndarray], **rates: float) -> keras.Model:
-    """Returns the model of a configuration, whose variables have no values yet.
+    """Returns the model of a configuration; its variables have no values yet.
 
     Args:
         file: model.json.
-        arrays: its weights, which say how large it may be.
-        **rates: of dropout, `dropout` and `attention_dropout`, instead of its own.
+        arrays: its weights, which limit its size.
+        **rates: dropout rates, `dropout` and `attention_dropout`, instead of its own.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is damaged.
     """
     description = _with_rates(files.read_json(file), rates)
     _check_sizes(file, description, arrays)
-    for room in ("layers", "models"):  # Keras finds our classes once their modules are imported
+    for room in ("layers", "models"):  # so that Keras finds our classes
         package = importlib.import_module(f"keras_transformers.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     try:
         with without_values():
             model = keras.saving.deserialize_keras_object(description)
-    except Exception as error:  # whatever Keras makes of a damaged configuration
+    except Exception as error:  # any error that a damaged configuration causes in Keras
         raise ValueError(
             f"{file}: Keras cannot make this model: update keras-transformers, or save the "
             "pipeline again"
         ) from error
-    if not isinstance(model, keras.Model):  # Keras returns an object without a class as it is
+    if not isinstance(model, keras.Model):  # Keras returns an object without a class unchanged
         raise ValueError(f"{file}: not the configuration of a model: save the pipeline again")
     return model
 
@@ -246,7 +246,7 @@ def _class(name: str) -> Any:
 
 
 def by_path(model: keras.Model) -> dict[str, Any]:
-    """Returns path -> variable; ValueError if two have the same."""
+    """Returns path -> variable; ValueError if two have the same path."""
     variables = {variable.path: variable for variable in model.weights}
     if len(variables) != len(model.weights):
         raise ValueError(
@@ -257,7 +257,7 @@ def by_path(model: keras.Model) -> dict[str, Any]:
 
 
 def set_weights(model: keras.Model, file: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Fills a model with arrays of its variables' paths; ValueError if they do not fit."""
+    """Fills a model with arrays, by the paths of its variables; ValueError if they do not fit."""
     variables = by_path(model)
     differing = sorted(variables.keys() ^ arrays.keys())
     if differing:

@@ -1,4 +1,4 @@
-"""sentence-transformers' folders: Hugging Face's encoder and how to pool its outputs."""
+"""Opens and saves sentence-transformers' folders: an encoder and how to pool its outputs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 _MODULES = "modules.json"
 _LENGTH = "sentence_bert_config.json"
-# Its names in older versions, in the order in which sentence-transformers looks for them.
+# Its names in older versions, in the order in which sentence-transformers tries them.
 _LENGTHS = (
     _LENGTH,
     *("sentence_roberta_config.json", "sentence_distilbert_config.json"),
@@ -37,7 +37,7 @@ _POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-# The class of PyTorch of a Dense module's activation -> ours.
+# PyTorch's class for a Dense module's activation -> ours.
 _ACTIVATIONS = {
     "torch.nn.modules.activation.GELU": "gelu",
     "torch.nn.modules.activation.ReLU": "relu",
@@ -46,9 +46,9 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Tanh": "tanh",
     "torch.nn.modules.linear.Identity": "linear",
 }
-_VECTOR = "sentence_embedding"  # what modules after the pooling read and write
+_VECTOR = "sentence_embedding"  # the vector that modules after the pooling read and write
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
-_MOST_DIMENSIONS = 1 << 16  # a damaged number must not take all memory
+_MOST_DIMENSIONS = 1 << 16  # so that a damaged number cannot take all memory
 
 
 def open_sentence_transformers(folder: Path) -> FoundWeights:
@@ -75,9 +75,8 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
     if len(modules) == 1:
         if not encoder.heads.lower().endswith("forsequenceclassification"):
             raise ValueError(
-                f"{folder / _MODULES}: Transformer alone is what a CrossEncoder has, and "
-                f"{first / 'config.json'} has no head of one: load that folder without {_MODULES} "
-                "for the encoder"
+                f"{folder / _MODULES}: a single Transformer means a CrossEncoder, but "
+                f"{first / 'config.json'} has no head for it: remove {_MODULES} to load the encoder"
             )
         return encoder
     pooling_file = modules[1][1] / "config.json"
@@ -98,7 +97,7 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
 
 
 def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
-    """Writes a model of `heads.embedder` for SentenceTransformer and `keras_transformers.load`.
+    """Saves a model from `heads.embedder` for SentenceTransformer and `keras_transformers.load`.
 
     Args:
         trained: the model and its tokenizer.
@@ -114,7 +113,7 @@ def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
     width = parts.encoder.output["sequence_output"].shape[-1]
     pooling: dict[str, Any] = {field: mode in parts.pooling for field, mode in _POOLINGS.items()}
     if [mode for mode in _POOLINGS.values() if mode in parts.pooling] != list(parts.pooling):
-        pooling = {"pooling_mode": list(parts.pooling)}  # versions before 5.4 had one order
+        pooling = {"pooling_mode": list(parts.pooling)}  # versions before 5.4 expected this order
     kinds = ["Transformer", "Pooling"]
     configs = [{}, {"word_embedding_dimension": width, **pooling}]
     weights: list[dict[str, np.ndarray]] = [{}, {}]
@@ -153,11 +152,11 @@ def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Returns the kind and folder of each module, in their order.
+    """Returns the kind and folder of each module, in order.
 
     Raises:
-        ValueError: the file is damaged, or the modules are not a Transformer alone or one with a
-            Pooling and what may follow it.
+        ValueError: the file is damaged, or the modules are neither a single Transformer nor a
+            Transformer, a Pooling and modules that may follow it.
     """
     file = folder / _MODULES
     found: list[tuple[str, Path]] = []
@@ -167,11 +166,11 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         if not isinstance(kind, str) or not isinstance(path, str):
             raise ValueError(f"{file}: a module needs a type and a path, not {module!r}")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            raise ValueError(f"{file}: path {path!r:.100} leaves the folder")
+            raise ValueError(f"{file}: path {path!r:.100} points outside the folder")
         if not all(map(may_be_name, PurePosixPath(path).parts)):
-            raise ValueError(f"{file}: path {path!r:.100} cannot be a folder's")
+            raise ValueError(f"{file}: path {path!r:.100} is not a valid folder")
         # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
-        # .modules.pooling.Pooling"; other packages' modules are other code.
+        # .modules.pooling.Pooling"; modules from other packages are foreign code.
         own = kind.startswith("sentence_transformers.")
         found.append((kind.rpartition(".")[2] if own else kind, folder / path))
     kinds = [kind for kind, _ in found]
@@ -181,13 +180,13 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     ):
         raise ValueError(
             f"{file}: modules {', '.join(kinds) or 'none'}; only Transformer, Pooling and then any "
-            f"of {', '.join(sorted(after))} are supported, or Transformer alone in a CrossEncoder"
+            f"of {', '.join(sorted(after))} are supported, or only Transformer for a CrossEncoder"
         )
     return found
 
 
 def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
-    """Returns the mode or modes of pooling, under the field of any version."""
+    """Returns the mode or modes of pooling, from the fields of any version."""
     chosen = config.get("pooling_mode")
     if isinstance(chosen, str):
         chosen = [chosen]
@@ -198,7 +197,7 @@ def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
     known = _POOLINGS.values()
     if not isinstance(chosen, list) or not chosen or not all(mode in known for mode in chosen):
         raise ValueError(
-            f"{file}: pooling by {chosen or 'nothing'}; expected some of {', '.join(known)}"
+            f"{file}: pooling by {chosen or 'nothing'}; expected one or more of {', '.join(known)}"
         )
     return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
@@ -210,15 +209,15 @@ def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict
         raise ValueError(f"{file}: prompts={prompts!r:.100}; expected names and texts")
     if default is not None and default not in prompts:
         raise ValueError(
-            f"{file}: default_prompt_name={default!r} is none of the prompts "
+            f"{file}: default_prompt_name={default!r} is not one of the prompts "
             f"{', '.join(prompts) or '(there are none)'}"
         )
-    if not any(prompts.values()):  # what 5.x writes by default: two empty ones
+    if not any(prompts.values()):  # the default of 5.x: two empty prompts
         return {}
     if not includes:
         raise ValueError(
-            f"{file}: its prompts are left out of the pooling (include_prompt=false), which is not "
-            "supported: set prompts to {} there to embed texts without them"
+            f"{file}: pooling without the prompts (include_prompt=false) is not supported: set "
+            "prompts to {} there to embed texts without prompts"
         )
     return {"prompts": prompts, "default_prompt_name": default}
 
@@ -247,11 +246,11 @@ def _projection(kind: str, folder: Path) -> keras.layers.Layer:
 
 
 def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layers.Dense:
-    """Returns a Dense module as a layer, built, without its weights."""
+    """Returns a Dense module as a built layer, without its weights."""
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in _ACTIVATIONS:
         raise ValueError(
-            f"{file}: activation_function={activation!r}; known are {', '.join(_ACTIVATIONS)}"
+            f"{file}: activation_function={activation!r}; expected one of {', '.join(_ACTIVATIONS)}"
         )
     for name in ("module_input_name", "module_output_name"):
         if config.get(name, _VECTOR) not in (_VECTOR, None):
@@ -262,9 +261,9 @@ def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layer
         raise ValueError(f"{file}: bias={config['bias']!r}; expected true or false")
     widths = [_size(file, name, config) for name in ("in_features", "out_features")]
     found = arrays.shapes.get("linear.weight")
-    if found not in (None, tuple(reversed(widths))):  # before it makes weights of a mistaken size
+    if found not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
         raise ValueError(
-            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights are {found}"
+            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {found}"
         )
     layer = keras.layers.Dense(
         widths[1],
@@ -295,13 +294,13 @@ def _module_of(layer: Any) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
             sizes = {"in_features": kernel.shape[1], "out_features": kernel.shape[0]}
             return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, found
     raise ValueError(
-        f"sentence-transformers has no module that computes what layer {layer.name!r} does: save "
-        "the pipeline in the format 'keras_transformers'"
+        f"sentence-transformers has no module for layer {layer.name!r}: save the pipeline in the "
+        "format 'keras_transformers'"
     )
 
 
 def _size(file: Path, name: str, config: Mapping[str, Any]) -> int:
-    """Returns a number of dimensions; ValueError if there cannot be so many."""
+    """Returns a number of dimensions; ValueError if it is out of range."""
     value = config.get(name)
     if type(value) is not int or not 0 < value <= _MOST_DIMENSIONS:
         raise ValueError(
@@ -311,7 +310,7 @@ def _size(file: Path, name: str, config: Mapping[str, Any]) -> int:
 
 
 def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights) -> int | None:
-    """Returns the limit of sentence_bert_config.json, or else the tokenizer's."""
+    """Returns the maximum length in sentence_bert_config.json, or else the tokenizer's."""
     length = config.get("max_seq_length")
     if length is None:
         return encoder.max_sequence_length
@@ -323,7 +322,7 @@ def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights)
 def _lowercasing(
     file: Path | None, config: Mapping[str, Any], encoder: FoundWeights
 ) -> Callable[..., tuple[Any, ...]]:
-    """Returns what makes the tokenizers, which must lower-case if the file says so."""
+    """Returns the function that makes the tokenizers, which must lower-case if the file says so."""
     if not config.get("do_lower_case"):
         return encoder.tokenizers
 
@@ -333,8 +332,8 @@ def _lowercasing(
             if not getattr(tokenizer, "lowercase", False):
                 raise ValueError(
                     f"{file}: do_lower_case=True, but its {type(tokenizer).__name__} keeps case, "
-                    "and no lower-casing before a tokenizer is supported: set do_lower_case to "
-                    "false there if the model was trained on texts as they are"
+                    "and lower-casing before a tokenizer is not supported: set do_lower_case to "
+                    "false there if the model was trained on unchanged texts"
                 )
         return made
 

@@ -1,4 +1,4 @@
-"""Reads a tokenizer as Hugging Face's files describe it, or refuses that; writes such files."""
+"""Reads and writes tokenizers in Hugging Face's files; rejects what it cannot reproduce."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ from keras_transformers.convert.formats.unigrams import sentencepiece_model
 from keras_transformers.files import naming, read_json, read_lines, write_json, write_lines
 
 _CONFIG = "tokenizer_config.json"
-# Field of tokenizer_config.json -> the values that mean what the tokenizers here do.
+# Field of tokenizer_config.json -> the values that the tokenizers here implement.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
     "do_basic_tokenize": (True, None),
     "never_split": (None, []),
@@ -31,8 +31,8 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     "sp_model_kwargs": ({}, None),
     "truncation_side": ("right", None),
 }
-_OF_BATCHES = ("padding_side", "truncation_side")  # where no batch of texts is packed
-# The special tokens there -> the attributes of tokenizers that may have their ids.
+_OF_BATCHES = ("padding_side", "truncation_side")  # these do not apply to generators
+# The special tokens there -> the attributes of our tokenizers that may hold their ids.
 _SPECIAL = {
     "unk_token": ("unknown_token_id",),
     "cls_token": ("cls_token_id", "start_token_id"),
@@ -47,34 +47,34 @@ _CLASSES = (
     *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
     "AlbertTokenizer",
 )
-# Those, with "Fast", that obey `add_prefix_space` although SentencePiece always adds it.
+# Classes, with "Fast", that obey `add_prefix_space` although SentencePiece always adds it.
 _WITH_PREFIX = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 _ANY = ("PreTrainedTokenizer", "TokenizersBackend")  # transformers does not say which
-_NO_LIMIT = 10**9  # transformers writes 1e30 for none
-_FAST = "PreTrainedTokenizerFast"  # does what tokenizer.json says
+_NO_LIMIT = 10**9  # transformers writes 1e30 for no limit
+_FAST = "PreTrainedTokenizerFast"  # follows tokenizer.json
 _VOCABULARIES = ("vocab.txt", "vocab.json", "encoder.json", "*.model")
-# A vocabulary that keeps case has thousands of words with capitals; an uncased one has none, or a
-# handful that strayed into it.
+# A cased vocabulary has thousands of words with capitals; an uncased one has none, or a handful of
+# strays.
 _SHARE_OF_CAPITALS = 0.01
 
 
 def read_tokenizers(
     folder: Path, family: Family, *, lowercase: bool | None = None
 ) -> tuple[Any, ...]:
-    """Makes a family's tokenizer from a folder, and that of its answers, if it has one.
+    """Makes a family's tokenizer from a folder, and the one for its answers, if it has one.
 
-    tokenizer_config.json decides about case; without it tokenizer.json does; without both, whether
-    the words of the vocabulary have capitals.
+    tokenizer_config.json decides about case; without it, tokenizer.json; without both, whether the
+    words of the vocabulary have capitals.
 
     Args:
-        folder: the files.
-        family: the model's.
-        lowercase: what to do where no file decides, instead of looking at the words.
+        folder: the folder with the files.
+        family: the model's family.
+        lowercase: whether to lower-case if no file decides, instead of looking at the words.
 
     Raises:
         FileNotFoundError: there is no vocabulary.
-        ValueError: the files are damaged, ask for something that the tokenizer does not do, or say
-            another case than `lowercase`.
+        ValueError: the files are damaged, need something that the tokenizer does not support, or
+            contradict `lowercase`.
     """
     config = _config(folder)
     family = tokenizer_family(folder, family)
@@ -88,7 +88,7 @@ def read_tokenizers(
             )
     kind, known = config.get("tokenizer_class"), (*(family.tokenizer_classes or _CLASSES), *_ANY)
     if kind is not None and str(kind).removesuffix("Fast") not in known:
-        raise ValueError(f"{file}: tokenizer_class={kind!r}; known are {', '.join(known)}")
+        raise ValueError(f"{file}: tokenizer_class={kind!r}; expected one of {', '.join(known)}")
     with _with_vocabulary(folder, family) as place:
         lowers = _lowercase(folder, place, config, lowercase)
         tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowers),)
@@ -107,13 +107,13 @@ def read_tokenizers(
 def _with_parts(
     folder: Path, place: Path, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
 ) -> Any:
-    """Returns the tokenizer with the parts that the folder's files describe, if they do.
+    """Returns the tokenizer with the parts that the folder's files describe, if any.
 
     Args:
-        folder: the files.
-        place: where the vocabulary is.
-        config: tokenizer_config.json.
-        tokenizer: the one with its class's own parts.
+        folder: the folder with the files.
+        place: the folder with the vocabulary.
+        config: the contents of tokenizer_config.json.
+        tokenizer: the tokenizer with its class's own parts.
         lowercase: whether it lower-cases.
     """
     prefix = config.get("add_prefix_space")
@@ -139,7 +139,7 @@ def _with_parts(
         return tokenizer
     try:
         return type(tokenizer).load(place, **{**tokenizer.config(), **more})
-    except Exception as error:  # whatever becomes of a damaged part
+    except Exception as error:  # any error that a damaged part causes
         followed = follows_file(config) and (folder / "tokenizer.json").is_file()
         file = folder / ("tokenizer.json" if followed else _CONFIG)
         raise ValueError(f"{file}: {error}") from error
@@ -151,10 +151,11 @@ def write_tokenizers(
     """Writes tokenizers' files and tokenizer_config.json.
 
     Args:
-        tokenizers: by the names of the pipeline's arguments; all save to one folder.
-        folder: where to write.
-        writer: the family's.
-        max_sequence_length: most tokens of a text; None for no limit.
+        tokenizers: the tokenizers, by the names of the pipeline's arguments; all save to one
+            folder.
+        folder: the folder to write to.
+        writer: the family's writer.
+        max_sequence_length: maximum tokens in a text; None for no limit.
 
     Returns:
         The fields for config.json: pad_token_id and so on, if they are among the special tokens.
@@ -171,8 +172,8 @@ def write_tokenizers(
             ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
     described = getattr(tokenizer, "parts", None) is not None
-    # It says what the class does not compute by itself, and for some families transformers reads no
-    # other file.
+    # It describes what the class does not compute by itself, and for some families transformers
+    # reads no other file.
     if described or writer.tokenizer == "WordPieceTokenizer":
         write_json(folder / "tokenizer.json", tokenizer_json(tokenizer))
     write_json(
@@ -191,7 +192,7 @@ def write_tokenizers(
 
 
 def longest_text(folder: Path) -> int | None:
-    """Returns the most tokens of a text that tokenizer_config.json allows; None for no limit."""
+    """Returns the maximum tokens in a text from tokenizer_config.json; None for no limit."""
     length = _config(folder).get("model_max_length")
     if length is None:
         return None
@@ -208,7 +209,7 @@ def _config(folder: Path) -> dict[str, Any]:
 def _lowercase(
     folder: Path, place: Path, config: Mapping[str, Any], wanted: bool | None = None
 ) -> bool:
-    """Returns whether to lower-case: as a file says, or as wanted, or by the vocabulary's words."""
+    """Returns whether to lower-case, from a file, the caller, or else the vocabulary's words."""
     file, told = folder / _CONFIG, config.get("do_lower_case")
     if "do_lower_case" in config and not isinstance(told, bool):
         raise ValueError(f"{file}: do_lower_case={told!r}; expected true or false")
@@ -235,21 +236,21 @@ def has_capitals(vocabulary: Path) -> bool:
 
 
 def _check_case(file: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
-    """Raises ValueError if the tokenizer treats case in another way than asked."""
+    """Raises ValueError if the tokenizer does not treat case as asked."""
     lowercase = getattr(tokenizer, "lowercase", False)
     if config.get("do_lower_case") not in (None, lowercase):
         raise ValueError(
             f"{file}: do_lower_case={config['do_lower_case']}, which "
-            f"{type(tokenizer).__name__} does not do"
+            f"{type(tokenizer).__name__} does not support"
         )
 
 
 def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
-    """Raises ValueError if a special token is another one than the tokenizer's."""
+    """Raises ValueError if a special token differs from the tokenizer's."""
     vocabulary = list(getattr(tokenizer, "vocabulary", []))
     for field, attributes in _SPECIAL.items():
         wanted = config.get(field)
-        if isinstance(wanted, dict):  # with options of how to strip spaces around it
+        if isinstance(wanted, dict):  # with options to strip spaces around it
             wanted = wanted.get("content")
         ids = [getattr(tokenizer, name) for name in attributes if hasattr(tokenizer, name)]
         if wanted is None or not ids or not vocabulary:
@@ -263,7 +264,7 @@ def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any)
 
 @contextlib.contextmanager
 def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
-    """Yields a folder with vocabulary files: this one, or one made from its tokenizer.json."""
+    """Yields a folder with vocabulary files: this folder, or one made from its tokenizer.json."""
     own = family.vocabulary_file
     if (own and (folder / own).is_file()) or any(
         found for name in _VOCABULARIES for found in folder.glob(name)
@@ -279,7 +280,7 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         _unpack(file, Path(scratch), family.pieces_file)
         made = dict.fromkeys(Path(scratch).iterdir(), file)
-        for name in ("config.json", _CONFIG):  # some tokenizers need a field of them
+        for name in ("config.json", _CONFIG):  # some tokenizers need one of their fields
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, Path(scratch, name))
         with naming({**made, Path(scratch): folder}):
@@ -287,7 +288,7 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
 
 
 def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
-    """Writes the vocabulary of a tokenizer.json as the files that came before it."""
+    """Writes the vocabulary of a tokenizer.json as the older files."""
     contents = read_json(file)
     found, added = contents.get("model"), contents.get("added_tokens", [])
     model: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -302,18 +303,18 @@ def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
         )
     try:
         ids = dict(model["vocab"])
-        # Tokens that no file of the vocabulary has: those behind its end are added in texts only.
+        # Tokens missing from the vocabulary's files: those after its end are only matched in texts.
         ids.update((t["content"], t["id"]) for t in added if t["id"] < max(ids.values()))
         tokens = sorted(ids, key=ids.__getitem__)
         pairs = [
             pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges", [])
         ]
     except (KeyError, TypeError, AttributeError, ValueError) as error:  # or no tokens at all
-        raise ValueError(f"{file}: not a tokenizer of Hugging Face's ({error})") from error
+        raise ValueError(f"{file}: not a Hugging Face tokenizer ({error})") from error
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise ValueError(f"{file}: the ids of its tokens are not 0, 1, 2 and so on")
     if any("\n" in token for token in tokens):
-        raise ValueError(f"{file}: a token with a line end")
+        raise ValueError(f"{file}: a token contains a line break")
     try:
         if kind == "WordPiece":
             write_lines(place / "vocab.txt", tokens)
@@ -321,4 +322,4 @@ def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
             (place / "vocab.json").write_text(json.dumps(ids), "utf-8")
             write_lines(place / "merges.txt", pairs)
     except UnicodeEncodeError as error:
-        raise ValueError(f"{file}: a token that is not valid Unicode ({error})") from error
+        raise ValueError(f"{file}: a token is not valid Unicode ({error})") from error

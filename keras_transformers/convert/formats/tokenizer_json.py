@@ -1,4 +1,4 @@
-"""What a tokenizer.json and its companions say besides the vocabulary."""
+"""Reads what tokenizer.json and its companions describe besides the vocabulary."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ __all__: list[str] = []
 
 NAME = "tokenizer.json"
 _ADDED = "added_tokens.json"
-# Classes that do what tokenizer.json says; others build their own normalizer and pre-tokenizer.
+# Classes that follow tokenizer.json; others build their own normalizer and pre-tokenizer.
 _FOLLOWING = ("PreTrainedTokenizerFast", "TokenizersBackend", "PreTrainedTokenizer", None)
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-# Field of a model -> the values that mean what the tokenizers here do.
+# Field of a model -> the values that the tokenizers here implement.
 _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
     "WordPiece": {"continuing_subword_prefix": ("##",), "max_input_chars_per_word": (100,)},
     "BPE": {
@@ -41,10 +41,10 @@ _SPLITTERS: dict[str, dict[str, Any]] = {
 
 
 def follows_file(config: Mapping[str, Any]) -> bool:
-    """Returns whether the tokenizer's class does what tokenizer.json says.
+    """Returns whether the tokenizer's class follows tokenizer.json.
 
     Args:
-        config: tokenizer_config.json.
+        config: the contents of tokenizer_config.json.
     """
     return config.get("tokenizer_class") in _FOLLOWING
 
@@ -60,11 +60,11 @@ def described_parts(
     """Returns the parts that a folder describes, or None if they are the tokenizer's own.
 
     Args:
-        folder: with tokenizer.json, tokenizer_config.json or added_tokens.json.
-        config: tokenizer_config.json.
-        tokenizer: the one with its class's own parts. Its special tokens are ordinary text.
+        folder: has tokenizer.json, tokenizer_config.json or added_tokens.json.
+        config: the contents of tokenizer_config.json.
+        tokenizer: the tokenizer with its class's own parts. Its special tokens are ordinary text.
         lowercase: whether the tokenizer lower-cases.
-        byte_level: whether its vocabulary is of bytes.
+        byte_level: whether its vocabulary is byte-level.
 
     Raises:
         ValueError: the file's model has options that are not supported; the message names them.
@@ -96,16 +96,16 @@ def described_parts(
 
 
 def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
-    """Returns the tokens that a folder's files add to a vocabulary of SentencePiece.
+    """Returns the tokens that a folder's files add to a SentencePiece vocabulary.
 
     Args:
-        folder: with tokenizer.json, tokenizer_config.json or added_tokens.json.
-        config: tokenizer_config.json.
-        tokenizer: the one without them.
+        folder: has tokenizer.json, tokenizer_config.json or added_tokens.json.
+        config: the contents of tokenizer_config.json.
+        tokenizer: the tokenizer without the added tokens.
 
     Raises:
-        ValueError: an id belongs to another token, or the file splits texts in another way than
-            SentencePiece; the message names it.
+        ValueError: an id belongs to another token, or the file does not split texts as
+            SentencePiece does; the message names it.
     """
     file = folder / NAME
     contents = read_json(file) if file.is_file() else {}
@@ -122,12 +122,12 @@ def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> lis
 
 
 def _base(tokenizer: Any) -> list[str]:
-    """Returns the vocabulary, without tokens that only fill up a model's matrices."""
+    """Returns the vocabulary, without tokens that only pad a model's matrices."""
     return list(tokenizer.vocabulary)[: getattr(tokenizer, "num_tokens", None)]
 
 
 def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
-    """Returns the tokenizer.json of WordPiece's tokenizer, or of another one with parts."""
+    """Returns the tokenizer.json of a WordPiece tokenizer, or of another one with parts."""
     model: dict[str, Any]
     if tokenizer.parts is None:
         normalizer = {**_BERT, "lowercase": tokenizer.lowercase}
@@ -178,7 +178,7 @@ def decoder_of(tokenizer: Any) -> dict[str, dict[str, Any]]:
 
 
 def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
-    """Returns the post-processor that puts the same special tokens around texts."""
+    """Returns the post-processor that adds the same special tokens around texts."""
     names: dict[str, int] = {}
 
     def items(around: list[list[int]]) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
 
 
 def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
-    """Raises ValueError if tokenizer.json puts other special tokens around texts."""
+    """Raises ValueError if tokenizer.json adds different special tokens around texts."""
     file = folder / NAME
     if not follows_file(config) or not file.is_file():
         return
@@ -215,18 +215,18 @@ def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any
         ours = [each for ids_ in tokenizer.special_tokens(len(texts)) for each in ids_]
         if ids != ours:
             raise ValueError(
-                f"{file}: post_processor {kind} puts the ids {ids} around {len(texts)} text(s), "
+                f"{file}: post_processor {kind} adds the ids {ids} around {len(texts)} text(s), "
                 f"{type(tokenizer).__name__} {ours}: load the model that it belongs to"
             )
 
 
 def _check_readable(file: Path, contents: Mapping[str, Any]) -> Any:
-    """Returns the tokenizer that `tokenizers` makes of a file; ValueError if it makes none."""
+    """Loads a file with the library `tokenizers`; ValueError if it cannot read it."""
     from tokenizers import Tokenizer
 
     try:
         return Tokenizer.from_str(json.dumps(contents))
-    except Exception as error:  # it raises no other
+    except Exception as error:  # the only type that it raises
         raise ValueError(
             f"{file}: the tokenizers library cannot read it ({error}): download it again"
         ) from error
@@ -242,7 +242,7 @@ def _flag(folder: Path, config: Mapping[str, Any], field: str) -> bool | None:
 
 
 def _plain(part: Any) -> Any:
-    """Returns a part without what does not change ids, with defaults written out."""
+    """Returns a part with defaults written out and without options that do not affect ids."""
     if not isinstance(part, dict):
         return part
     part = {name: value for name, value in part.items() if name != "trim_offsets"}
@@ -257,7 +257,7 @@ def _plain(part: Any) -> Any:
 
 def _check_model(file: Path, model: Mapping[str, Any], kind: str, unknown: str | None) -> None:
     if model.get("type", kind) != kind:
-        raise ValueError(f"{file}: model {model['type']}; this family's is {kind}")
+        raise ValueError(f"{file}: model {model['type']}; this family uses {kind}")
     if unknown is not None and kind == "WordPiece" and model.get("unk_token", unknown) != unknown:
         raise ValueError(
             f"{file}: model {kind} with unk_token={model['unk_token']!r}; unknown words of this "
@@ -284,7 +284,8 @@ def _added_tokens(
 ) -> list[dict[str, Any]]:
     """Returns the tokens to match in texts, later files first: flags, contents and ids.
 
-    Special tokens that no file gives an id have the one of the vocabulary, or those after all.
+    Special tokens without an id in any file get their id in the vocabulary, or one after all
+    others.
     """
     file, told = folder / _ADDED, folder / "tokenizer_config.json"
     for field, value in config.items():
@@ -328,13 +329,13 @@ def _added_tokens(
         token_id = token["id"]
         if known.get(content, token_id) != token_id:
             raise ValueError(
-                f"{folder}: the added token {content!r} has the id {token_id}, and the id "
-                f"{known[content]} in the vocabulary: a token has one id"
+                f"{folder}: the added token {content!r} has the id {token_id}, but the id "
+                f"{known[content]} in the vocabulary: a token can have only one id"
             )
         if token_id < len(vocabulary) and vocabulary[token_id] != content:
             raise ValueError(
                 f"{folder}: the added token {content!r} has the id {token_id}, which the "
-                f"vocabulary gives to {vocabulary[token_id]!r}: an id has one token"
+                f"vocabulary gives to {vocabulary[token_id]!r}: an id can have only one token"
             )
     return [
         {
@@ -348,7 +349,7 @@ def _added_tokens(
 
 
 def _extra_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Returns the special tokens without a name, by content; an old file may list them."""
+    """Returns the special tokens without a name, by content, which old files may list."""
     file = folder / "special_tokens_map.json"
     old = read_json(file) if file.is_file() and "added_tokens_decoder" not in config else {}
     found: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Makes a SentencePiece model of the Unigram vocabulary in a tokenizer.json."""
+"""Makes a SentencePiece model from the Unigram vocabulary in a tokenizer.json."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from sentencepiece import sentencepiece_model_pb2
 __all__: list[str] = []
 
 _T5 = ["<pad>", "</s>", "<unk>"]  # the first tokens
-_FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]  # XLM-RoBERTa's; its last one is
+_FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]  # XLM-RoBERTa's; its last token is
 _MASK = "<mask>"
 _ALBERT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 _SPLITS, _PREFIXES = "WhitespaceSplit", "Metaspace"
@@ -18,16 +18,16 @@ _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # types of pieces
 
 
 def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
-    """Returns the SentencePiece model of which a T5's or encoder's tokenizer.json was made.
+    """Returns the SentencePiece model that a T5's or encoder's tokenizer.json was made from.
 
     Added tokens at the end of the vocabulary, such as T5's extra ids, are left out.
 
     Args:
-        file: the tokenizer.json, for messages.
-        contents: what it holds.
+        file: the tokenizer.json, for error messages.
+        contents: its contents.
 
     Raises:
-        ValueError: it is damaged, or has other special tokens or bytes.
+        ValueError: it is damaged, or has unexpected special tokens or bytes.
     """
     try:
         model = contents["model"]
@@ -35,7 +35,7 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
         pieces = [(str(piece), float(score)) for piece, score in model["vocab"]]
         unknown, (_, charsmap, _) = model.get("unk_id"), _normalizers(contents)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        raise ValueError(f"{file}: not a Unigram tokenizer of Hugging Face's ({error})") from error
+        raise ValueError(f"{file}: not a Hugging Face Unigram tokenizer ({error})") from error
     if model.get("byte_fallback"):
         raise ValueError(f"{file}: byte_fallback is not supported: add the SentencePiece model")
     names = [piece for piece, _ in pieces]
@@ -67,13 +67,13 @@ def check_pieces(
     normalized: bool,
     before: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Raises ValueError if a tokenizer.json splits texts in another way than SentencePiece.
+    """Raises ValueError if a tokenizer.json does not split texts as SentencePiece does.
 
     Args:
-        file: for messages.
-        contents: what it holds.
-        normalized: whether it has added tokens that are found in normalized text.
-        before: the normalizers before SentencePiece's own, as the tokenizer has them.
+        file: the tokenizer.json, for error messages.
+        contents: its contents.
+        normalized: whether it has added tokens that are matched in normalized text.
+        before: the normalizers that the tokenizer applies before SentencePiece's own.
     """
     splitter = contents.get("pre_tokenizer") or {}
     steps = splitter.get("pretokenizers", [splitter])
@@ -121,7 +121,7 @@ def check_pieces(
 def _normalizers(
     contents: Mapping[str, Any],
 ) -> tuple[list[Mapping[str, Any]], bytes, list[Mapping[str, Any]]]:
-    """Returns the steps before SentencePiece's own normalization, that, and the steps behind it."""
+    """Returns the steps before SentencePiece's own normalization, that step, and those after it."""
     normalizer = contents["normalizer"]
     steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
     kinds = [step["type"] for step in steps]
@@ -133,7 +133,7 @@ def _normalizers(
 
 
 def _only_shortens(step: Mapping[str, Any]) -> bool:
-    """Returns whether a normalizer does to spaces what SentencePiece does anyway."""
+    """Returns whether a normalizer treats spaces as SentencePiece does anyway."""
     if step.get("type") == "Strip":
         return True
     runs = step.get("pattern") == {"Regex": " {2,}"}
@@ -145,7 +145,7 @@ def _model(pieces: list[tuple[str, float]], charsmap: bytes) -> bytes:
     controls = {"<pad>", "<s>", "</s>", *_ALBERT}
     kinds = {**dict.fromkeys(controls, _CONTROL), "<unk>": _UNKNOWN}
     ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>", "bos_id": "<s>"}
-    proto: Any = sentencepiece_model_pb2  # made at run time, without types
+    proto: Any = sentencepiece_model_pb2  # created at run time, without types
     found = proto.ModelProto()
     for name, score in pieces:
         found.pieces.add(piece=name, score=score, type=kinds.get(name, _NORMAL))

@@ -1,4 +1,4 @@
-"""What a folder or file of weights holds, found out before any weight is read.
+"""Finds out what a folder or file of weights holds, before any weight is read.
 
 A module in this folder registers its format by defining `FORMAT`; no list names it.
 """
@@ -25,23 +25,23 @@ __all__ = ["Contents", "Format", "FoundWeights", "TrainedModel", "find_weights",
 _logger = logging.getLogger(__name__)
 
 
-MOST_LABELS = 1_000_000  # a damaged count must not make names until memory ends
+MOST_LABELS = 1_000_000  # a damaged count must not exhaust memory with names
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a folder in Hugging Face's layout says of a model's head.
+    """Describes the head of a model in a folder in Hugging Face's layout.
 
-    Which tasks it serves, the tasks say; see `pipelines.tasks`.
+    The tasks decide which of them it serves; see `pipelines.tasks`.
 
     Attributes:
-        file: config.json.
+        file: the path of config.json.
         config: its contents.
         name: the class that wrote the weights, such as "BertForMultipleChoice"; "" if unknown.
-        own: the family's own classes: the end of a name -> the tasks that it serves.
+        own: the family's own classes: suffix of a name -> the tasks that it serves.
         shapes: name -> shape of all tensors.
         labels: returns the names of the head's classes, in the order of the logits.
-        written: the task and the pipeline's options that this package wrote there, if it did.
+        written: the task and the pipeline's options, if this package wrote the folder.
     """
 
     file: Path
@@ -55,29 +55,29 @@ class Head:
 
 @dataclass(frozen=True)
 class FoundWeights:
-    """What a folder or file of weights in another library's format holds.
+    """The contents of a folder or file of weights in another library's format.
 
     Attributes:
-        source: the folder or file, for messages.
+        source: the folder or file, for error messages.
         base: the task that the model serves without a head: "embedding" for encoders of texts.
-        trained: the tasks that its heads were trained for, the main one first; those of the
-            pipelines. Empty if it has no head, or one that no pipeline uses, or if `head` tells.
-        head: what files say of the head, if that tells the tasks.
-        undecided: why `pipeline=` has to be given, and what it may be, for the error message; ""
-            if the first one of `trained` is the main one.
-        build: makes the model without heads, with random weights; takes changes of its builder's
+        trained: the pipelines' tasks that its heads were trained for, the main one first. Empty if
+            it has no head, if no pipeline uses its head, or if `head` determines the tasks.
+        head: what the files say about the head, if that determines the tasks.
+        undecided: why `pipeline=` is required, and its possible values, for the error message; ""
+            if the first of `trained` is the main task.
+        build: makes the model without heads, with random weights; takes changes to its builder's
             arguments, such as `dropout`.
-        with_head: puts the trained head on that model, if it is not the task's usual one.
+        with_head: adds the trained head to that model, if it is not the task's usual one.
         fill: takes a model with any head, and `ignore`, wildcards of tensors to leave out; fills
             the model, or fails and lists what does not fit. Returns the names left out.
-        tokenizers: makes the pipeline's tokenizers, of the texts and, if it differs, of the
-            answers; none for images. Takes whether to lower-case where no file decides it; by
-            default, the words of the vocabulary do.
-        heads: what the heads are, for error messages, such as "BertForMultipleChoice".
+        tokenizers: makes the pipeline's tokenizers, for the texts and, if it differs, for the
+            answers; none for images. Takes whether to lower-case if no file decides; by default,
+            the words of the vocabulary decide.
+        heads: the heads in words, for error messages, such as "BertForMultipleChoice".
         parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
         has_pooler: whether there are weights for the encoder's pooler.
         options: keyword arguments of the pipeline of each trained task, such as the labels.
-        max_sequence_length: most tokens of a text, if the files set a limit.
+        max_sequence_length: maximum tokens in a text, if the files set a limit.
         masked_lm: the options of `heads.masked_lm`.
     """
 
@@ -100,17 +100,17 @@ class FoundWeights:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model with its tokenizers and options: what a writer of a format needs of a pipeline.
+    """A model with its tokenizers and options: the parts of a pipeline that formats save.
 
     Attributes:
-        task: what it is trained for, one of the pipelines' tasks.
+        task: the pipelines' task that it is trained for.
         model: the model with its head.
-        tokenizers: by the names of the pipeline's arguments; empty for images.
-        options: the pipeline's keyword arguments, as JSON values, the labels among them.
-        max_sequence_length: most tokens of a text; None for images.
-        class_end: how the names of transformers' classes for the task end; "" if a family has one
-            class for it.
-        fields: of config.json, which the task's options need there.
+        tokenizers: the tokenizers, by the names of the pipeline's arguments; empty for images.
+        options: the pipeline's keyword arguments, as JSON values, including the labels.
+        max_sequence_length: maximum tokens in a text; None for images.
+        class_end: the suffix of transformers' classes for the task; "" if a family has one class
+            for it.
+        fields: the fields of config.json that the task's options need.
     """
 
     task: str
@@ -127,11 +127,11 @@ class Format:
     """A format of weights.
 
     Attributes:
-        contents: what such a folder or file holds, for error messages.
+        contents: the contents of such a folder or file, for error messages.
         recognises: returns whether a path is in this format; it may look at names and small files.
             The path may be a checkpoint's prefix, which is not a file.
         open: reads the configuration at a path. FileNotFoundError if a file is missing, ValueError
-            if one is damaged or asks for something that the models lack.
+            if one is damaged or needs something that the models lack.
     """
 
     contents: str
@@ -141,14 +141,14 @@ class Format:
 
 @dataclass(frozen=True)
 class Contents:
-    """What lies in a folder or file of weights; as a string, in words.
+    """The contents of a folder or file of weights; as a string, in words.
 
     Attributes:
         source: the folder or file.
-        format: the format that it is in; None if that is unknown.
-        weights: the files of weights that can be read, the one that is taken first. Empty if the
+        format: its format; None if unknown.
+        weights: the files of weights that can be read, starting with the one to use. Empty if the
             format has its own.
-        not_read: files of other kinds.
+        not_read: files that cannot be read.
     """
 
     source: Path
@@ -168,13 +168,13 @@ class Contents:
 
 
 def look(path: str | os.PathLike[str]) -> Contents:
-    """Finds out what lies in a folder or file, and what `load` takes of it; reads no weights.
+    """Finds out what a folder or file holds, and what `load` uses of it; reads no weights.
 
     Args:
         path: the folder, file, or prefix of a checkpoint.
 
     Raises:
-        FileNotFoundError: there is nothing.
+        FileNotFoundError: the path does not exist.
 
     Example:
         print(kt.convert.look("bert-base-uncased/"))
@@ -182,7 +182,7 @@ def look(path: str | os.PathLike[str]) -> Contents:
     path = Path(path)
     known = next((known for known in all_formats() if known.recognises(path)), None)
     if known is None and not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: give a folder of weights")
+        raise FileNotFoundError(f"{path} does not exist: pass a folder of weights")
     weights = dict.fromkeys(file for _, file in containers_in(path))
     taken = {file.name for file in weights}
     others = [found for found in not_read_in(path) if not taken & set(found.files)]
@@ -213,10 +213,10 @@ def find_weights(path: str | os.PathLike[str]) -> FoundWeights:
 
 
 def why_not_weights(path: Path) -> str:
-    """Returns why a file or folder holds no weights in a known format, and what to do.
+    """Returns why a file or folder holds no weights in a known format, and the remedy.
 
     Raises:
-        FileNotFoundError: there is nothing.
+        FileNotFoundError: the path does not exist.
         ValueError: a file is damaged.
     """
     contents = look(path)
@@ -225,24 +225,24 @@ def why_not_weights(path: Path) -> str:
         kinds = not_read_in(path)
         has = "; ".join(map(str, kinds))
         if contents.weights and all("of another name" in kind.contents for kind in kinds):
-            has = f"part of a folder, with a config.json: give {path.parent}"
+            has = f"part of a folder, with a config.json: pass {path.parent}"
         return f"{path} is {has or 'a file of unknown format'}"
     if contents.weights and not has:
-        open_arrays(path)  # a damaged file says so itself
+        open_arrays(path)  # raises an error for a damaged file
         names = ", ".join(map(_file_name, contents.weights))
         has = f"{names}, but no config.json, which says what the weights are: add it"
     inside = [
         child.name for child in sorted(path.iterdir()) if child.is_dir() and has_weights(child)
     ]
     if inside:
-        has += f"{'; ' if has else ''}folders with weights: give {' or '.join(inside[:5])}"
+        has += f"{'; ' if has else ''}folders with weights: pass {' or '.join(inside[:5])}"
     found = f"{path} has {has}. It" if has else str(path)
     wanted = "; ".join(known.contents for known in all_formats())
-    return f"{found} holds no weights in a known format, which are {wanted}"
+    return f"{found} holds no weights in a known format; expected one of {wanted}"
 
 
 def local(path: str | os.PathLike[str]) -> Path:
-    """Returns a path as it is, or where a model of the Hugging Face Hub has been fetched to."""
+    """Returns a path unchanged, or the folder to which a model of the Hub has been fetched."""
     address = _on_hub(path)
     return hub.fetch(address) if address else Path(path)
 
@@ -253,7 +253,7 @@ def has_weights(path: str | os.PathLike[str]) -> bool:
 
 
 def _on_hub(path: str | os.PathLike[str]) -> str:
-    """Returns the address of a model on the Hub, also if `Path` took one of its slashes; or ""."""
+    """Returns a model's address on the Hub, even if `Path` removed one of its slashes; or ""."""
     start, _, rest = os.fspath(path).partition(":/")
     return f"{hub.PREFIX}{rest.lstrip('/')}" if f"{start}://" == hub.PREFIX else ""
 

@@ -1,4 +1,4 @@
-"""Seeded augmentation of image batches: random turns, crops, flips and mixup."""
+"""Augments image batches with a seed: random rotations, crops, flips and mixup."""
 
 import dataclasses
 import math
@@ -13,8 +13,8 @@ class Augmentation:
     """Changes a training batch at random; the same seed gives the same changes.
 
     Attributes:
-        rotation: largest turn in degrees, either way; 0 disables turning.
-        zoom: largest share by which width and height shrink or grow, each on its own; 0 disables
+        rotation: largest rotation in degrees, either way; 0 disables it.
+        zoom: largest share by which width and height shrink or grow, independently; 0 disables
             zooming.
         crop_padding: black border in pixels to pad each image with before a random crop of the
             original size; 0 disables cropping.
@@ -65,7 +65,7 @@ class Augmentation:
 
 
 def random_turn(images: Any, rotation: float, zoom: float, seed: Any) -> Any:
-    """Turns each image around its centre and stretches it; what comes into view is black.
+    """Rotates each image around its centre and stretches it; uncovered areas are black.
 
     Args:
         images: float32 (batch, height, width, channels).

@@ -25,7 +25,7 @@ class ImageBatches(LengthBatches):
         batch_size: images per forward pass.
         accumulate: forward passes per batch, for gradient accumulation.
         shuffle: whether to reshuffle on each pass.
-        augmentation: random changes to the images, drawn anew on each pass.
+        augmentation: random changes to the images, drawn again on each pass.
         seed: seed for shuffling and augmentation.
         static_shapes: see `LengthBatches`; images have one shape.
 

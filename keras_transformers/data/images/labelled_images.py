@@ -1,4 +1,4 @@
-"""Labelled images from IDX files (MNIST, Fashion-MNIST), scikit-learn or folders.
+"""Loads labelled images from IDX files (MNIST, Fashion-MNIST), scikit-learn or folders.
 
     load_digits, load_idx or load_folder -> Images.split -> ImageBatches
 
@@ -84,7 +84,7 @@ class Images:
 
     @property
     def majority_share(self) -> float:
-        """The share of the most frequent label: the accuracy of always answering it."""
+        """The share of the most frequent label: the accuracy of always predicting it."""
         return float(np.bincount(self.labels).max() / len(self))
 
     def reader(self) -> Callable[[Any], Any]:
@@ -115,7 +115,7 @@ class Images:
         if not 0 < count < len(self):
             raise ValueError(
                 f"{self.source}: a share of {fraction:g} is {count} of {len(self)} images, which "
-                "leaves one part empty: choose another share, or give more images"
+                "leaves one part empty: choose another share, or use more images"
             )
         order = np.random.default_rng(seed).permutation(len(self))
         return self._select(order[count:]), self._select(order[:count])
@@ -186,8 +186,8 @@ def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
         data = file.read()
     if data[:4] != bytes([0, 0, 8, num_axes]):
         raise ValueError(
-            f"{path}: begins with the bytes {data[:4].hex(' ')}; an IDX file of uint8 in "
-            f"{num_axes} axes begins with 00 00 08 {num_axes:02x}"
+            f"{path}: starts with the bytes {data[:4].hex(' ')}; an IDX file of uint8 in "
+            f"{num_axes} axes starts with 00 00 08 {num_axes:02x}"
         )
     start = 4 + 4 * num_axes
     sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]

@@ -1,4 +1,4 @@
-"""Recipe options that choose labelled images and read them."""
+"""Defines recipe options for labelled images, and reads the images."""
 
 import dataclasses
 from pathlib import Path
@@ -36,7 +36,7 @@ class ImageFiles:
     test_fraction: Fraction = 0.2  # share held out at random if the data has no test set
     dev_fraction: Fraction = 0.1  # share of the rest for validation; used for monitoring only
 
-    rotation: NonNegativeFloat = 0.0  # largest random turn in degrees, either way; 0: none
+    rotation: NonNegativeFloat = 0.0  # largest random rotation in degrees, either way; 0: none
     zoom: Rate = 0.0  # largest random stretch of width and height, such as 0.1; 0: none
     crop_padding: NonNegativeInt = 1  # largest random shift in pixels, in each direction; 0: none
     flip: bool = False  # mirror half of the images; not for digits

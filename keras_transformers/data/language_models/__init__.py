@@ -1,4 +1,4 @@
-"""Running text for training GPT and ELMo."""
+"""Turns running text into batches for GPT and ELMo."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,16 +1,16 @@
-"""Running text for ELMo's bidirectional language model, word by word.
+"""Turns running text into batches of words for ELMo's bidirectional language model.
 
     read_documents -> make_texts -> WindowBatches
 
 A document is one stream, `<S> w w w </S> <S> w w </S>`, cut into windows that overlap by one token.
-Forwards, each token but the first is predicted exactly once; backwards, each but the last. `<S>` in
-the forward direction and `</S>` in the backward one are certain, so they do not count. Each
-direction counts every word and one mark per sentence.
+Forwards, each token except the first is predicted exactly once; backwards, each except the last.
+`<S>` in the forward direction and `</S>` in the backward one are certain, so they do not count.
+Each direction counts every word and one mark per sentence.
 
-Unlike bilm-tf, windows carry no state over to the next. The two directions would need it in
+Unlike in bilm-tf, no state is carried over to the next window. The two directions would need it in
 opposite orders, for which bilm-tf gives them different text at each step, and the single sentences
 of downstream tasks have no earlier state either. The first words of a window therefore have little
-context, which costs more the shorter the windows are.
+context, which hurts more the shorter the windows are.
 """
 
 import dataclasses
@@ -172,7 +172,7 @@ def cut(documents: Iterable[Document]) -> Words:
         numbered = (numbers.setdefault(word, len(numbers)) for word in found)
         indices.append(np.fromiter(numbered, np.int32, len(found)))
     if len(lengths) == 1:
-        raise ValueError(f"no sentences in {len(documents)} documents: give some text")
+        raise ValueError(f"no sentences in {len(documents)} documents: use some text")
     index = np.concatenate(indices)
     return Words(
         [word.decode() for word in numbers],
@@ -240,7 +240,7 @@ def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, n
         ValueError: the window has no token to predict.
     """
     if window_length < 2:
-        raise ValueError(f"window_length={window_length}: nothing to predict, give at least 2")
+        raise ValueError(f"window_length={window_length}: nothing to predict, expected at least 2")
     step = window_length - 1
     counts = np.maximum(0, -(-(lengths - 1) // step))  # rounded up
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

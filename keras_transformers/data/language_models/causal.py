@@ -1,4 +1,4 @@
-"""Text for causal language models: documents laid end to end and cut into rows.
+"""Turns text into rows for causal language models: documents end to end, cut into rows.
 
 TextFiles.read -> TokenStream.of -> RowBatches
 """
@@ -89,7 +89,7 @@ class RowBatches(Batches):
         batch_size: rows per forward pass; the last batch may be smaller.
         accumulate: forward passes per batch, for gradient accumulation.
         separate_documents: whether to add `document_ids`, for models that take them.
-        shuffle: whether to cut and shuffle anew in each epoch.
+        shuffle: whether to split and shuffle again in each epoch.
         seed: seed for cuts and order.
         stride: for unshuffled batches, the distance between the starts of rows: 1 to `length`, by
             default `length`, the cheapest. Tokens counted in an earlier row get weight 0, so that
@@ -116,7 +116,7 @@ class RowBatches(Batches):
         stride = length if stride is None else stride
         if length < 1 or batch_size < 1:
             raise ValueError(
-                f"length={length} and batch_size={batch_size}: give at least 1 of each"
+                f"length={length} and batch_size={batch_size}: expected at least 1 of each"
             )
         if not 1 <= stride <= length:
             raise ValueError(f"stride={stride}: must be from 1 to length={length}")
@@ -136,7 +136,7 @@ class RowBatches(Batches):
         if not self.num_rows:
             raise ValueError(
                 f"a text of {stream.num_targets} tokens is too short for rows of {length} at every "
-                "cut: give more text, or shorter rows"
+                "cut: use more text, or shorter rows"
             )
         self.mean_lengths = float(length)
 
@@ -187,7 +187,7 @@ class RowBatches(Batches):
         return random.integers(self.length) + self.length * random.permutation(self.num_rows)
 
     def _batch(self, starts: np.ndarray) -> tuple[dict[str, np.ndarray], ...]:
-        """Returns the rows that start at `starts`, filled up with the last token of the text."""
+        """Returns the rows that start at `starts`, padded with the last token of the text."""
         targets_of = self.stream.num_targets
         places = np.minimum(starts[:, None] + np.arange(self.length + 1), targets_of)
         token_ids = self.stream.token_ids[places]  # (rows, length + 1)

@@ -1,4 +1,4 @@
-"""Texts and labelled words as character ids, for heads on ELMo features."""
+"""Turns texts and labelled words into character ids, for heads on ELMo features."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -19,7 +19,7 @@ class CharacterInputs:
 
     Args:
         labels: names of the classes, in the order of the logits.
-        max_sequence_length: words per text, plus two markers; longer texts lose their end.
+        max_sequence_length: words per text, plus two markers; longer texts are truncated.
         max_characters: must match the model; see `CharacterTokenizer`.
 
     Raises:
@@ -58,7 +58,7 @@ class CharacterInputs:
         return {"character_ids": self._tokenizer.encode(words[:, : self.max_sequence_length - 2])}
 
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
-        """Returns the number of words and markers before trimming: int32 (batch,)."""
+        """Returns the number of words and markers before truncation: int32 (batch,)."""
         (words,) = segments
         return tf.cast(words.row_lengths(), tf.int32) + 2
 

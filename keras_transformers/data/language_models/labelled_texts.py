@@ -1,4 +1,4 @@
-"""Labelled texts for fine-tuning GPT with an auxiliary language-modelling loss."""
+"""Batches labelled texts for fine-tuning GPT with an auxiliary language-modelling loss."""
 
 from typing import Any
 

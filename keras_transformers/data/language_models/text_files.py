@@ -1,4 +1,4 @@
-"""Recipe options for language-model text, and functions that read and split it."""
+"""Defines recipe options for language-model text, and reads and splits the text."""
 
 import dataclasses
 import re
@@ -104,6 +104,6 @@ def split_tail(texts: Sequence[str], *, held_out_fraction: float) -> tuple[list[
     if not all(parts):
         raise ValueError(
             f"held_out_fraction={held_out_fraction:g} leaves {len(parts[0])} documents to train on "
-            f"and {len(parts[1])} held out: give more text, or another fraction"
+            f"and {len(parts[1])} held out: use more text, or another fraction"
         )
     return parts[0], parts[1]

@@ -1,4 +1,4 @@
-"""BERT pretraining data, from raw text to masked batches."""
+"""Makes BERT pretraining data, from raw text to masked batches."""
 
 from keras_transformers.rooms import open_room
 

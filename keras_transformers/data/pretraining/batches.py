@@ -1,4 +1,4 @@
-"""BERT pretraining data: text to masked sentence pairs in TFRecords, and TFRecords to batches.
+"""Makes batches for pretraining BERT from TFRecords of masked sentence pairs.
 
     read_documents, read_nltk, read_imdb -> split_documents -> write_documents
     make_pretraining_data -> pretraining_dataset
@@ -91,20 +91,20 @@ def pretraining_dataset(
         batch_size: examples per batch; without `repeat` the last batch may be smaller.
         masker: draws new masks in each epoch; None keeps the masks in the files.
         shuffle: whether to reshuffle files and examples in each epoch.
-        repeat: whether batches are endless, with static shapes; then give `fit` a
-            `steps_per_epoch`, such as `open_records(records).num_examples // batch_size`.
+        repeat: whether batches are endless, with static shapes; pass `fit` a `steps_per_epoch`
+            then, such as `open_records(records).num_examples // batch_size`.
         seed: seed for order and masks.
         skip_batches: batches to skip at the start.
         shuffle_buffer: size of the shuffle buffer, in examples.
-        pack: whether short examples share a row, for models from `heads.packed`: the batches' rows
-            are then packed ones. Instead of `padding_mask`, the inputs have `document_ids` int32
+        pack: whether short examples share a row, for models from `heads.packed`. Batches then
+            contain packed rows. Instead of `padding_mask`, the inputs have `document_ids` int32
             (batch, seq), the number of the example in its row from 1, 0 at padding, and
             `start_positions` int32 (batch, 8), where each begins; the targets and weights of
             `next_sentence_logits` have the shape (batch, 8).
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: a file is truncated, unfinished or of another kind (see `open_records`), the
+        ValueError: a file is truncated, unfinished or of the wrong kind (see `open_records`), the
             masker's vocabulary differs from the folder's, or a number is out of range.
     """
     if batch_size < 1 or skip_batches < 0 or shuffle_buffer < 1:
@@ -115,8 +115,8 @@ def pretraining_dataset(
     files = open_records(records)
     if masker and files.vocabulary_digest not in (None, masker.vocabulary_digest):
         raise ValueError(
-            f"{files.paths[0]}: made with another vocabulary than the masker's: give the masker "
-            "the vocabulary used by make_pretraining_data"
+            f"{files.paths[0]}: made with a vocabulary other than the masker's: build the masker "
+            "with the vocabulary used by make_pretraining_data"
         )
     dataset = tf.data.Dataset.from_tensor_slices(list(files.paths))
     if shuffle:
@@ -236,7 +236,7 @@ class PretrainingBatches(Batches):
         )
 
     def damage(self) -> str | None:
-        """Returns which record of which file is damaged; None if none is."""
+        """Returns the damaged record and its file; None if all are intact."""
         return first_damage(self._files)
 
     def _num_packed(self) -> int:
@@ -246,7 +246,7 @@ class PretrainingBatches(Batches):
 
 
 def _masked_words(*batch: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Leaves out what only a model with segments and next sentences reads."""
+    """Leaves out the parts for models with segments and next sentences."""
     left_out = ("segment_ids", "next_sentence_logits")
     return tuple(
         {name: value for name, value in part.items() if name not in left_out} for part in batch

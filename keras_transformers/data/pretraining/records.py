@@ -1,4 +1,4 @@
-"""TFRecords of pretraining examples, in the format of Google's create_pretraining_data.
+"""Reads and writes TFRecords in the format of Google's create_pretraining_data.
 
 A record is a tf.train.Example: `input_ids`, `input_mask`, `segment_ids` (one integer per token),
 `masked_lm_positions`, `masked_lm_ids` (one integer per prediction), `masked_lm_weights` (one float
@@ -68,7 +68,7 @@ def open_records(records: Records) -> RecordFiles:
     else:
         paths = list(map(Path, [records] if isinstance(records, str | os.PathLike) else records))
         if not paths:
-            raise ValueError("no TFRecord files given: give a folder, or at least one file")
+            raise ValueError("no TFRecord files given: pass a folder, or at least one file")
     counts = [count_records(path, sizes and sizes[path.name]) for path in paths]
     lengths = [_lengths(path) for path, count in zip(paths, counts, strict=True) if count]
     if not lengths:
@@ -92,7 +92,7 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file ends within a record, or has another size.
+        ValueError: the file ends within a record, or has a different size.
     """
     path = Path(path)
     if not path.is_file():
@@ -148,7 +148,7 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
 
 
 def first_damage(files: RecordFiles) -> str | None:
-    """Reads all records; returns the first that cannot be read or parsed, None if all can."""
+    """Reads all records; returns the first that cannot be read or parsed, or None."""
     for path in files.paths:
         records = tf.data.TFRecordDataset(path).batch(1)
         number = 0

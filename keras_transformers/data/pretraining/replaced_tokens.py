@@ -1,4 +1,4 @@
-"""Batches for ELECTRA, from the records that BERT is pretrained with."""
+"""Makes batches for ELECTRA from BERT's pretraining records."""
 
 from typing import Any, Self
 
@@ -15,8 +15,8 @@ class ReplacedTokenBatches(Batches):
     """Batches for `heads.electra_pretrainer`, for `runs.Run.prepare`.
 
     Of the tokens that the records, or a `Masker`, choose for BERT, 85 % become [MASK] and 15 % stay
-    as they are, as in Google's code for Clark et al. 2020. All are to be predicted. There is no
-    next sentence. An element is `(inputs, targets, sample_weights)`:
+    unchanged, as in Google's code for Clark et al. 2020. All are predicted. There is no next
+    sentence. An element is `(inputs, targets, sample_weights)`:
       - inputs: see `pretraining_dataset`.
       - targets: `mask_logits`, the ids of the chosen tokens, int32 (batch, chosen), and `replaced`,
         the ids of all tokens before masking, int32 (batch, seq).
@@ -49,7 +49,7 @@ class ReplacedTokenBatches(Batches):
         return type(self)(self._batches.of(examples), self._mask_token_id)
 
     def damage(self) -> str | None:
-        """Returns which record of which file is damaged; None if none is."""
+        """Returns the damaged record and its file; None if all are intact."""
         return self._batches.damage()
 
     def _element(
@@ -58,7 +58,7 @@ class ReplacedTokenBatches(Batches):
         positions, mask_ids = inputs["mask_positions"], targets["mask_logits"]
         is_real = weights["mask_logits"]
         original = unmask(inputs["token_ids"], positions, mask_ids, is_real)
-        # BERT's masking keeps 10 % and gives a random token to 10 %, of which half are even.
+        # BERT's masking keeps 10 % and replaces 10 % with a random token, of which half are even.
         drawn = tf.gather(inputs["token_ids"], positions, batch_dims=1)
         is_even_random = (drawn != self._mask_token_id) & (drawn % 2 == 0)
         is_kept = (drawn == mask_ids) | is_even_random

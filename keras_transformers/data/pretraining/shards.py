@@ -102,9 +102,9 @@ def make_pretraining_data(
 
     The same files, vocabulary and options give the same bytes with any engine and any number of
     workers. The folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and a
-    `manifest.json` with configuration, sizes and report. After a stop, call this again with the
-    same arguments to continue, also with another engine: finished files and shards are kept. If all
-    is finished, this only returns the report.
+    `manifest.json` with configuration, sizes and report. After an interruption, call this again
+    with the same arguments to continue, on any engine: finished files and shards are kept. If
+    everything is finished, this only returns the report.
 
     Google's script keeps all text and examples in memory; here a worker only keeps the pairs of
     one shard, a few numbers each. Token ids and sentence starts are on disk until the end: 2 bytes
@@ -142,7 +142,7 @@ def make_pretraining_data(
     if report is None:
         try:
             (engine or Local())(_stages(job, texts), corpus.work_dir)
-        except ValueError:  # fixing the text changes the configuration: keep nothing
+        except ValueError:  # fixing the text changes the configuration, so keep nothing
             places.remove(corpus.work_dir)
             places.remove_file(job.manifest)
             raise
@@ -154,7 +154,7 @@ def make_pretraining_data(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What a process needs to make a shard."""
+    """The data that a process needs to make a shard."""
 
     output_dir: places.Place
     corpus: CorpusFiles
@@ -286,13 +286,13 @@ def _check_corpus(job: _Job, texts: Sequence[places.Place]) -> None:
     if counts["num_tokens"] < options.max_sequence_length - 3:
         raise ValueError(
             f"{where}: {counts['num_tokens']} tokens in all, too few to fill one example of "
-            f"max_sequence_length={options.max_sequence_length}: give more text, or lower the "
+            f"max_sequence_length={options.max_sequence_length}: use more text, or lower the "
             "length"
         )
     if num_documents < 2:
         raise ValueError(
             f"{where}: only one document, but a random next sentence must come from another one: "
-            "put blank lines between documents (text_format 'lines'), or give several files"
+            "put blank lines between documents (text_format 'lines'), or pass several files"
         )
     if not num_usable:
         raise ValueError(
@@ -303,7 +303,7 @@ def _check_corpus(job: _Job, texts: Sequence[places.Place]) -> None:
     if num_usable * options.dupe_factor < options.num_shards:
         raise ValueError(
             f"{where}: {num_usable} documents of more than one sentence, used "
-            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: give "
+            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: pass "
             "fewer shards"
         )
 

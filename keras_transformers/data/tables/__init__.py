@@ -1,4 +1,4 @@
-"""Tables of texts and labels: TSV, CSV, JSON Lines and Parquet."""
+"""Reads tables of texts and labels: TSV, CSV, JSON Lines and Parquet."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""Chooses the columns of a table, finds out whether it has a header, and checks both."""
+"""Selects the columns of a table, detects whether it has a header, and checks both."""
 
 import dataclasses
 import itertools
@@ -33,7 +33,7 @@ _LABEL_NAMES = frozenset({
 _ID_NAMES = frozenset({"", "id", "idx", "index", "guid", "uid", "unnamed: 0", "row"})
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 _NUM_EXAMINED = 1000  # rows
-_MANY = 10  # rows that do not all have labels of their own
+_MANY = 10  # rows, which do not all have distinct labels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Choice:
 
     @property
     def all(self) -> list[Column]:
-        """The columns of texts, then that of labels."""
+        """The columns of texts, then the column of labels."""
         return [*self.texts, *([] if self.label is None else [self.label])]
 
 
@@ -127,7 +127,7 @@ def _position(path: str | Path, table: Sequence[Row], column: Column) -> int:
         found = f"no column {column} of 0 to {len(names) - 1}"
         if len(names) == 1:
             found += (
-                f": the first row is one cell, {names[0]!r:.60}; give delimiter=... if it is "
+                f": the first row is one cell, {names[0]!r:.60}; pass delimiter=... if it is "
                 "neither comma, semicolon, tab nor bar, or if a .tsv or .txt file has no tabs"
             )
         raise ValueError(f"{path}:1: {found}")
@@ -137,13 +137,13 @@ def _position(path: str | Path, table: Sequence[Row], column: Column) -> int:
 def _check_has_no_header(
     path: str | Path, table: Sequence[list[str]], positions: Sequence[int]
 ) -> None:
-    """Refuses to guess if the first row may be a header: it has a name over numbers."""
+    """Raises ValueError if the first row may be a header, because it has a name over numbers."""
     columns = [column for _, *column in zip(*table, strict=True)]
     has_numbers = any(column and all(map(_NUMBER.fullmatch, column)) for column in columns)
     if has_numbers and _may_be_names(table[0]):
         name = table[0][positions[0]]
         raise ValueError(
-            f"{path}:1: the first row may name the columns: give text_column={name!r}, or "
+            f"{path}:1: the first row may name the columns: pass text_column={name!r}, or "
             "header='absent' if it is an example"
         )
 
@@ -160,7 +160,7 @@ def _check_is_header(path: str | Path, rows: Sequence[Row]) -> None:
 def _check_is_example(
     path: str | Path, first: Sequence[str], rows: Sequence[Row], labels: Sequence[str] | None
 ) -> None:
-    """Refuses to guess if the first row may be a header: no other row has its label."""
+    """Raises ValueError if the first row may be a header, because no other row has its label."""
     label = rows[0][1][-1]
     counts = Counter(cells[-1] for _, cells in rows)
     if counts[label] > 1 or len(counts) == 1 or label.strip() in (labels or ()):
@@ -174,7 +174,7 @@ def _check_is_example(
 
 
 def _may_be_names(cells: Sequence[str]) -> bool:
-    """Tells whether a row looks like the names of columns; the first, of an index, may be empty."""
+    """Returns whether a row looks like column names; the first, an index's, may be empty."""
     return len(set(cells)) == len(cells) and all(
         re.fullmatch(r"[^\W\d][\w.:#/-]*( [\w.#/-]+){0,2}", cell.strip()) or (i == 0 and not cell)
         for i, cell in enumerate(cells)
@@ -184,10 +184,10 @@ def _may_be_names(cells: Sequence[str]) -> bool:
 def _check_columns(
     path: str | Path, table: Sequence[list[str]], choice: Choice, positions: Sequence[int]
 ) -> None:
-    """Checks the columns that are chosen by index: people forget to say which they are.
+    """Checks the columns that are chosen by index, which users often forget to set.
 
     Raises:
-        ValueError: a column holds something else; the message proposes others.
+        ValueError: a column holds something else; the message suggests others.
     """
     first, rows = table[0], table[1:] or table
     header = choice.header != "absent" and _may_be_names(first)
@@ -209,11 +209,11 @@ def _check_columns(
             continue
         remedy = _proposal(table, header=header, labelled=choice.label is not None)
         remedy = remedy or "the columns of texts and labels"
-        raise ValueError(f"{path}:1: column {column}, for the {kind}s, {wrong}: give {remedy}")
+        raise ValueError(f"{path}:1: column {column}, for the {kind}s, {wrong}: pass {remedy}")
 
 
 def _are_unique(cells: Sequence[str]) -> bool:
-    """Tells whether cells may be texts or a row's number, but not labels or scores."""
+    """Returns whether cells may be texts or a row's number, but not labels or scores."""
     whole = all(re.fullmatch(r"\d{1,18}", cell) for cell in cells)
     in_order = whole and all(
         int(after) == int(before) + 1 for before, after in itertools.pairwise(cells)
@@ -276,7 +276,7 @@ def _object_rows(
     if format == "parquet":  # its columns have an order, so they may be given by index
         table = [names, *(list(map(str, value.values())) for _, value in head)]
         for key in keys:
-            _cell(f"{path}:1", head[0][1], key)  # an error if there is none
+            _cell(f"{path}:1", head[0][1], key)  # raises an error if there is none
         _check_columns(path, table, choice, [names.index(key) for key in keys])
     for number, value in itertools.chain(head, objects):
         yield number, [_cell(f"{path}:{number}", value, key) for key in keys]
@@ -292,7 +292,7 @@ def _key(
         table = [names, [str(value[name]) for name in names]]
         proposal = _proposal(table, header=True, labelled=labelled)
         raise ValueError(
-            f"{path}: JSON has no column {column}: give the name of a key of {', '.join(value)}"
+            f"{path}: JSON has no column {column}: pass the name of a key of {', '.join(value)}"
             + (f", such as {proposal}" if proposal else "")
         )
     names = list(value)
@@ -312,5 +312,5 @@ def _cell(place: str, value: dict[str, Any], key: Any) -> str:
         return json.dumps(cell)
     found = "null" if cell is None else repr(cell)
     raise ValueError(
-        f"{place}: {key!r} is {found:.100}, expected a string; give a value, or remove the row"
+        f"{place}: {key!r} is {found:.100}, expected a string; fill in a value, or remove the row"
     )

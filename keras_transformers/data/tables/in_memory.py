@@ -1,6 +1,6 @@
-"""Columns of data in memory: lists, data frames, Arrow tables, `datasets` and `tf.data`.
+"""Reads columns of data in memory: lists, data frames, Arrow tables, `datasets`, `tf.data`.
 
-Libraries are recognised by what their objects can do, and none is imported.
+Libraries are recognized by the methods of their objects, and none is imported.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ class Wanted:
 
     Attributes:
         name: its name here, such as "text" or "label".
-        usual: names that public data sets give it.
-        required: whether data without it is refused; those that are come first.
+        usual: its names in public data sets.
+        required: whether data must have it; required columns come first.
     """
 
     name: str
@@ -50,16 +50,16 @@ def columns_of(
             - a pandas or polars DataFrame, an Arrow table, or a split of the `datasets` library;
             - a list of rows: mappings, or tuples in the order of `wanted`; strings if one column is
               wanted;
-            - a `tf.data.Dataset` of such rows, as TensorFlow Datasets has them, not batched.
+            - a `tf.data.Dataset` of such rows, as in TensorFlow Datasets, not batched.
         wanted: the columns to read.
         names: name in `wanted` -> name in the data, where they differ.
 
     Returns:
-        Name in `wanted` -> values. A column that is not required and not there is left out. Bytes
-        become strings.
+        Name in `wanted` -> values. Optional columns that are missing are left out. Bytes become
+        strings.
 
     Raises:
-        TypeError: the data is of none of these kinds.
+        TypeError: the data has none of these types.
         ValueError: a column is missing, several could be meant, columns differ in length, there are
             no rows, or a value is missing; the message has the column and the row.
 
@@ -73,13 +73,13 @@ def columns_of(
     if unknown := sorted(set(names) - {each.name for each in wanted}):
         known = ", ".join(each.name for each in wanted)
         raise ValueError(
-            f"columns={names}: no column {unknown[0]!r} is read; give names for {known}"
+            f"columns={names}: no column {unknown[0]!r} is read; pass names for {known}"
         )
     found = _chosen(data, wanted, names)
     lengths = {name: len(values) for name, values in found.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{length} of {name}" for name, length in lengths.items())
-        raise ValueError(f"the columns differ in length, {counts}: give one value of each per row")
+        raise ValueError(f"the columns differ in length, {counts}: pass one value of each per row")
     if not all(lengths.values()):
         raise ValueError("the data has no rows")
     return {name: [_value(name, row, x) for row, x in enumerate(v)] for name, v in found.items()}
@@ -88,9 +88,9 @@ def columns_of(
 def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> dict[str, list[Any]]:
     if isinstance(data, tf.data.Dataset):
         if _is_batched(data):
-            raise ValueError("the tf.data.Dataset is batched: give it before batch(), or unbatch()")
+            raise ValueError("the tf.data.Dataset is batched: pass it before batch(), or unbatch()")
         if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
-            raise ValueError("the tf.data.Dataset has no end: give it before repeat(), or take(n)")
+            raise ValueError("the tf.data.Dataset has no end: pass it before repeat(), or take(n)")
         data = list(data.as_numpy_iterator())
         if not data:
             raise ValueError("the tf.data.Dataset has no elements")
@@ -99,7 +99,7 @@ def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> di
     if isinstance(data, Mapping):
         if splits := [name for name, part in data.items() if _names_of(part) is not None]:
             raise ValueError(
-                f"the data has the splits {', '.join(map(str, splits))}: give one of them, such as "
+                f"the data has the splits {', '.join(map(str, splits))}: pass one of them, such as "
                 f"data[{splits[0]!r}]"
             )
         return _named(data, list(data), wanted, names)
@@ -108,7 +108,7 @@ def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> di
     if isinstance(data, Sequence | np.ndarray) and not isinstance(data, str | bytes):
         return _of_rows(list(data), wanted, names)
     raise TypeError(
-        f"data is a {type(data).__name__}: give a tuple of columns, a mapping, a DataFrame, an "
+        f"data is a {type(data).__name__}: pass a tuple of columns, a mapping, a DataFrame, an "
         "Arrow table, a split of datasets, a tf.data.Dataset, a list of rows, or a file's path"
     )
 
@@ -117,7 +117,7 @@ def _in_order(data: tuple[Any, ...], wanted: Sequence[Wanted]) -> dict[str, list
     least = sum(each.required for each in wanted)
     if not least <= len(data) <= len(wanted):
         expected = ", ".join(each.name for each in wanted)
-        raise ValueError(f"data is a tuple of {len(data)}: give the columns ({expected})")
+        raise ValueError(f"data is a tuple of {len(data)}: pass the columns ({expected})")
     return {each.name: _list(column) for each, column in zip(wanted, data, strict=False)}
 
 
@@ -136,12 +136,12 @@ def _of_rows(
         width = len(rows[0])
         for number, row in enumerate(rows):
             if not isinstance(row, tuple | list) or len(row) != width:
-                raise ValueError(f"row {number} has not {width} values, as row 0 has: {row!r:.80}")
+                raise ValueError(f"row {number} needs {width} values, as row 0 has: {row!r:.80}")
         return _in_order(tuple(zip(*rows, strict=True)), wanted)
     if len([each for each in wanted if each.required]) > 1:
         expected = ", ".join(each.name for each in wanted)
         raise ValueError(
-            f"row 0 of the data is {rows[0]!r:.80}: give columns or rows of ({expected})"
+            f"row 0 of the data is {rows[0]!r:.80}: pass columns or rows of ({expected})"
         )
     return {wanted[0].name: rows}
 
@@ -158,7 +158,7 @@ def _named(
             )
             if len(candidates) > 1:
                 raise ValueError(
-                    f"{' or '.join(candidates)} may be the column {each.name!r}: give "
+                    f"{' or '.join(candidates)} may be the column {each.name!r}: pass "
                     f"columns={{{each.name!r}: {candidates[0]!r}}}"
                 )
             name = candidates[0] if candidates else None
@@ -168,7 +168,7 @@ def _named(
             chosen[each.name] = _with_names(data, name, _list(_column(data, name)))
         elif each.required:
             raise ValueError(
-                f"no column {each.name!r} among {', '.join(map(str, found))}: give "
+                f"no column {each.name!r} among {', '.join(map(str, found))}: pass "
                 f"columns={{{each.name!r}: '...'}}"
             )
     return chosen
@@ -190,7 +190,7 @@ def _column(data: Any, name: Any) -> Any:
 
 
 def _with_names(data: Any, name: str, values: list[Any]) -> list[Any]:
-    """Returns classes by their names, where datasets know them: its ClassLabel has integers."""
+    """Returns classes by name, if `datasets` knows the names of its ClassLabel's integers."""
     feature = (getattr(data, "features", None) or {}).get(name)
     classes = getattr(feature, "names", None)
     if not isinstance(classes, list) or not all(isinstance(value, int) for value in values):
@@ -203,7 +203,7 @@ def _list(column: Any) -> list[Any]:
         if callable(convert := getattr(column, method, None)):
             return list(convert())
     if isinstance(column, str | bytes) or not isinstance(column, Iterable):
-        raise ValueError(f"a column is {column!r:.80}: give a list with one value per row")
+        raise ValueError(f"a column is {column!r:.80}: pass a list with one value per row")
     return list(column)
 
 
@@ -214,7 +214,7 @@ def _value(name: str, row: int, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise ValueError(f"row {row} has no {name} ({value}): give a value, or leave the row out")
+        raise ValueError(f"row {row} has no {name} ({value}): fill it in, or remove the row")
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -226,7 +226,7 @@ def _value(name: str, row: int, value: Any) -> Any:
 
 
 def _is_batched(data: tf.data.Dataset) -> bool:
-    """Tells whether the elements' strings and numbers have a batch axis of unknown size."""
+    """Returns whether the elements' strings and numbers have a batch axis of unknown size."""
     specs = tf.nest.flatten(data.element_spec)
     return all(
         isinstance(spec, tf.TensorSpec)

@@ -1,4 +1,4 @@
-"""Reads tables, TSV, CSV, JSON Lines and Parquet, with errors that name the row."""
+"""Reads TSV, CSV, JSON Lines and Parquet tables, with errors that name the row."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
-# The delimiters that are looked for; the first that fits is taken.
+# The delimiters to try; the first that fits is used.
 _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NUM_ROWS_EXAMINED, _NUM_LINES_EXAMINED = 20, 1000
 _EXCEL_LINE = re.compile("sep=(.)")
@@ -32,7 +32,7 @@ _field_size_limit = threading.Lock()
 
 
 def file_format(path: str | Path) -> FileFormat:
-    """Returns the format that a file's suffix stands for; that of a compression does not matter.
+    """Returns a file's format from its suffix, ignoring that of a compression.
 
     Raises:
         ValueError: the name ends in none of .tsv, .txt, .csv, .jsonl, .json, .parquet.
@@ -58,7 +58,7 @@ def delimiter_of(name: str) -> str:
     """
     delimiter = {"tab": "\t", "\\t": "\t"}.get(name, name)
     if delimiter != "auto" and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ValueError(f"delimiter {name!r}: give one character, such as ';', or tab, or auto")
+        raise ValueError(f"delimiter {name!r}: pass one character, such as ';', or tab, or auto")
     return delimiter
 
 
@@ -95,7 +95,7 @@ def read_table(
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: a row is empty, or does not have as many cells as the first row; a quote in a
-            comma-separated file is never closed; the delimiter is none. See also `read_lines`.
+            comma-separated file is never closed; the delimiter is invalid. See also `read_lines`.
     """
     delimiter = delimiter_of(delimiter)
     if format == "tsv":
@@ -166,7 +166,10 @@ def read_objects(
             continue
         try:
             value = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # also for thousands of digits
             raise ValueError(f"{path}:{number}: not JSON ({error}); one object per line") from error
         if not isinstance(value, dict):
             raise ValueError(
@@ -207,7 +210,7 @@ def _split_quoted(
     lines = read_lines(path, encoding=encoding)
     head = list(itertools.islice(lines, _NUM_LINES_EXAMINED))
     start = 1
-    if head and (stated := _EXCEL_LINE.fullmatch(head[0])):  # Excel states the delimiter so
+    if head and (stated := _EXCEL_LINE.fullmatch(head[0])):  # Excel states the delimiter like this
         start, head = 2, head[1:]
         delimiter = stated[1] if delimiter == "auto" else delimiter
     if delimiter == "auto":
@@ -216,7 +219,7 @@ def _split_quoted(
 
 
 def _divides(lines: list[str], delimiter: str) -> bool:
-    """Tells whether a delimiter divides the first rows into equally many cells, at least two."""
+    """Returns whether a delimiter divides the first rows into equally many cells, at least two."""
     try:
         rows = list(itertools.islice(_parsed("", lines, delimiter, 1), _NUM_ROWS_EXAMINED))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Data for text classification, regression, tagging, question answering and GLUE."""
+"""Reads and batches data for classification, regression, tagging, QA and GLUE."""
 
 from keras_transformers.rooms import open_room
 

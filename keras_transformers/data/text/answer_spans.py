@@ -161,7 +161,7 @@ def _logits_of_windows(
             if min(len(start_logits), len(end_logits)) < length:
                 raise ValueError(
                     f"window {window} has {length} tokens, but its logits {len(start_logits)}: "
-                    "give the logits of the batches in order"
+                    "pass the logits of the batches in order"
                 )
             if np.isnan(start_logits[:length]).any() or np.isnan(end_logits[:length]).any():
                 raise ValueError(f"window {window}: NaN among the logits; has training diverged?")

@@ -1,4 +1,4 @@
-"""Batches of texts, or pairs of texts, with one label each."""
+"""Batches texts, or pairs of texts, with one label each."""
 
 import dataclasses
 import logging
@@ -38,8 +38,8 @@ class Statistics:
 class TextBatches(LengthBatches):
     """Batches of (inputs, {"logits": label ids}), with sample weights if labels have weights.
 
-    The constructor tokenizes the texts. A batch is as long as its longest text. Trimming and
-    padding are counted and logged, as a warning if inputs are trimmed.
+    The constructor tokenizes the texts. A batch is as long as its longest text. Truncation and
+    padding are counted and logged, as a warning if inputs are truncated.
 
     Args:
         examples: examples to batch; without labels the batches contain only inputs.
@@ -50,8 +50,8 @@ class TextBatches(LengthBatches):
         seed: seed for shuffling.
         static_shapes: see `LengthBatches`.
         label_weights: label -> the weight of its examples, which batches then have as sample
-            weights; Keras' `class_weight`, which takes no model with named outputs. Batches made
-            with `of` have none, so that evaluation counts all examples alike.
+            weights. It replaces Keras' `class_weight`, which does not support named outputs.
+            Batches made with `of` have no weights, so that evaluation counts all examples equally.
 
     Raises:
         ValueError: there are no examples, the batch size is below 1, the pipeline does not know a
@@ -132,7 +132,8 @@ class TextBatches(LengthBatches):
 class NextSentenceBatches(TextBatches):
     """Batches of (inputs, {"next_sentence_logits": int32 (batch,)}); see `TextBatches`.
 
-    Label "0" says that the second text follows the first, "1" that it does not, as Google has it.
+    Label "0" means that the second text follows the first, "1" that it does not, as in Google's
+    BERT.
 
     Raises:
         ValueError: there are no examples, the batch size is below 1, or a label is neither.
@@ -149,7 +150,7 @@ def _weights(examples: Examples, label_weights: Mapping[str, float]) -> tf.Tenso
     if examples.labels is None or missing:
         raise ValueError(
             f"{examples.source}: label_weights={dict(label_weights)} has no weight for "
-            f"{missing or 'examples without labels'}: give one for each label"
+            f"{missing or 'examples without labels'}: pass one for each label"
         )
     return tf.constant([label_weights[label] for label in examples.labels], tf.float32)
 

@@ -1,4 +1,4 @@
-"""Sentences of labelled words in the format of the CoNLL shared tasks: one word per line.
+"""Reads sentences of labelled words in the format of the CoNLL shared tasks: one word per line.
 
 Labels come in several schemes (see `label_schemes`); everything here returns IOB2.
 """
@@ -27,7 +27,7 @@ _Rows = list[tuple[int, list[str]]]  # the words of a sentence: line number, cel
 
 _DOCUMENT_START = "-DOCSTART-"
 _METADATA = re.compile(r"#\s*[\w.:]+ = ")  # such as "# sent_id = 3" in CoNLL-U
-# CoNLL-U numbers words from 1; 1-2 is a token of two words, 1.1 a word that was left out.
+# CoNLL-U numbers words from 1; 1-2 is a token of two words, 1.1 an omitted word.
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 
 
@@ -58,15 +58,14 @@ class Sentences:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What a file has besides words and labels.
+    """Information about a file besides its words and labels.
 
     Attributes:
         source: the file.
-        scheme: the scheme of its labels; two labels of CoNLL-2003's eng.train are exceptions.
+        scheme: the scheme of its labels; two labels in CoNLL-2003's eng.train are exceptions.
         num_documents: number of -DOCSTART- lines, which are not sentences.
         num_comments: number of lines that are comments.
-        num_left_out: number of lines for tokens of several words and for words that were left out,
-            in CoNLL-U.
+        num_left_out: number of lines for tokens of several words and for omitted words, in CoNLL-U.
         has_index: whether the first column numbers the words of each sentence.
     """
 
@@ -106,9 +105,9 @@ def load_conll(
     Before the first word of a sentence, lines that start with `#` are comments (CoNLL-U, WNUT,
     GermEval, MultiCoNER), unless they have as many columns as the other lines and a label: `#` and
     `#hashtag` are words in tweets. If the first column numbers the words of each sentence from 1
-    (CoNLL-U, GermEval), column 0 stands for the next one, and CoNLL-U's lines 1-2 and 1.1 are left
-    out. Columns are separated by tabs alone, so that words may contain spaces, where spaces would
-    not give all lines as many columns.
+    (CoNLL-U, GermEval), column 0 means the next one, and CoNLL-U's lines 1-2 and 1.1 are left out.
+    If splitting at spaces does not give all lines the same number of columns, only tabs separate
+    columns, so that words may contain spaces.
 
     Args:
         path: the file, plain or compressed.
@@ -119,8 +118,8 @@ def load_conll(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line has another number of columns than the others; a label is of no scheme,
-            or of another one than those before it, or not in `labels`; the file has no sentences,
+        ValueError: a line has a different number of columns; a label has no known scheme, or
+            another scheme than those before it, or is not in `labels`; the file has no sentences,
             lacks a column or has another encoding. The message names the file and the line.
     """
     reader = _Reader(path, label_column, encoding)
@@ -177,12 +176,12 @@ def entity_labels(sentences: Sentences) -> list[str]:
 
 
 class _Reader:
-    """Divides a file into sentences, and counts what is not in them.
+    """Divides a file into sentences, and counts the lines outside them.
 
     Attributes:
         width: number of columns.
-        num_documents: lines that start a document, once `sentences` is through.
-        num_comments: comments, likewise.
+        num_documents: number of lines that start a document, once `sentences` has finished.
+        num_comments: number of comments, once `sentences` has finished.
     """
 
     def __init__(self, path: str | Path, label_column: int | None, encoding: str) -> None:
@@ -202,7 +201,7 @@ class _Reader:
         self._seen = {row[self.label_column] for row in rows if self._has(row)}
 
     def _has(self, cells: Sequence[str]) -> bool:
-        """Tells whether a line has the column of labels."""
+        """Returns whether a line has the column of labels."""
         return -len(cells) <= self.label_column < len(cells)
 
     def sentences(self) -> Iterator[_Rows]:
@@ -221,7 +220,7 @@ class _Reader:
             elif len(cells) != self.width:
                 raise ValueError(
                     f"{self.path}:{number}: {len(cells)} columns, the first row has {self.width}: "
-                    "give one word per line, an empty line after each sentence, and comments "
+                    "write one word per line, an empty line after each sentence, and comments "
                     "(# ...) only before a sentence"
                 )
             else:
@@ -230,7 +229,7 @@ class _Reader:
             yield rows
 
     def _is_comment(self, line: str, cells: Sequence[str]) -> bool:
-        """Tells whether a line before a sentence is not a word; `#` is one if it has a label."""
+        """Returns whether a line before a sentence is not a word; `#` is one if it has a label."""
         if line[0] != "#":
             return False
         if len(cells) != self.width or _METADATA.match(line):
@@ -246,13 +245,13 @@ _SPACES, _TABS = re.compile("[ \t]+"), re.compile(" *\t *")
 
 
 def _columns_of(lines: Sequence[tuple[int, str]]) -> re.Pattern[str]:
-    """Returns what separates the columns: tabs if only they give all lines as many."""
+    """Returns the separator of columns: tabs if only they give all lines equally many."""
     widths = [{len(each.split(line)) for _, line in lines} for each in (_SPACES, _TABS)]
     return _TABS if len(widths[0]) > 1 and len(widths[1]) == 1 and widths[1] != {1} else _SPACES
 
 
 def _is_numbered(sentences: Sequence[_Rows]) -> bool:
-    """Tells whether the first column numbers the words of each sentence from 1."""
+    """Returns whether the first column numbers the words of each sentence from 1."""
     return len(sentences[0][0][1]) > 2 and all(
         [cells[0] for _, cells in rows if not _NO_WORD.fullmatch(cells[0])]
         == [str(i) for i in range(1, 1 + sum(not _NO_WORD.fullmatch(c[0]) for _, c in rows))]
@@ -268,7 +267,7 @@ def _check_labels(
         if label in first:
             continue
         part = parse(label)
-        # A header would be a type of its own in a file without prefixes.
+        # In a file without prefixes, a header would look like a type.
         is_header = part and not part.prefix and number == numbers[0][0]
         if part is None or (is_header and sum(row.count(label) for row in tags) == 1):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Texts whose targets are probabilities, such as a teacher's answers."""
+"""Batches texts whose targets are probabilities, such as a teacher's answers."""
 
 import logging
 import re
@@ -22,9 +22,10 @@ class ProbabilityBatches(TextBatches):
     """Batches of (inputs, {"logits": probabilities float32 (batch, classes)}); see `TextBatches`.
 
     Args:
-        examples: labelled examples, whose labels are certain, or others.
+        examples: labelled examples, whose labels get probability 1, or unlabelled ones.
         pipeline: see `TextBatches`.
-        probabilities: of each example, (examples, classes); None for labelled examples.
+        probabilities: one distribution per example, (examples, classes); None for labelled
+            examples.
         options: see `TextBatches`.
 
     Raises:
@@ -73,14 +74,14 @@ def read_texts(
     least_words: int = 1,
     shared_words: int | None = None,
 ) -> Examples:
-    """Reads texts without labels, one per line; repeated ones count once.
+    """Reads texts without labels, one per line; repeated texts are used once.
 
     Args:
         paths: UTF-8 files, plain or compressed.
-        without: examples whose texts are left out, such as those to measure on.
+        without: examples whose texts are left out, such as those for evaluation.
         least_words: shorter texts are left out.
-        shared_words: a text that shares this many consecutive words with one of `without`, ignoring
-            case and punctuation, is left out too; None: only equal texts are.
+        shared_words: also leaves out texts that share this many consecutive words with one of
+            `without`, ignoring case and punctuation; None leaves out only equal texts.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -119,10 +120,10 @@ def random_spans(
     """Draws random runs of words from texts; labelled by a teacher, they resemble SST's phrases.
 
     Args:
-        examples: words are separated by spaces; a text of fewer than 3 gives no spans.
+        examples: words are separated by spaces; a text with fewer than 3 words yields no spans.
         per_text: spans to draw from each text. Lengths are uniform from 2 words to all but one.
-        seed: of the draws.
-        without: more examples that no span may equal, such as those to measure on.
+        seed: seed of the draws.
+        without: more examples that no span may equal, such as those for evaluation.
 
     Returns:
         The spans, none of them a text of `examples` or drawn before, in the order of the texts.
@@ -163,7 +164,7 @@ def _runs_of_words(texts: Iterable[str], length: int) -> Iterator[tuple[str, ...
 
 
 def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Returns the array in a file, made once; a stopped run finds it there."""
+    """Returns the array in a file, computed once; a resumed run finds it there."""
     if not path.is_file():
         array = make()
         with replaced(path) as scratch, open(scratch, "wb") as file:

@@ -1,4 +1,4 @@
-"""Labelled texts and pairs of texts, read from files."""
+"""Reads labelled texts and pairs of texts from files."""
 
 import dataclasses
 import logging
@@ -88,24 +88,24 @@ def load(
             last column.
         text_b_column: column of the second text of a pair; None for single texts.
         label_column: column of the label; None reads no labels. Labels are stripped strings; JSON
-            numbers and booleans keep their JSON spelling, but where 1.0 stands beside 1 or 0, whole
-            numbers are written without a point.
+            numbers and booleans keep their JSON spelling, but if 1.0 occurs beside 1 or 0, whole
+            numbers are written without a decimal point.
         header: whether the first row names the columns. "auto" decides that it does if a column is
             given by name, or if all cells read from that row are usual column names.
         format: "tsv", "csv", "jsonl" or "parquet"; None infers it from the file name.
         labels: the allowed labels; None allows all.
-        delimiter: between the cells of a row: a character, "tab", or "auto"; see
+        delimiter: separates the cells of a row: a character, "tab", or "auto"; see
             `tables.reading.read_table`.
-        encoding: such as "utf-8", "utf-16" or "cp1252".
+        encoding: the file's encoding, such as "utf-8", "utf-16" or "cp1252".
 
     Raises:
         FileNotFoundError: there is no such file.
         MissingExtraError: Parquet or `.zst` needs the extra `data`.
         ValueError: the file has no examples or lacks a column; a column given by its index has no
             texts or labels in it, such as a row's number (the message says which columns fit); a
-            row has another number of columns than the first, or an empty or unknown label; labels
-            are both booleans and numbers; the file has another encoding; it is unclear whether the
-            first row is a header. The message names the file and the line.
+            row has a different number of columns than the first, or an empty or unknown label;
+            labels are both booleans and numbers; the file has another encoding; it is unclear
+            whether the first row is a header. The message names the file and the line.
     """
     choice = Choice(
         texts=[text_column] if text_b_column is None else [text_column, text_b_column],
@@ -151,9 +151,9 @@ def majority_share(examples: Examples) -> float:
 
 
 def _labels(path: str | Path, rows: Sequence[Row], labels: Sequence[str] | None) -> list[str]:
-    """Returns the labels of rows, in which one value has one spelling."""
+    """Returns the labels of rows, with one spelling per value."""
     found = [cells[-1].strip() for _, cells in rows]
-    first: dict[str, int] = {}  # label -> the line where it comes first
+    first: dict[str, int] = {}  # label -> the line where it first occurs
     for (number, _), label in zip(rows, found, strict=True):
         if not label:
             raise ValueError(f"{path}:{number}: an empty label")
@@ -169,7 +169,7 @@ def _labels(path: str | Path, rows: Sequence[Row], labels: Sequence[str] | None)
     for label in spelled.values():
         if by_lower.setdefault(label.lower(), label) != label:
             _logger.warning(
-                "%s:%d: the labels %r and %r differ only in case, and count as two",
+                "%s:%d: the labels %r and %r differ only in case, but count as two",
                 *(path, first[label], by_lower[label.lower()], label),
             )
     return [spelled[label] for label in found]
@@ -189,7 +189,7 @@ def _check_booleans(path: str | Path, first: Mapping[str, int]) -> None:
 def _spellings(found: Iterable[str], labels: Sequence[str] | None) -> dict[str, str]:
     """Returns each label -> its spelling, the same for the same number.
 
-    1.0 becomes 1 where both occur, or 1.0 and 0; and what `labels` have, if they are given.
+    1.0 becomes 1 if 1 or 0 also occurs; given `labels`, it takes their spelling.
     """
     spelled = {label: label for label in found}
     whole = {label: number for label in spelled if (number := _whole(label)) is not None}

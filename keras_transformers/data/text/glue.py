@@ -1,4 +1,4 @@
-"""The GLUE tasks: reads their official files and writes files for submission.
+"""Reads the official files of the GLUE tasks, and writes files for submission.
 
 Wang et al. 2018, arXiv:1804.07461, https://gluebenchmark.com. All files are tab-separated without
 quoting: a quotation mark is text. SICK (Marelli et al. 2014) adds two more tasks, and `rte` can
@@ -158,8 +158,8 @@ def load_glue(
         name: name of the task.
         path: the file; for MRPC also the original msr_paraphrase_train.txt.
         labelled: False for test files, whose labels are not public.
-        malformed: what to do with rows of another number of columns than the first (QQP has a
-            few): "refuse" raises ValueError, "skip" logs a warning with their line numbers.
+        malformed: what to do with rows of another number of columns than the first (QQP has a few):
+            "refuse" raises a ValueError, "skip" logs a warning with their line numbers.
 
     Raises:
         FileNotFoundError: there is no such file.

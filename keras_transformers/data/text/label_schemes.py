@@ -1,4 +1,4 @@
-"""Schemes of labels for runs of words, and their conversion to IOB2.
+"""Recognizes schemes of labels for runs of words, and converts them to IOB2.
 
 | scheme | an entity of one word | of three | read as |
 |---|---|---|---|
@@ -9,7 +9,7 @@
 | BMES, for Chinese | S | B M E | IOB2 |
 | IO, without prefixes | PER | PER PER PER; neighbours of one type become one entity | IOB2 |
 
-Prefixes may be lower-case, and followed by - or _.
+Prefixes may be lower-case, and are followed by - or _.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ __all__ = ["to_iob2"]
 OUTSIDE = "O"
 
 _PREFIXED = re.compile(r"([BIESLUMW])[-_](.+)", re.IGNORECASE)
-_BARE = re.compile(r"(?!.*[-_][BIESLUMW]$)[^\W\d_][\w-]*[^\W_]")  # not PER-B, which is not read
+_BARE = re.compile(r"(?!.*[-_][BIESLUMW]$)[^\W\d_][\w-]*[^\W_]")  # not PER-B, which is unsupported
 _STARTS, _LATER, _ENDS = frozenset("BSUW"), frozenset("IMEL"), frozenset("ELSUW")
-_BIOES, _BILOU = frozenset("ESMW"), frozenset("LU")  # the prefixes by which each is known
+_BIOES, _BILOU = frozenset("ESMW"), frozenset("LU")  # the prefixes that identify each scheme
 
 
 class Label(NamedTuple):
-    """A label's parts: its prefix, or O, or "" where there is none; and its type."""
+    """A label's parts: its prefix, O, or "" without a prefix; and its type."""
 
     prefix: str
     type: str
@@ -38,7 +38,7 @@ class Label(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)  # a file has few labels, each many times
 def parse(label: str) -> Label | None:
-    """Returns the parts of a label; None if it is none of any scheme.
+    """Returns the parts of a label; None if it does not fit any scheme.
 
     >>> parse("b-loc"), parse("PER"), parse("o"), parse("I-")
     (Label(prefix='B', type='loc'), Label(prefix='', type='PER'), Label(prefix='O', type=''), None)
@@ -57,7 +57,7 @@ def to_iob2(labels: Sequence[str]) -> list[str]:
     one.
 
     Raises:
-        ValueError: a label is of no scheme.
+        ValueError: a label does not fit any scheme.
 
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-ORG"])
     ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'B-ORG']
@@ -78,7 +78,7 @@ def to_iob2(labels: Sequence[str]) -> list[str]:
 
 
 def _starts(before: Label, label: Label) -> bool:
-    """Tells whether a label starts an entity."""
+    """Returns whether a label starts an entity."""
     return label.prefix in _STARTS or before.type != label.type or before.prefix in _ENDS
 
 
@@ -87,8 +87,8 @@ class Found:
     """The scheme of a file.
 
     Attributes:
-        name: of the scheme: "IOB1" or "IOB2", whichever fits more labels, "either" if both fit all,
-            or another.
+        name: the name of the scheme: "IOB1" or "IOB2", whichever fits more labels, "either" if both
+            fit all, or another.
         num_converted: number of labels that change.
         num_exceptions: number of labels that do not fit the scheme.
     """
@@ -99,7 +99,7 @@ class Found:
 
 
 def scheme_of(tags: Sequence[Sequence[str]], converted: Sequence[Sequence[str]]) -> Found:
-    """Returns the scheme of the sentences of a file, given also in IOB2."""
+    """Returns the scheme of a file's sentences, which are also given in IOB2."""
     changed = starts = num_iob2 = 0
     prefixes = set()
     for row, new in zip(tags, converted, strict=True):
@@ -127,13 +127,13 @@ def scheme_of(tags: Sequence[Sequence[str]], converted: Sequence[Sequence[str]])
 
 
 def check_one_scheme(first: Mapping[str, str]) -> None:
-    """Checks that the labels of a file are of one scheme, and its types spelled in one way.
+    """Checks that the labels of a file have one scheme, and that types have one spelling.
 
     Args:
         first: label -> the place where it first occurs, such as "a.conll:3".
 
     Raises:
-        ValueError: they are not; the message has the places of two labels.
+        ValueError: they do not; the message has the places of two labels.
     """
     parts = {label: part for label in first if (part := parse(label)) and part.prefix != OUTSIDE}
     for left, right, what in (
@@ -144,7 +144,7 @@ def check_one_scheme(first: Mapping[str, str]) -> None:
         if all(found):
             raise ValueError(
                 f"{first[found[0]]}: label {found[0]!r}, but {found[1]!r} at {first[found[1]]}: "
-                f"{what}; give labels of one scheme (is it a header, which such files lack?)"
+                f"{what}; pass labels of one scheme (is it a header, which such files lack?)"
             )
     if "" in {part.prefix for part in parts.values()} and not {"O", "o"} & first.keys():
         label = next(iter(parts))

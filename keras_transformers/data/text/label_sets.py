@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with any number of labels each, and their batches."""
+"""Reads and batches texts, or pairs of texts, with any number of labels each."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -111,15 +111,15 @@ def load_label_sets(
     Args:
         path: the file, plain or compressed.
         text_column: header name, JSON key or index of the text.
-        text_b_column: that of the second text of a pair; None for single texts.
-        label_column: that of the labels: in JSON and Parquet a list, else one cell with all labels
-            of a text; an empty cell has none.
-        separator: between the labels of a cell.
+        text_b_column: the column of the second text of a pair; None for single texts.
+        label_column: the column of the labels: in JSON and Parquet a list, else one cell with all
+            labels of a text; an empty cell means none.
+        separator: separates the labels in a cell.
         header: see `load`, as for the next two.
         format: "tsv", "csv", "jsonl" or "parquet"; None infers it from the file name.
         labels: the allowed labels; None allows all.
-        delimiter: between the cells of a row.
-        encoding: such as "utf-8", "utf-16" or "cp1252".
+        delimiter: separates the cells of a row.
+        encoding: the file's encoding, such as "utf-8", "utf-16" or "cp1252".
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -167,7 +167,7 @@ def split_label_sets(examples: LabelSets, share: float) -> tuple[LabelSets, Labe
 
     Args:
         examples: examples to divide.
-        share: of the second part, above 0 and below 1.
+        share: the share of the second part, above 0 and below 1.
 
     Raises:
         ValueError: a part would be empty.
@@ -209,7 +209,7 @@ class LabelSetSplits(NamedTuple):
 class LabelSetFiles(LabelledTables):
     """Options for texts with any number of labels; a base class for recipe configurations."""
 
-    separator: str = ","  # between the labels of a cell; JSON and Parquet have lists
+    separator: str = ","  # separates the labels in a cell; JSON and Parquet have lists
     conll: bool = False  # the files are CoNLL's; the labels are the types of entities in a sentence
 
     def read(self) -> LabelSetSplits:

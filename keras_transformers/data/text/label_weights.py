@@ -1,4 +1,4 @@
-"""Weights of labels, for data in which some labels are rare."""
+"""Weights labels, for data in which some labels are rare."""
 
 import collections
 import dataclasses
@@ -14,13 +14,14 @@ __all__ = ["LabelWeights"]
 class LabelWeights:
     """The option that weights labels; a base class for recipe configurations."""
 
-    label_weights: tuple[str, ...] = ()  # balanced, or label=weight for some; the others have 1
+    label_weights: tuple[str, ...] = ()  # balanced, or label=weight for some; others have weight 1
 
     def weights_of(self, train: Examples, labels: Sequence[str]) -> dict[str, float] | None:
-        """Returns the weight of each label for `TextBatches`; None if all are alike.
+        """Returns the weight of each label for `TextBatches`; None if all are equal.
 
-        "balanced" weights each label by the examples that it would have if all had as many, divided
-        by those that it has: the mean weight of an example is 1 (scikit-learn's `class_weight`).
+        "balanced" weights each label by the number of examples that it would have if all labels had
+        equally many, divided by its actual number. The mean weight of an example is 1
+        (scikit-learn's `class_weight`).
 
         Args:
             train: the training examples, with labels.
@@ -54,7 +55,7 @@ class LabelWeights:
             weight = _number(number)
             if label not in labels or label in given or not 0 < weight < math.inf:
                 raise ValueError(
-                    f"label_weights={pair!r}: give balanced alone, or label=weight, each label "
+                    f"label_weights={pair!r}: pass balanced alone, or label=weight, each label "
                     f"once and each weight above 0; the labels are {', '.join(labels)}"
                 )
             given[label] = weight

@@ -1,4 +1,4 @@
-"""Recipe options that choose labelled texts or labelled words and read them."""
+"""Defines recipe options for labelled texts or labelled words, and reads them."""
 
 import dataclasses
 import functools
@@ -38,8 +38,8 @@ class LabelledTables:
     text_b_column: AnyInt | str | None = None  # the second text of pairs
     label_column: AnyInt | str = 1
     header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
-    delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
-    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
+    delimiter: str = "auto"  # separates columns: a character, or tab; auto detects it in a .csv
+    encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
 
@@ -97,7 +97,7 @@ class TaggedFiles:
     test_file: Path | None = None  # measured once, at the end
     word_column: AnyInt = 0  # index from 0
     label_column: AnyInt = -1  # -1: the last
-    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
+    encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252
 
     def read(self) -> TaggedSplits:
         """Reads the files; the training file determines the labels, in IOB2.

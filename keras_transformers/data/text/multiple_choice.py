@@ -1,4 +1,4 @@
-"""Texts with several choices, of which one fits: SWAG, COPA and plain files, and their batches.
+"""Reads and batches texts with several choices, one of them right: SWAG, COPA and plain files.
 
 SWAG: Zellers et al. 2018, arXiv:1808.05326. COPA: Roemmele et al. 2011, in the files of SuperGLUE
 (Wang et al. 2019, arXiv:1905.00537).
@@ -22,7 +22,7 @@ __all__ = ["ChoiceBatches", "ChoiceExamples", "choices_of", "load_choices"]
 _logger = logging.getLogger(__name__)
 
 _ENDINGS = ("ending0", "ending1", "ending2", "ending3")
-# What the annotators of COPA were asked (Roemmele et al. 2011).
+# The questions to the annotators of COPA (Roemmele et al. 2011).
 _QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
 # (line number, text, choices, label or None)
@@ -34,7 +34,7 @@ class ChoiceExamples:
     """Texts with their choices, with or without labels.
 
     Attributes:
-        texts: what the choices are about; may be empty strings.
+        texts: the texts that the choices are about; may be empty strings.
         choices: the choices for each text, at least two, none of them "".
         labels: the index of each text's right choice, or None.
         source: where the examples come from, for messages.
@@ -76,9 +76,8 @@ class ChoiceExamples:
 def load_choices(path: str | Path) -> ChoiceExamples:
     """Reads texts with choices, plain or compressed; the name and the rows show the format.
 
-    - `.csv`, SWAG's, also in `.jsonl` or `.parquet`: the text is `sent1`; a choice is `sent2`,
-      which begins the second sentence, with one of `ending0` to `ending3`. Other columns are
-      ignored.
+    - SWAG's `.csv`, also as `.jsonl` or `.parquet`: the text is `sent1`; a choice is `sent2`, which
+      starts the second sentence, with one of `ending0` to `ending3`. Other columns are ignored.
     - `.jsonl` or `.parquet` with `premise`, COPA's in SuperGLUE: the text is the premise with the
       question of COPA's annotators, "What was the cause of this?" or "What happened as a result?";
       the choices are `choice1` and `choice2`.
@@ -128,7 +127,7 @@ def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> Cho
 
     Args:
         rows: mappings.
-        source: what messages call them.
+        source: how error messages name the rows.
 
     Raises:
         ValueError: a row has no label, fewer than two choices, or an empty one.
@@ -138,7 +137,7 @@ def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> Cho
         place = f"{source}, row {number}"
         text, choices, label = _plain(place, row)
         if label is None:
-            raise ValueError(f"{place}: no label: give the index of the right choice")
+            raise ValueError(f"{place}: no label: pass the index of the right choice")
         if wrong := _mistake(choices, label):
             raise ValueError(f"{place}: {wrong}")
         found.append((text, choices, label))
@@ -168,7 +167,7 @@ class ChoiceBatches(LengthBatches):
 
     The inputs are (batch, choices, length): each choice is packed with its text. Where a text has
     fewer choices than others in its batch, the rest is padding, which `heads.multiple_choice`
-    scores -1e9. The constructor tokenizes the texts. What is trimmed is counted and logged, as a
+    scores -1e9. The constructor tokenizes the texts. Truncated choices are counted and logged, as a
     warning.
 
     Args:
@@ -199,8 +198,8 @@ class ChoiceBatches(LengthBatches):
             raise ValueError(f"{examples.source}: no examples")
         if static_shapes is not None:
             raise ValueError(
-                f"static_shapes={static_shapes}: examples differ in the number of their choices, "
-                "which no static shape has: leave it out"
+                f"static_shapes={static_shapes}: examples differ in the number of choices, so "
+                "shapes cannot be static: leave it out"
             )
         self.examples = examples
         self.pipeline = pipeline
@@ -311,8 +310,8 @@ def _label(place: str, value: Mapping[str, Any]) -> int | None:
 
 
 def _index(place: str, label: Any) -> int | None:
-    """Returns a label as a number; None for -1, which Hugging Face's test sets have."""
-    if isinstance(label, float) and label.is_integer():  # pandas makes them of whole numbers
+    """Returns a label as a number; None for -1, as in Hugging Face's test sets."""
+    if isinstance(label, float) and label.is_integer():  # as pandas writes whole numbers
         label = int(label)
     if not isinstance(label, int | str) or not re.fullmatch(r"\s*-?\d{1,9}\s*", str(label)):
         raise ValueError(f"{place}: the label is {label!r:.100}, expected a number from 0")
@@ -324,7 +323,7 @@ def _mistake(choices: Sequence[str], label: int | None) -> str:
     if isinstance(choices, str) or len(choices) < 2:
         return f"the choices are {choices!r:.100}, expected two or more"
     if "" in choices:
-        return f"choice {list(choices).index('')} is empty: give it a text, or leave it out"
+        return f"choice {list(choices).index('')} is empty: write a text, or remove it"
     if label is not None and not 0 <= label < len(choices):
         return f"the label is {label}, expected 0 to {len(choices) - 1}"
     return ""

@@ -1,4 +1,4 @@
-"""Batches of questions paired with windows of their contexts.
+"""Batches questions paired with windows of their contexts.
 
 The answer is a span of tokens (Devlin et al. 2018, sections 4.2 and 4.3): the model gives each
 token a start logit and an end logit. If a window lacks part of the answer, or the question has
@@ -21,7 +21,7 @@ __all__ = ["QuestionBatches"]
 _logger = logging.getLogger(__name__)
 
 _NO_ANSWER = -1  # the question has no answer
-_NOT_FOUND = -2  # no answer is where the file says it is, or none has tokens
+_NOT_FOUND = -2  # no answer is at its offset, or none has tokens
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Batches of texts, or pairs of texts, with one score each."""
+"""Batches texts, or pairs of texts, with one score each."""
 
 from typing import Any
 

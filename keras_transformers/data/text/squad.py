@@ -1,4 +1,4 @@
-"""Questions about texts with answers that are spans of the texts: SQuAD 1.1 and 2.0.
+"""Reads questions about texts whose answers are spans of the texts: SQuAD 1.1 and 2.0.
 
 Rajpurkar et al. 2016, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822. Positions are in
 characters (Unicode code points).
@@ -166,7 +166,7 @@ def questions_of(
 
     Args:
         rows: mappings with `id`, `question`, `context` and `answers`.
-        source: what messages call them.
+        source: how error messages name the rows.
         mismatched: see `load_squad`.
 
     Raises:
@@ -348,7 +348,7 @@ class _Reader:
 
 
 def _relocated(context: str, text: str, start: int) -> Answer | None:
-    """Finds an answer by offsets that are counted differently, or in another composition."""
+    """Finds an answer whose offsets count other units, or that is composed differently."""
     for begin, end in _occurrences(context, text):
         before = context[:begin]
         for form in (before, unicodedata.normalize("NFC", before), _decomposed(before)):
@@ -358,7 +358,7 @@ def _relocated(context: str, text: str, start: int) -> Answer | None:
 
 
 def _occurrences(context: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yields the start and the end of each place where a text is, in any composition."""
+    """Yields the start and end of each occurrence of a text, in any composition."""
     pieces = [_decomposed(char) for char in context]
     ends = itertools.accumulate(map(len, pieces), initial=0)
     character_at = {position: i for i, position in enumerate(ends)}  # positions between characters
@@ -407,7 +407,7 @@ def _is_row(line: str) -> bool:
 
 def _get(path: str | Path, value: Any, key: str, kind: type, where: str) -> Any:
     found = value.get(key) if isinstance(value, dict) else None
-    if isinstance(found, float) and found.is_integer():  # pandas makes them of whole numbers
+    if isinstance(found, float) and found.is_integer():  # as pandas writes whole numbers
         found = int(found)
     if isinstance(found, int) and not isinstance(found, bool) and key == "id":
         found = str(found)

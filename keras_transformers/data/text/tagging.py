@@ -1,8 +1,8 @@
-"""Batches of sentences with one label per word, and labels from logits.
+"""Batches sentences with one label per word, and turns logits into labels.
 
 The words of a sentence are joined by spaces. A word's label goes to its first token; the other
 tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence longer than the encoder's
-positions takes several overlapping windows, and each word counts in exactly one of them. Words
+positions is split into overlapping windows, and each word counts in exactly one of them. Words
 without tokens (such as a lone zero-width character) are counted and labelled O.
 """
 
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counts of what was batched."""
+    """Counts of sentences, words, tokens and windows."""
 
     source: str
     num_sentences: int

@@ -1,4 +1,4 @@
-"""Texts that belong together, to train embeddings: pairs, triples and scored pairs."""
+"""Reads and batches texts for training embeddings: pairs, triples and scored pairs."""
 
 import dataclasses
 import itertools
@@ -31,15 +31,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class TextPairs:
-    """Texts, each with one that belongs to it.
+    """Texts, each with a matching text.
 
     Attributes:
-        texts: such as questions, or titles.
-        partners: what belongs to each: an answer, a text with the same meaning.
-        negatives: texts that look as if they belonged to each, and do not: equally many for all; ()
-            if there are none.
-        scores: how much text and partner mean the same, from 0 (nothing) to 1; None if they belong
-            together.
+        texts: the texts, such as questions or titles.
+        partners: the matching text for each, such as an answer or a paraphrase.
+        negatives: texts that look like matches but are not, equally many for each text; () if there
+            are none.
+        scores: how similar text and partner are in meaning, from 0 to 1; None if all pairs match.
         source: where they come from, for messages.
 
     Raises:
@@ -63,11 +62,11 @@ class TextPairs:
             if len(values) != len(self.texts):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         if self.negatives and self.scores is not None:
-            raise ValueError(f"{self.source}: give negatives or scores, not both")
+            raise ValueError(f"{self.source}: pass negatives or scores, not both")
         counts = {len(each) for each in self.negatives}
         if len(counts) > 1:
             raise ValueError(
-                f"{self.source}: {min(counts)} to {max(counts)} negatives: give each text as many"
+                f"{self.source}: {min(counts)} to {max(counts)} negatives: every text needs as many"
             )
         for row, score in enumerate(self.scores or ()):
             if not -1 <= score <= 1:
@@ -91,7 +90,7 @@ class TextPairs:
         )
 
     def documents(self) -> list[str]:
-        """Returns what can be searched: every partner and negative once, in order."""
+        """Returns the texts to search: every distinct partner and negative, in order."""
         return list(dict.fromkeys([*self.partners, *(x for row in self.negatives for x in row)]))
 
     def queries(self) -> dict[str, set[str]]:
@@ -120,18 +119,18 @@ def load_text_pairs(
     Args:
         path: the file, plain or compressed.
         text_column: header name, JSON key or index of the text.
-        text_b_column: that of its partner.
-        negative_columns: those of texts that do not belong to it.
-        score_column: that of the pair's score; None if all pairs belong together.
-        score_scale: divides the scores, such as 5 for STS-B's.
+        text_b_column: the column of its partner.
+        negative_columns: the columns of texts that do not match it.
+        score_column: the column of the pair's score; None if all pairs match.
+        score_scale: divides the scores, such as 5 for STS-B.
         header: see `load`, as for the next two.
         format: None infers it from the file name.
-        delimiter: between the cells of a row.
-        encoding: such as "utf-8", "utf-16" or "cp1252".
+        delimiter: separates the cells of a row.
+        encoding: the file's encoding, such as "utf-8", "utf-16" or "cp1252".
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: see `load`; or a score is not a number, or beyond -1 to 1 when divided. The
+        ValueError: see `load`; or a score is not a number, or outside -1 to 1 after division. The
             message names the file and the line.
     """
     texts = [text_column, text_b_column, *negative_columns]
@@ -163,11 +162,11 @@ def pairs_of_questions(path: str | Path) -> TextPairs:
 
 
 def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPairs]:
-    """Divides pairs so that a partner is in one part only; depends only on the partners' number.
+    """Divides pairs so that each partner is in only one part, by the number of partners alone.
 
     Args:
         pairs: pairs to divide.
-        share: of the second part, above 0 and below 1.
+        share: the share of the second part, above 0 and below 1.
 
     Raises:
         ValueError: a part would be empty.
@@ -201,19 +200,19 @@ class TextPairFiles:
     dev_fraction: Fraction = (
         0.1  # the dev set's share of the training files, the same for all seeds
     )
-    test_fraction: Rate = 0.0  # set apart from the training files before; the same for all seeds
+    test_fraction: Rate = 0.0  # held out from the training files first; the same for all seeds
     text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
-    text_b_column: AnyInt | str = 1  # the text that belongs to it
-    negative_columns: tuple[AnyInt | str, ...] = ()  # texts that do not belong to it
-    score_column: AnyInt | str | None = None  # how much the two mean the same
+    text_b_column: AnyInt | str = 1  # the matching text
+    negative_columns: tuple[AnyInt | str, ...] = ()  # texts that do not match
+    score_column: AnyInt | str | None = None  # how similar the two are in meaning
     score_scale: PositiveFloat = 1.0  # divides the scores: 5 for SICK and STS-B
     header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
-    delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
-    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
-    squad: bool = False  # the files are SQuAD's: a question belongs to its paragraph
+    delimiter: str = "auto"  # separates columns: a character, or tab; auto detects it in a .csv
+    encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252
+    squad: bool = False  # the files are SQuAD's: a question matches its paragraph
 
     def read(self) -> TextPairSplits:
-        """Reads the files; of each by itself the parts for dev and test are set apart.
+        """Reads the files; holds out the parts for dev and test from each file separately.
 
         Raises:
             FileNotFoundError: a file does not exist.
@@ -248,16 +247,16 @@ class TextPairBatches(LengthBatches):
     """Batches of (inputs, {"embedding": targets}) for `heads.grouped_embedder`.
 
     The inputs are (batch, group, length): a text, its partner and its negatives. The targets are
-    int32 (batch, group), equal for equal texts, for `training.InBatchContrast`; of scored pairs
+    int32 (batch, group), equal for equal texts, for `training.InBatchContrast`; for scored pairs,
     float32 (batch,), for `training.PairSimilarity`. The constructor tokenizes the texts. If the
-    pipeline has prompts named "query" and "document", texts get the first and the others the
+    pipeline has prompts named "query" and "document", texts get the first and all others the
     second; scored pairs get the default prompt.
 
     Args:
         pairs: pairs to batch.
         pipeline: a `pipelines.Embedder`, which tokenizes and packs the texts.
         batch_size: pairs per batch.
-        accumulate: batches per update, whose texts are not compared with each other.
+        accumulate: batches per update; texts in different batches are not compared.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
         static_shapes: None; see `LengthBatches`.
@@ -307,7 +306,7 @@ class TextPairBatches(LengthBatches):
         num_trimmed = int(np.sum(np.stack(full) > pipeline.max_sequence_length))
         _logger.log(
             logging.WARNING if num_trimmed else logging.INFO,
-            "%s: %d pairs, %d texts each, %d trimmed",
+            "%s: %d pairs, %d texts each, %d truncated",
             *(pairs.source, len(pairs), self._group, num_trimmed),
         )
 
@@ -348,7 +347,7 @@ def _score(place: str, cell: str, scale: float) -> float:
         raise ValueError(f"{place}: the score is {cell!r:.60}, expected a number") from None
     if not -1 <= value <= 1:
         raise ValueError(
-            f"{place}: the score {cell} divided by {scale:g} is not from -1 to 1: give "
+            f"{place}: the score {cell} divided by {scale:g} is not from -1 to 1: pass "
             "score_scale, the highest score"
         )
     return value
@@ -360,7 +359,7 @@ def _apart(files: Sequence[TextPairs], share: float) -> tuple[list[TextPairs], l
 
 
 def _joined(files: Sequence[TextPairs]) -> TextPairs:
-    """Returns the pairs of several files as those of one."""
+    """Joins the pairs of several files."""
     if len({(bool(each.negatives), each.scores is None) for each in files}) > 1:
         raise ValueError(
             f"{', '.join(each.source for each in files)}: all need negatives, scores, or neither"

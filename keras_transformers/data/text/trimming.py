@@ -1,4 +1,4 @@
-"""Which tokens of a large vocabulary some texts need."""
+"""Chooses the tokens of a large vocabulary that some texts need."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ __all__ = ["frequent_tokens"]
 
 
 def frequent_tokens(tokenizer: Any, texts: Sequence[str], *, size: int) -> list[int]:
-    """Chooses the tokens of a smaller WordPiece vocabulary for texts of a kind.
+    """Chooses the tokens of a smaller WordPiece vocabulary for these texts.
 
-    These are the special tokens, every character that the texts have, at the start of words and
-    inside, and then the most frequent tokens. Other words are split into shorter pieces; none
-    becomes unknown that was not.
+    These are the special tokens, every character in the texts, at the start of words and inside,
+    and then the most frequent tokens. Other words are split into shorter pieces; no known word
+    becomes unknown.
 
     Args:
         tokenizer: a `WordPieceTokenizer`.

@@ -1,4 +1,4 @@
-"""Pairs of sequences: translations and pronunciations."""
+"""Reads and batches pairs of sequences: translations and pronunciations."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""Text pairs as token ids in memory, tokenized once or differently in each epoch."""
+"""Tokenizes text pairs in memory, once or differently in each epoch."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ _CHUNK = 10_000  # pairs tokenized together
 
 
 class Tokenizer(Protocol):
-    """What `encode_pairs` needs, such as `SentencePieceTokenizer` or `SymbolTokenizer`."""
+    """A tokenizer for `encode_pairs`, such as `SentencePieceTokenizer` or `SymbolTokenizer`."""
 
     def tokenize(self, text: Any, *, add_start: bool = ..., add_end: bool = ...) -> tf.RaggedTensor:
         """Converts texts (batch,) to token ids, int32 (batch, None)."""
@@ -52,8 +52,8 @@ class EncodedPairs:
     """Pairs of texts as token ids.
 
     Attributes:
-        source: token ids; each row ends with the end token. The special tokens of a pretrained
-            encoder may stand around it instead.
+        source: token ids; each row ends with the end token, or has the special tokens of a
+            pretrained encoder around it.
         target: token ids; each row starts with the start token and ends with the end token.
         indices: position of each pair in the input, (pairs,).
         report: counts of what was kept and dropped.
@@ -79,7 +79,7 @@ def encode_pairs(
 
     Args:
         pairs: (source, target) texts.
-        tokenizer: tokenizer for the sources, which may be that of a pretrained encoder.
+        tokenizer: tokenizer for the sources, possibly a pretrained encoder's.
         target_tokenizer: tokenizer for the targets; by default the same one.
         max_sequence_length: maximum length of a source with its end token, and of a target with its
             start or end token.

@@ -1,4 +1,4 @@
-"""Batches of text pairs, limited by the number of tokens rather than of pairs."""
+"""Batches text pairs by the number of tokens rather than of pairs."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""The options that say where a translation recipe's pairs are, and whose vocabularies they get."""
+"""Defines a translation recipe's options for its pairs and vocabularies, and reads them."""
 
 import dataclasses
 from pathlib import Path
@@ -28,7 +28,7 @@ class ParallelFiles:
     target_language: str = "en"
     test_split: str = "test_2016_flickr"
     vocabulary_size: PositiveInt = 8000  # one vocabulary for both languages
-    # two: --vocabulary-size for sources, this for targets
+    # the targets' own vocabulary; --vocabulary-size is then only the sources'
     target_vocabulary_size: PositiveInt | None = None
 
     def read(self) -> PairSplits:
@@ -44,13 +44,13 @@ class ParallelFiles:
         return PairSplits(*found)
 
     def learn(self, folder: Path, *, only_targets: bool = False) -> list[SentencePieceTokenizer]:
-        """Returns the tokenizer of both languages, or one for each, from the training set.
+        """Learns the tokenizer of both languages, or one for each, from the training set.
 
         Args:
             folder: gets `vocabulary.model`, and `target_vocabulary.model` if the targets have their
-                own. Files that are there already are read.
-            only_targets: whether the sources have a tokenizer already. That of the targets then has
-                `vocabulary_size` tokens unless `target_vocabulary_size` says otherwise.
+                own. Existing files are read.
+            only_targets: whether the sources already have a tokenizer. The targets' tokenizer then
+                has `vocabulary_size` tokens unless `target_vocabulary_size` is set.
         """
         languages = (self.source_language, self.target_language)
         source, target = multi30k_files(self.data, "train", languages=languages)

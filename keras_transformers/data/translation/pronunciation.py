@@ -1,4 +1,4 @@
-"""Pronouncing dictionaries: words, each with one or more pronunciations in phonemes.
+"""Reads pronouncing dictionaries: words, each with one or more pronunciations in phonemes.
 
 read_dictionary -> split_words -> dictionary_pairs, dictionary_symbols -> PairBatches
 """
@@ -26,7 +26,7 @@ __all__ = [
 Dictionary = dict[str, tuple[str, ...]]
 
 _NUMBER = re.compile(r"\(\d+\)$")  # marks another pronunciation: "tomato(2)"
-_STRESS = re.compile(r"[0-2]$")  # none, primary, secondary
+_STRESS = re.compile(r"[0-2]$")  # no stress, primary, secondary
 
 
 def cmudict_path() -> Path:
@@ -78,12 +78,12 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
             phonemes = [_STRESS.sub("", phoneme) for phoneme in phonemes]
         found.setdefault(_NUMBER.sub("", spelled).lower(), {})[" ".join(phonemes)] = None
     if not found:
-        raise ValueError(f"{path}: no words; give a dictionary in CMUdict's format")
+        raise ValueError(f"{path}: no words; pass a dictionary in CMUdict's format")
     return {word: tuple(pronunciations) for word, pronunciations in found.items()}
 
 
 class Splits(NamedTuple):
-    """Three parts of a dictionary without common words."""
+    """Three parts of a dictionary, without words in common."""
 
     train: Dictionary
     val: Dictionary
@@ -125,7 +125,7 @@ def split_words(
     for name, part in zip(splits._fields, splits, strict=True):
         if not part:
             raise ValueError(
-                f"none of the {len(dictionary)} words are in {name}: give a larger dictionary, or "
+                f"none of the {len(dictionary)} words are in {name}: use a larger dictionary, or "
                 "other fractions"
             )
     return splits

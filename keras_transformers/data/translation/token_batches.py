@@ -1,4 +1,4 @@
-"""Plans batches of sequence pairs, limited by the number of tokens. Independent of TensorFlow."""
+"""Plans batches of sequence pairs by their number of tokens, without TensorFlow."""
 
 import dataclasses
 import functools
@@ -50,7 +50,7 @@ class TokenLists:
 
 
 class Batch(NamedTuple):
-    """Which pairs form a batch, and the shape it is padded to."""
+    """The pairs of a batch, and the shape that it is padded to."""
 
     indices: np.ndarray  # (pairs,)
     num_rows: int  # number of pairs, or more if shapes are fixed; the rest is padding
@@ -85,9 +85,9 @@ def plan_batches(
             included.
         seed: the same seed gives the same plan; None sorts by length without shuffling.
         shape_lengths: None pads a batch to its longest source and target. Ascending lengths, such
-            as those of `best_limits`, limit the number of shapes (XLA compiles each, TPUs want
+            as those of `best_limits`, limit the number of shapes (XLA compiles each, and TPUs need
             few): pairs are classified by their longer side, all batches of a class are padded to
-            its length on both sides, and the last one is filled up with empty rows.
+            its length on both sides, and the last one is completed with empty rows.
         parts: number of equal parts that batches with `shape_lengths` can be divided into.
 
     Raises:

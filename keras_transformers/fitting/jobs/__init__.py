@@ -1,4 +1,4 @@
-"""How a pipeline of each task is trained and measured, one task per file."""
+"""Trains and measures a pipeline of each task, one task per file."""
 
 from keras_transformers.rooms import open_room
 

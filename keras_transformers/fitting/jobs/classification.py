@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with one label each."""
+"""Trains classifiers: texts, or pairs of texts, with one label each."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Texts that belong together, or that have a score for how much they mean the same."""
+"""Trains embedders: pairs of matching texts, or pairs with a similarity score."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,16 +27,16 @@ _SCORE = ("similarity", "relatedness_score", "label")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """Sentence-BERT's rate is 2e-5 (Reimers & Gurevych 2019, section 3.1), in batches of 16."""
+    """Options as in Sentence-BERT: 2e-5, batches of 16 (Reimers & Gurevych 2019, section 3.1)."""
 
     learning_rate: PositiveFloat = 2e-5
-    temperature: PositiveFloat = 0.05  # sentence-transformers' scale of 20
-    symmetric: bool = True  # partners find their texts, too
-    dims: tuple[PositiveInt, ...] = ()  # first dimensions that serve by themselves
-    chunk: NonNegativeInt = 0  # examples per pass, for batches beyond the memory; 0: all
+    temperature: PositiveFloat = 0.05  # a scale of 20 in sentence-transformers
+    symmetric: bool = True  # partners also search for their texts
+    dims: tuple[PositiveInt, ...] = ()  # numbers of leading dimensions to train for use alone
+    chunk: NonNegativeInt = 0  # examples per pass, for batches that exceed memory; 0: all
 
     def check(self) -> None:
-        """Checks what costs nothing to check, before anything is read."""
+        """Checks the options before reading any data."""
         super().check()
         if self.chunk and (self.accumulate > 1 or self.strategy != "default"):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Texts for a causal language model, which learns each next token."""
+"""Trains text generators: texts, of which a causal language model learns each next token."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from keras_transformers.training import TokenCrossentropy
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """GPT's rate (Radford et al. 2018, section 4.1), and that of recipes/language_model.py."""
+    """Options with GPT's rate (Radford et al. 2018, section 4.1); recipes/language_model.py's."""
 
     batch_size: PositiveInt = 16
     learning_rate: PositiveFloat = 6.25e-5
@@ -32,7 +32,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> list[str]:
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> list[str]:
-    """Reads a text file, which is one document."""
+    """Reads a text file as one document."""
     check_column_names(columns, path, ())
     return ["\n".join(read_lines(path))]
 
@@ -49,7 +49,7 @@ def _split(found: list[str], share: float) -> tuple[list[str], list[str]]:
 
 
 def _unigrams(pipeline: Any, found: list[str]) -> dict[str, float]:
-    """Returns the perplexity of knowing how often each token occurs in this very text."""
+    """Returns the perplexity of a unigram model fitted to this same text."""
     counts = np.bincount(TokenStream.of(found, pipeline.tokenizer).token_ids[1:])
     shares = counts[counts > 0] / counts.sum()
     return {"perplexity_of_unigrams": float(np.exp(-np.sum(shares * np.log(shares))))}

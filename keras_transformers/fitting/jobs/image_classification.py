@@ -1,4 +1,4 @@
-"""Images with one label each."""
+"""Trains image classifiers: images with one label each."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from keras_transformers.ranges import PositiveFloat
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """Models of our sizes learn best at 3e-3 (recipes/image_classification.py)."""
+    """Options with a rate of 3e-3, the best for our sizes (recipes/image_classification.py)."""
 
     learning_rate: PositiveFloat = 1e-4
     small_rate = 3e-3
@@ -41,7 +41,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> Images:
         if array.shape != pixels.shape[1:]:
             raise ValueError(
                 f"{source}, row {row}: an image of shape {array.shape}, expected "
-                f"{pixels.shape[1:]}, the model's, with values from 0 to 255: resize it, or give "
+                f"{pixels.shape[1:]}, the model's, with values from 0 to 255: resize it, or pass "
                 "the paths of PNG or JPEG files"
             )
         if array.min() < 0 or array.max() > 255 or (array.dtype.kind == "f" and array.max() <= 1):

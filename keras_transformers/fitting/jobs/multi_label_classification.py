@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with any number of labels each."""
+"""Trains multi-label classifiers: texts, or pairs of texts, with any number of labels."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> LabelSets:
 
 
 def _names(value: Any, labels: list[str], place: str) -> list[str]:
-    """Returns the names of a row's labels: a list of them, or one 0 or 1 for each label."""
+    """Returns the names of a row's labels, given as a list of labels or a 0 or 1 per label."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"{place}: labels is {value!r:.60}, expected a list of labels")
     is_row = len(value) == len(labels) and all(
@@ -62,19 +62,19 @@ def _scores(pipeline: Any, batches: LabelSetBatches, examples: LabelSets) -> dic
 def _choose_thresholds(pipeline: Any, batches: LabelSetBatches, examples: LabelSets) -> None:
     """Gives each label the threshold with the highest F1 on validation data."""
     pipeline.thresholds = best_thresholds(*_measured(pipeline, batches, examples))
-    pipeline.__dict__.pop("_graph", None)  # which holds the old ones
+    pipeline.__dict__.pop("_graph", None)  # the graph holds the old thresholds
 
 
 def _measured(
     pipeline: Any, batches: LabelSetBatches, examples: LabelSets
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the probability of each label, and whether the text has it: (texts, labels)."""
+    """Returns each label's probability, and whether the text has the label: (texts, labels)."""
     logits = np.concatenate([output["logits"] for output in outputs_of(pipeline.model, batches)])
     return 1 / (1 + np.exp(-logits.astype(np.float64))), examples.matrix(pipeline.labels)
 
 
 def _baseline(pipeline: Any, examples: LabelSets) -> dict[str, float]:
-    """Returns the micro F1 of giving every text the labels that most texts have."""
+    """Returns the micro F1 of predicting the labels that most texts have for every text."""
     has = examples.matrix(pipeline.labels)  # (examples, labels)
     guess = np.broadcast_to(has.mean(axis=0), has.shape)
     shares = sorted(set(has.mean(axis=0).tolist()))

@@ -1,4 +1,4 @@
-"""Texts with several choices, of which one fits."""
+"""Trains multiple-choice models: texts with several choices, one of them right."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from keras_transformers.ranges import PositiveFloat, PositiveInt
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """BERT's for SWAG (Devlin et al. 2019, section 4.4): 2e-5 and batches of 16."""
+    """Options of BERT for SWAG: 2e-5 and batches of 16 (Devlin et al. 2019, section 4.4)."""
 
     batch_size: PositiveInt = 16
     learning_rate: PositiveFloat = 2e-5
@@ -33,7 +33,7 @@ def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> ChoiceE
     check_column_names(columns, path, ())
     found = load_choices(path)
     if found.labels is None:
-        raise ValueError(f"{path}: no labels: give a file that has them")
+        raise ValueError(f"{path}: no labels: pass a file with labels")
     return found
 
 

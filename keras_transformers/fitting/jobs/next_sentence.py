@@ -1,4 +1,4 @@
-"""Pairs of texts: whether the second follows the first."""
+"""Trains next-sentence predictors: pairs of texts, labelled whether the second follows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from keras_transformers.fitting.job import Columns, Job
 from keras_transformers.fitting.labels import as_names
 from keras_transformers.training import TokenCrossentropy
 
-_LABELS = ("0", "1")  # 0: the second text follows, as Google has it
+_LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
 
 
 def _examples(pipeline: Any, found: Columns, source: str) -> Examples:

@@ -1,4 +1,4 @@
-"""Questions about contexts, answered by parts of them."""
+"""Trains question answerers: questions with contexts that contain the answers."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _OUTPUTS = ("start_logits", "end_logits")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """BERT's for SQuAD 1.1 (Devlin et al. 2019, section 4.2) has 5e-5 and batches of 32."""
+    """Options of BERT for SQuAD 1.1: 5e-5, batches of 32 (Devlin et al. 2019, section 4.2)."""
 
     batch_size: PositiveInt = 16
     learning_rate: PositiveFloat = 5e-5
@@ -50,7 +50,7 @@ def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Questio
 
 
 def _batches(questions: Questions, pipeline: Any, **options: Any) -> QuestionBatches:
-    # Without shuffling it measures, for which windows without an answer count too.
+    # Without shuffling, the batches are for measuring, which needs windows without an answer too.
     return QuestionBatches(questions, pipeline, targets=options.get("shuffle", True), **options)
 
 

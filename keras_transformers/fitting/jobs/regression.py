@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with one score each."""
+"""Trains regressors: texts, or pairs of texts, with one score each."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ def _scaled(pipeline: Any, examples: Examples) -> Examples:
             if not 0 <= number <= 1:
                 raise ValueError(
                     f"{examples.source}, row {row}: the score {label} is not from "
-                    f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, as the answers "
-                    "of this pipeline are"
+                    f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, the range of "
+                    "this pipeline's answers"
                 )
     return Examples(examples.texts, examples.texts_b, list(map(str, numbers)), examples.source)
 
@@ -42,7 +42,7 @@ def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Example
 
 
 def numbers(values: Sequence[Any], source: str) -> list[str]:
-    """Returns finite numbers as text; ValueError if a value is not one."""
+    """Returns finite numbers as text; ValueError for any other value."""
     found = []
     for row, value in enumerate(values):
         try:
@@ -75,7 +75,7 @@ def _scores(pipeline: Any, batches: ScoredTextBatches, examples: Any) -> dict[st
 
 
 def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
-    """Returns the error of always answering the mean."""
+    """Returns the error of always predicting the mean."""
     numbers = np.array([float(label) for label in examples.labels or ()]) * pipeline.scale
     return {"mean_squared_error_of_mean": float(np.var(numbers))}
 

@@ -1,4 +1,4 @@
-"""Queries with documents: whether, or how well, each document answers its query."""
+"""Trains rerankers: queries with documents, labelled or scored by how well they answer."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ _SCORE = ("label", "labels", "relevance")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """sentence-transformers' CrossEncoders train at 2e-5."""
+    """Options with the rate of sentence-transformers' CrossEncoders, 2e-5."""
 
     learning_rate: PositiveFloat = 2e-5
-    distill: bool = False  # the scores are a teacher's, before its activation: learn them
+    distill: bool = False  # learn a teacher's scores, taken before its activation
 
 
 class _Batches(ScoredTextBatches):
-    """Pairs of a query and a document."""
+    """Batches of pairs of a query and a document."""
 
     def samples(self, count: int) -> Samples:
         """Returns the first pairs with their scores."""
@@ -59,7 +59,7 @@ def _losses(given: Given) -> dict[str, Any]:
     for row, score in enumerate(given.examples.labels):
         if not 0 <= float(score) <= 1:
             raise ValueError(
-                f"{given.examples.source}, row {row}: the score {score} is not from 0 to 1: give 1 "
+                f"{given.examples.source}, row {row}: the score {score} is not from 0 to 1: use 1 "
                 "for documents that answer their query and 0 for others; for a teacher's scores, "
                 "distill=True"
             )
@@ -76,12 +76,12 @@ def _scores(pipeline: Any, batches: ScoredTextBatches, examples: Examples) -> di
 
 
 def _are_judgements(examples: Examples) -> bool:
-    """Tells whether scores are 0 and 1, and not a teacher's."""
+    """Returns whether all scores are 0 or 1, so not a teacher's."""
     return {float(score) for score in examples.labels or ()} <= {0.0, 1.0}
 
 
 def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float]:
-    """Returns the figures of search within each query's documents, if it has a relevant one."""
+    """Returns ranking metrics over the documents of each query that has a relevant one."""
     of_query: dict[str, list[int]] = {}
     for row, text in enumerate(examples.texts):
         of_query.setdefault(text, []).append(row)
@@ -99,7 +99,7 @@ def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float
 
 
 def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
-    """Returns the figures of BM25 for the same documents."""
+    """Returns the same metrics for BM25."""
     if not _are_judgements(examples):
         return {}
     queries = list(dict.fromkeys(examples.texts))
@@ -112,7 +112,7 @@ def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
 
 
 def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
-    """Divides the examples so that a query is in one part only."""
+    """Divides the examples so that each query is in only one part."""
     queries = list(dict.fromkeys(found.texts))
     _, held_out = at_random(len(queries), share, f"{found.source}: queries")
     chosen = {queries[i] for i in held_out}
@@ -127,7 +127,7 @@ def _monitored(examples: Examples) -> str:
     if not _are_judgements(examples):
         return "val_pearson"
     scores = _ranked(examples, np.zeros(len(examples)))
-    return "val_ndcg_at_10" if scores else "val_accuracy"  # no query has a right document
+    return "val_ndcg_at_10" if scores else "val_accuracy"  # else no query has a relevant document
 
 
 JOB = Job(

@@ -1,4 +1,4 @@
-"""Sentences as words, with one label per word."""
+"""Trains taggers: sentences split into words, with one label per word."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Sentenc
     if columns:
         raise ValueError(
             f"columns={dict(columns)} for {path}: a file of words has the word in its first column "
-            "and the label in its last; read others with data.text.load_conll and give their words "
+            "and the label in its last; read others with data.text.load_conll and pass their words "
             "and labels"
         )
     return load_conll(path, labels=pipeline.labels)

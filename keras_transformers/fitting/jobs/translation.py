@@ -1,4 +1,4 @@
-"""Pairs of texts, of which the second is what becomes of the first: translations, summaries."""
+"""Trains encoder-decoders: pairs of a text and its target, such as a translation or summary."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from keras_transformers.training import TokenCrossentropy
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options(FitOptions):
-    """A trained translator learns more at a tenth of the rates of recipes/translation.py."""
+    """Options for translators already trained: a tenth of recipes/translation.py's rates."""
 
     learning_rate: PositiveFloat = 5e-5
     small_rate = 5e-4
-    batch_tokens: PositiveInt = 4096  # source and target, padding included; not batch_size
+    batch_tokens: PositiveInt = 4096  # source and target, padding included; replaces batch_size
 
     def batching(self) -> dict[str, Any]:
-        """Returns the options for the training batches, which have as many tokens, not pairs."""
+        """Returns the options for training batches, which are sized in tokens, not pairs."""
         return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
 
 
@@ -35,7 +35,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> list[Pair]:
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> list[Pair]:
-    """Reads a tab-separated file without header: a text and its translation per line."""
+    """Reads a tab-separated file without a header: a text and its translation per line."""
     check_column_names(columns, path, ())
     return list(read_tsv(path))
 

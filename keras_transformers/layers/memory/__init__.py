@@ -1,4 +1,4 @@
-"""What trains in less memory: recomputed activations, and attention in blocks."""
+"""Memory-saving training: recomputed activations, and attention in blocks."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,7 +1,7 @@
-"""Attention within a window, whose time and memory are linear in the length.
+"""Computes attention within a window, in time and memory linear in the length.
 
-Queries go in blocks as long as the window, and meet only the keys of their own block and of those
-beside it. Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1.
+Queries are processed in blocks as long as the window, with only the keys of their own block and the
+adjacent ones. Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1.
 """
 
 from typing import Any
@@ -13,23 +13,23 @@ from keras_transformers.layers.masks import MASKED_SCORE, Reach
 
 # Shorter blocks take more time than the scores that they save.
 _LEAST_BLOCK = 32
-# From so many blocks on, bands have fewer scores than the whole matrix.
+# From this many blocks on, bands have fewer scores than the whole matrix.
 _FEWEST_BLOCKS = 4
 
 
 def block_length(reach: Reach) -> int:
-    """Returns how many queries a block has: enough that no window reaches past the next block."""
+    """Returns the number of queries per block, so that no window reaches past the next block."""
     assert reach.window is not None
     return max(reach.window, _LEAST_BLOCK)
 
 
 def fits_bands(reach: Reach, mask: Any, bias: Any) -> bool:
-    """Returns whether attention can go in bands: with a window, and masks that all queries share.
+    """Returns whether bands are possible: with a window, and masks that all queries share.
 
     Args:
-        reach: what positions let a query see.
+        reach: the keys that a query may see by position.
         mask: (batch or 1, heads or 1, query or 1, key), or None.
-        bias: the same, or None.
+        bias: a bias of this shape, or None.
     """
     shared = all(each is None or each.shape[2] == 1 for each in (mask, bias))
     return reach.window is not None and shared
@@ -41,14 +41,14 @@ def shortest_in_bands(reach: Reach) -> int:
 
 
 def keys_met(reach: Reach, length: int) -> int:
-    """Returns how many keys each query of a text is multiplied by, for masks that fit bands."""
+    """Returns how many keys each query is multiplied with, for masks that fit bands."""
     if reach.window is None or length < shortest_in_bands(reach):
         return length
     return (1 + sum(_sides(reach))) * block_length(reach)
 
 
 def _sides(reach: Reach) -> tuple[int, int]:
-    """Returns how many blocks before and behind its own a query may see."""
+    """Returns how many blocks before and after its own a query may see."""
     return (1, 0) if reach.causal else (1, 1)
 
 
@@ -66,10 +66,10 @@ def attention_in_bands(
 ) -> Any:
     """Computes `softmax(Q K^T + bias) V` within a window, in self-attention.
 
-    If the length is unknown, it decides when it runs whether to cut the text: one that is too short
-    for it is a single block without others beside it. `ops.cond` would do the same, but under XLA
-    each step that it trains would be compiled again, since shapes of one branch's tensors, which
-    its gradient reads, would depend on the values of all inputs.
+    If the length is unknown, the graph decides when it runs whether to cut the text: a short text
+    is a single block. `ops.cond` would do the same, but under XLA every training step would be
+    compiled again, because the shapes of one branch's tensors, which its gradient reads, would
+    depend on the values of all inputs.
 
     Args:
         query: scaled, (batch, heads, length, head_dim).
@@ -104,7 +104,7 @@ def attention_in_bands(
     def bands(x: Any) -> Any:
         """Returns the keys that each block may see, (b, h, count, width, n)."""
         cut = blocks(x, before, behind)
-        # No blocks beside a single one.
+        # A single block has no adjacent blocks.
         parts = [cut[:, :, :count, : before * size], cut[:, :, before : before + count]]
         parts.append(cut[:, :, before + behind : before + behind + count, : behind * size])
         return ops.concatenate(parts, axis=3)

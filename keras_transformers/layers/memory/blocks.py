@@ -1,7 +1,7 @@
-"""Attention whose memory is linear in the length: scores exist for one block of queries at a time.
+"""Computes attention in memory linear in the length, one block of queries at a time.
 
 Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022,
-"FlashAttention". The backward pass computes each block's scores, and its dropout, once more.
+"FlashAttention". The backward pass recomputes each block's scores and dropout.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import keras
 
 from keras_transformers.layers.masks import EVERYWHERE, MASKED_SCORE, Reach
 
-# In blocks only if a head has more scores than this. Plain attention takes a little less time.
+# Use blocks only if a head has more scores than this. Plain attention takes a little less time.
 MOST_SCORES = 1024 * 1024
 # Queries whose scores exist at the same time. Smaller blocks take more time.
 BLOCK = 256
@@ -20,7 +20,7 @@ BLOCK = 256
 def goes_in_blocks(query: Any, key: Any) -> bool:
     """Returns whether to compute attention in blocks: on TensorFlow, for many scores.
 
-    A length that is unknown when a graph is made counts as short: the choice costs nothing then.
+    A length that is unknown when a graph is made counts as short, so the choice costs nothing.
 
     Args:
         query: (batch, heads, query, head_dim).
@@ -50,7 +50,7 @@ def attention_in_blocks(
         key: (batch, heads, key, head_dim).
         value: (batch, heads, key, head_dim).
         mask: bool (batch or 1, heads or 1, query or 1, key), or None.
-        reach: what positions alone let a query see, besides the mask.
+        reach: the keys that a query may see by position, in addition to the mask.
         bias: (batch or 1, heads or 1, query, key), or None.
         scores_dtype: dtype of scores and softmax.
         dropout: rate on the probabilities.
@@ -127,14 +127,14 @@ def attention_in_blocks(
 
 
 class _Rows:
-    """The rows of a tensor in blocks.
+    """A tensor's rows, cut into blocks.
 
     Args:
         tensor: (batch, heads, length, columns), or with a length of 1, the same for all rows.
         length: number of rows.
 
     Attributes:
-        blocks: (blocks, batch, heads, block, columns), filled up with zeros; None without a tensor.
+        blocks: (blocks, batch, heads, block, columns), padded with zeros; None without a tensor.
         count: number of blocks.
     """
 
@@ -182,7 +182,7 @@ def _in_turn(
     """Calls `compute(index, *sums)` for one block after another, never for two at once.
 
     Returns:
-        What it returned for all blocks, stacked, and the sums, which are its last results.
+        Its results for all blocks, stacked, and the final sums, which are its last results.
     """
     import tensorflow as tf
 

@@ -15,16 +15,16 @@ class RecomputableLayer(CompositeLayer):
     """A layer that can recompute its activations; see `training.recompute_layers`.
 
     Attributes:
-        recomputes: whether training keeps only the layer's inputs. It belongs to a training, so it
-            is not part of the layer's configuration.
+        recomputes: whether training keeps only the layer's inputs. It belongs to a training run, so
+            it is not part of the layer's configuration.
     """
 
     recomputes = False
 
     def recomputed(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Returns `function(*inputs)`, and calls it once more in the backward pass.
+        """Returns `function(*inputs)`, and calls it again in the backward pass.
 
-        Both calls draw the same dropout, and the layer's generators move on as after one call.
+        Both calls draw the same dropout, and the layer's generators advance as after one call.
 
         Args:
             function: maps the inputs to one tensor; it may use the layer's weights, and calls each
@@ -35,8 +35,9 @@ class RecomputableLayer(CompositeLayer):
         seeds = [generator.next() for generator in generators]
 
         def call(*given: Any) -> Any:
-            # What depends on the seeds alone, TensorFlow computes once and keeps: the dropout of
-            # all layers. So 0 is added to them, which depends on an input (1 if that is NaN).
+            # TensorFlow computes and keeps everything that depends only on the seeds: the dropout
+            # of all layers. Therefore a 0 that depends on an input is added to them (1 if that is
+            # NaN).
             is_nan = ops.any(ops.isnan(ops.reshape(given[0], (-1,))[:1]))
             drawn = [seed + ops.cast(is_nan, seed.dtype) for seed in seeds]
             tensors = iter(given)
@@ -48,7 +49,7 @@ class RecomputableLayer(CompositeLayer):
 
 @contextlib.contextmanager
 def _fixed_seeds(generators: Sequence[Any], seeds: Sequence[Any]) -> Iterator[None]:
-    """Makes each generator return its seed, whatever its state."""
+    """Makes each generator return its seed, in any state."""
     for generator, seed in zip(generators, seeds, strict=True):
         generator.next = lambda ordered=True, seed=seed: seed
     try:

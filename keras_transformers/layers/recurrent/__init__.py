@@ -1,4 +1,4 @@
-"""The layers of the recurrent models: cells, encoders, decoders and their attention."""
+"""Provides the layers of recurrent models: cells, encoders, decoders and their attention."""
 
 from keras_transformers.rooms import open_room
 

@@ -24,7 +24,7 @@ class RnnAttention(CompositeLayer):
     - "dot": `s . h`;
     - "general": `s . W h` (Luong et al. 2015, section 3.1);
     - "additive": `v . tanh(W s + U h)` (Bahdanau et al. 2014, appendix A.1.2; Luong's "concat");
-    - "location": the element of `W s` at h's position; h itself plays no part (Luong et al. 2015,
+    - "location": the element of `W s` at h's position; h itself is not used (Luong et al. 2015,
       equation 9).
 
     As in the papers, no matrix has a bias. `keys` computes what depends only on the source, once
@@ -116,7 +116,7 @@ class RnnAttention(CompositeLayer):
         """Maps queries (batch * num_queries, features), a sentence's side by side.
 
         Returns:
-            Contexts (batch * num_queries, features), and probabilities, likewise.
+            Contexts (batch * num_queries, features), and probabilities in the same form.
         """
         if isinstance(num_queries, int) and num_queries == 1:
             context, probabilities = self(query[:, None], memory, keys, padding_mask)

@@ -1,4 +1,4 @@
-"""The first states of a recurrent decoder, made from what its encoder has read."""
+"""Makes the first states of a recurrent decoder from the encoder's states."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def build_bridges(bridges: Bridges, states_shape: Sequence[Any]) -> None:
 
 
 def check_copy(cells: Sequence[Any], states_shape: Sequence[Any]) -> None:
-    """Raises ValueError unless the encoder's states can be those of these cells."""
+    """Raises ValueError unless the encoder's states fit these cells."""
     encoder = [[shape[-1] for shape in layer] for layer in states_shape]
     decoder = [list(cell.state_dims) for cell in cells]
     if encoder != decoder:
@@ -62,5 +62,5 @@ def first_states(
 
 
 def _of_layer(states: Sequence[Any], index: int) -> Any:
-    """Returns what the encoder's layer of this index has, or its last layer."""
+    """Returns the states of the encoder's layer at this index, or of its last layer."""
     return states[min(index, len(states) - 1)]

@@ -1,4 +1,4 @@
-"""LSTM, GRU and a plain tanh network, one step at a time or over whole sequences.
+"""Computes LSTM, GRU and a plain tanh network, one step at a time or over whole sequences.
 
 A cell has two parts: the projection of its inputs, one matrix product for all steps, and the step
 itself, which needs the previous state. Only the step runs in a loop. On a CPU this is faster than
@@ -27,8 +27,8 @@ class _Cell(CompositeLayer):
     """Base of all cells: the input projection and the initial states.
 
     Args:
-        has_inputs: whether there is a matrix for inputs. Without one, the input projection adds its
-            bias to gates (..., gates) that are already there, zeros or others.
+        has_inputs: whether there is a matrix for inputs. Without one, the input projection only
+            adds its bias to given gates (..., gates), such as zeros.
 
     Attributes:
         output_dim: width of the output, which is the first state.
@@ -324,13 +324,13 @@ class Recurrent(CompositeLayer):
         cell: "lstm", "gru" or "rnn", a plain network with tanh (`RNNCell`).
         units: width of the state.
         reverse: read from the last token to the first.
-        projection_dim: See `LSTMCell`. Other cells accept neither this nor the clips.
-        cell_clip: See `LSTMCell`.
-        projection_clip: See `LSTMCell`.
-        recurrent_initializer: See `LSTMCell` and `GRUCell`.
+        projection_dim: see `LSTMCell`. Other cells accept neither this nor the clips.
+        cell_clip: see `LSTMCell`.
+        projection_clip: see `LSTMCell`.
+        recurrent_initializer: see `LSTMCell` and `GRUCell`.
 
     Raises:
-        ValueError: an unknown cell, or LSTM options for another.
+        ValueError: an unknown cell, or LSTM options for another cell.
 
     Example:
         >>> outputs, states = Recurrent("lstm", 4)(keras.ops.ones((2, 3, 8)))

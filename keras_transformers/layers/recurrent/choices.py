@@ -1,4 +1,4 @@
-"""The choices of a recurrent decoder, and which of them exclude each other."""
+"""Checks the choices of a recurrent decoder, some of which exclude each other."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,10 +12,10 @@ Bridge = Literal["copy", "dense", "zeros"]
 
 @dataclass(frozen=True)
 class Readout:
-    """A dense layer without bias on what a decoder's step has found.
+    """A dense layer without bias on the parts of a decoder step's readout.
 
     Attributes:
-        dim: its width.
+        dim: the layer's width.
         activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The decoder of a recurrent sequence-to-sequence model, with and without attention."""
+"""Defines the decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -32,8 +32,8 @@ class RecurrentDecoder(CompositeLayer):
     """Maps each step's embedded previous token to a readout vector, with a recurrent network.
 
     The network sees the source as a context vector c: without attention, the encoder's summary;
-    with attention, a weighted mean of its outputs, different at each step. `bridge` says how the
-    decoder starts, `context` where the context goes after that:
+    with attention, a weighted mean of its outputs, different at each step. `bridge` sets how the
+    decoder starts, `context` where the context is used after that:
 
     - "initial_state": nowhere else in the recurrence (Sutskever et al. 2014). With attention, the
       query is the new state, and the readout joins state and context (Luong et al. 2015).
@@ -45,7 +45,7 @@ class RecurrentDecoder(CompositeLayer):
       previous token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
     If its first cell has no inputs, no step sees the previous token, and only the number of targets
-    counts. Without attention, three decoders see more and more:
+    matters. Without attention, these three decoders see increasingly more:
 
     - `h'_0 = c, h'_t = f(h'_(t-1))`: context="initial_state", bridge="copy" (or "dense", for a
       function of c), no inputs;
@@ -56,18 +56,19 @@ class RecurrentDecoder(CompositeLayer):
         cells: the layers' cells, such as a `GRUCell`; the last one's state is the query and goes to
             the readout. If the first one has no inputs, no step sees the previous token. The
             decoder names them "cell_0" and so on.
-        attention: from the state to the encoder's outputs; None for none. It is named "attention".
+        attention: attends from the state to the encoder's outputs; None for none. It is named
+            "attention".
         readout: the dense layer of the readout; by default its parts are only joined.
-        context: See above.
+        context: see above.
         bridge: "copy" starts each layer with the states of the same encoder layer; "dense" with
             `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2);
-            "zeros" starts from zeros, whatever the source.
+            "zeros" starts from zeros for any source.
         input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
         dropout: rate on the inputs of every layer but the first.
 
     Raises:
-        ValueError: an unknown choice, choices that cannot be combined, or a part that has its
-            weights already.
+        ValueError: an unknown choice, choices that cannot be combined, or a part that already has
+            weights.
 
     Example:
         >>> from keras_transformers.layers import GRUCell
@@ -95,8 +96,8 @@ class RecurrentDecoder(CompositeLayer):
         for part in (*cells, attention):
             if part is not None and part.built:
                 raise ValueError(
-                    f"layer {part.name!r} has its weights already: hand a decoder new layers, "
-                    "whose weights then have names inside the decoder"
+                    f"layer {part.name!r} already has weights: pass new layers, whose weights "
+                    "then get names inside the decoder"
                 )
         self._choices = {"context": context, "input_feeding": input_feeding, "dropout": dropout}
         self._readout = readout
@@ -141,7 +142,7 @@ class RecurrentDecoder(CompositeLayer):
             ValueError: the encoder's states cannot be copied, or its outputs do not fit the
                 attention.
         """
-        # Without tokens, the first cell gets gates to which it only adds its bias.
+        # Without tokens, the first cell only adds its bias to the gates.
         token_dim = inputs_shape[-1] if self.feed_tokens else self._num_gates
         for index, cell in enumerate(self.cells):
             cell.build((None, self.units if index else token_dim))
@@ -279,7 +280,7 @@ class RecurrentDecoder(CompositeLayer):
         return outputs, keras.KerasTensor(shape, dtype=self.attention.scores_dtype)
 
     def _token_gates(self, inputs: Any) -> Any:
-        """Returns what tokens (..., features), or steps (...), add to the first cell's gates."""
+        """Returns what tokens (..., features), or steps (...), contribute to the first gates."""
         projection = self.cells[0].input_projection
         if self.feed_tokens:
             return projection(inputs)
@@ -387,7 +388,7 @@ class RecurrentDecoder(CompositeLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RecurrentDecoder":
-        """Makes a decoder from what `get_config` returned, also before it was handed its parts."""
+        """Makes a decoder from the result of `get_config`, including those of old files."""
         if "cell" in config:
             return super().from_config(decoder_parts(config))
         load = keras.saving.deserialize_keras_object

@@ -1,4 +1,4 @@
-"""The encoder of a recurrent sequence-to-sequence model."""
+"""Defines the encoder of a recurrent sequence-to-sequence model."""
 
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ ContextFrom = Literal["last", "mean"]
 class RecurrentEncoder(CompositeLayer):
     """Stacks LSTMs, GRUs or plain networks, in one direction or both.
 
-    The source as one vector, its context c, is a function of the last state or of all states:
+    The context c, the source as one vector, is a function of the last state or of all states:
 
     | c | `context_from` | `context_dim` |
     |---|---|---|
@@ -124,7 +124,7 @@ class RecurrentEncoder(CompositeLayer):
             A dictionary: `memory` (batch, source, width), the last layer's outputs, 0 at padding;
             `summary` (batch, context width), the context; `states`, each layer's tuple of final
             states, (batch, units) or with `join_states` (batch, width). If the context is not just
-            the last state, it takes the place of every state.
+            the last state, it replaces every state.
         """
         hidden = inputs
         states = []
@@ -165,7 +165,7 @@ class RecurrentEncoder(CompositeLayer):
         return {
             "memory": spec(batch, length, width),
             "summary": spec(batch, summary),
-            # A tensor of its own for each state: Keras tells results apart by identity.
+            # A separate tensor for each state, because Keras distinguishes results by identity.
             "states": tuple(tuple(spec(batch, n) for n in widths) for _ in self.recurrent_layers),
         }
 

@@ -1,4 +1,4 @@
-"""Teacher forcing: in training, a decoder is fed the target's tokens or its own."""
+"""Teacher forcing: whether a decoder in training is fed the target's tokens or its own."""
 
 from typing import Any
 
@@ -62,6 +62,6 @@ def check_ratio(ratio: float) -> None:
     """Raises ValueError unless the teacher forcing ratio is between 0 and 1."""
     if not 0.0 <= ratio <= 1.0:
         raise ValueError(
-            f"teacher_forcing={ratio} is not between 0 and 1: give 0 to always feed the model's "
-            "own tokens, 1 to always feed the target's"
+            f"teacher_forcing={ratio} is not between 0 and 1: 0 always feeds the model's own "
+            "tokens, 1 always the target's"
         )

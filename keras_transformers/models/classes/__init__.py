@@ -1,4 +1,4 @@
-"""The model classes that some families' builders make, with step-by-step decoding."""
+"""Defines the model classes that some families' builders make, with step-by-step decoding."""
 
 from keras_transformers.rooms import open_room
 

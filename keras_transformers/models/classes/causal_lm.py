@@ -1,4 +1,4 @@
-"""The model class of decoders such as GPT, with step-by-step decoding."""
+"""Defines the model class of decoders such as GPT, with step-by-step decoding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,9 +25,9 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 class CausalLM(keras.Model):
     """A functional decoder, such as `gpt.gpt` builds; it can also continue a text step by step.
 
-    A step runs the model's own graph on the new positions, whatever the family: blocks take keys
-    and values from a cache, and the layers of positions get those of the new tokens. What the graph
-    has besides them runs as it is.
+    A step runs the model's own graph on the new positions, for any family: blocks take keys and
+    values from a cache, and the layers of positions get the positions of the new tokens. The rest
+    of the graph runs unchanged.
     """
 
     def start_decoding(
@@ -39,12 +39,12 @@ class CausalLM(keras.Model):
                           growing_axis=2)
 
         Args:
-            token_ids: int32 (batch, prompt), at least one token per row; without a prompt, give the
-                token that starts documents.
+            token_ids: int32 (batch, prompt), at least one token per row; for an empty prompt, pass
+                the token that starts documents.
             padding_mask: bool (batch, prompt), True at real tokens, which come first in each row;
                 by default all tokens are real.
-            max_length: maximum number of steps, which makes every shape static (XLA). By default
-                the cache grows along axis 2 by one position per step, which is less work on a CPU.
+            max_length: maximum number of steps; makes every shape static (XLA). By default the
+                cache grows along axis 2 by one position per step, which is less work on a CPU.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
@@ -63,7 +63,7 @@ class CausalLM(keras.Model):
         batch, length = ops.shape(token_ids)
         if padding_mask is None:
             padding_mask = ops.ones_like(token_ids, dtype="bool")
-        # Prompts are aligned on the right, so that all end in the same column and their caches grow
+        # Prompts are right-aligned, so that all end in the same column and their caches grow
         # together. The columns before a prompt are never seen and take no positions.
         num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
         positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
@@ -79,7 +79,8 @@ class CausalLM(keras.Model):
             visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
             position = column - first
             if num_positions is not None:
-                # Finished rows continue until the longest one ends, maybe past the last position.
+                # Finished rows continue until the longest one ends, possibly past the last
+                # position.
                 position = ops.minimum(position, num_positions - 1)
             write_at = None if max_length is None else column
             logits, cache = self._run(
@@ -149,9 +150,9 @@ class CausalLM(keras.Model):
 def _steps_left(
     num_positions: int | None, length: Any, num_empty: Any, max_length: int | None
 ) -> Any:
-    """Returns the number of steps that each prompt may take, int32 (batch,); None for any number.
+    """Returns the number of steps that each prompt may take, int32 (batch,); None for no limit.
 
-    The model never reads the last token of a text, so that one needs no position.
+    The model never reads the last token of a text, so it needs no position.
     """
     if num_positions is None:
         return max_length
@@ -160,7 +161,7 @@ def _steps_left(
     least = 0 if values is None else int(values.min(initial=0))
     if least < 0:
         raise ValueError(
-            f"a prompt has {num_positions + 1 - least} tokens, and the model {num_positions} "
-            "positions: give its end alone"
+            f"a prompt has {num_positions + 1 - least} tokens, but the model {num_positions} "
+            "positions: pass only its last tokens"
         )
     return left if max_length is None else ops.minimum(left, max_length)

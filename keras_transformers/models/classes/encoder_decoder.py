@@ -1,4 +1,4 @@
-"""The model class that encoder-decoder Transformers share, with step-by-step decoding."""
+"""Defines the model class that encoder-decoder Transformers share, with step-by-step decoding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +21,8 @@ class Transformer(keras.Model):
     """The functional model that `transformer` and `t5` build; it can also decode step by step.
 
     A step runs the graph of the model's own decoder on one position: blocks take keys and values
-    from a cache, and layers of positions start at the step's. What the graph has besides them, such
-    as norms, scales and projections, runs as it is.
+    from a cache, and layers of positions start at the step's. The rest of the graph, such as norms,
+    scales and projections, runs unchanged.
     """
 
     def start_decoding(
@@ -32,8 +32,8 @@ class Transformer(keras.Model):
 
         Args:
             source_token_ids: int32 (batch, source), padded.
-            max_length: maximum number of steps, which makes every shape static (XLA). By default
-                the cache grows along axis 2 by one position per step, which is less work on a CPU.
+            max_length: maximum number of steps; makes every shape static (XLA). By default the
+                cache grows along axis 2 by one position per step, which is less work on a CPU.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
@@ -78,7 +78,7 @@ class Transformer(keras.Model):
             def on_one_position(layer: Any) -> Callable[..., Any]:
                 def run(x: Any, *others: Any, **options: Any) -> Any:
                     if all(each is None for each in keras.tree.flatten(x)):
-                        return None  # the encoder's half: blocks have it in `crosses` and `mask`
+                        return None  # the encoder's half, which blocks have in `crosses` and `mask`
                     if isinstance(layer, TransformerBlock):
                         return run_block(layer, x, options.get("attention_bias"))
                     if isinstance(layer, POSITIONS):
@@ -95,7 +95,7 @@ class Transformer(keras.Model):
 
         limits = parts.max_sequence_length, max_length
         step.max_steps = min((x for x in limits if x is not None), default=None)  # type: ignore[attr-defined]
-        # Hides from shape inference that the length is 0, so that a loop can let it grow.
+        # Hides the length 0 from shape inference, so that it can grow in a loop.
         length = source_length * 0 if max_length is None else max_length
         cache = tuple(empty_cache(batch, block.self_attention, length) for block in blocks)
         return step, cache

@@ -1,4 +1,4 @@
-"""The class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
+"""Defines the model class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class Seq2Seq(keras.Model):
         layer = self._forcing()
         return None if layer is None else layer.ratio
 
-    # Methods, because Keras saves the layers that properties return, once more.
+    # Methods, because Keras saves the layers that properties return a second time.
     def _decoder(self) -> Any:
         return only(self, RecurrentDecoder)
 
@@ -43,7 +43,7 @@ class Seq2Seq(keras.Model):
         return next((x for x in self.layers if isinstance(x, TeacherForcing)), None)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Computes the logits, in training by scheduled sampling if built with a ratio below 1."""
+        """Computes the logits; in training with scheduled sampling if the ratio is below 1."""
         if training and self._forcing() is not None:
             return self._feed_own_tokens(**inputs)
         return super().call(inputs, training=training, mask=mask)

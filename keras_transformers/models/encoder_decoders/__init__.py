@@ -1,4 +1,4 @@
-"""The families that turn one sequence into another, one per file."""
+"""Builds the families that turn one sequence into another, one per file."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""A Transformer that begins with a pretrained encoder: Rothe et al. 2020, BERT2Rnd.
+"""A Transformer that starts with a pretrained encoder: Rothe et al. 2020, BERT2Rnd.
 
 "Leveraging Pre-trained Checkpoints for Sequence Generation Tasks".
 """
@@ -44,14 +44,14 @@ def transformer_from_encoder(
     pad_token_id: int = 0,
     name: str | None = None,
 ) -> Transformer:
-    """Puts a new decoder with cross-attention on an encoder, such as a pretrained BERT.
+    """Adds a new decoder with cross-attention to an encoder, such as a pretrained BERT.
 
     Rothe et al. 2020, https://arxiv.org/abs/1907.12461, call this BERT2Rnd. Sources have the
-    encoder's vocabulary, targets one of their own.
+    encoder's vocabulary, targets have their own.
 
     Args:
         encoder: a model of `models.encoders`, or another with the inputs `token_ids`,
-            `padding_mask` and perhaps `segment_ids`, and the output `sequence_output`. The new
+            `padding_mask` and possibly `segment_ids`, and the output `sequence_output`. The new
             model shares its layers, so training one trains both.
         vocabulary_size: number of target tokens.
         num_decoder_layers: number of decoder layers; as many as the encoder has by default.
@@ -60,9 +60,10 @@ def transformer_from_encoder(
             default.
         max_sequence_length: the longest target; sources may be as long as the encoder's positions.
         weight_tying: "decoder": targets and logits share one matrix; "none": two matrices.
-        positions: of targets; see `transformer`, as for the arguments up to `norm_epsilon`.
-        norm_position: in the decoder.
-        activation: in the decoder.
+        positions: the targets' positions; see `transformer`, also for the arguments up to
+            `norm_epsilon`.
+        norm_position: the position of norms in the decoder.
+        activation: the activation in the decoder.
         use_output_bias: whether the logits have a bias.
         dropout: rate in the decoder; the encoder keeps its own.
         attention_dropout: rate on the decoder's attention probabilities.
@@ -136,6 +137,7 @@ def _encoded(encoder: keras.Model, source_token_ids: Any, padding_mask: Any) -> 
             f"model {encoder.name!r} takes {', '.join(encoder.input)}, but a source has only "
             f"{', '.join(known)}: use an encoder such as keras_transformers.bert_base()"
         )
-    # Not a layer that holds the encoder: its layers stay in sight, for summaries and attention.
+    # Not one layer for the whole encoder, so its layers stay visible in summaries and for
+    # attention.
     outputs = run_through_graph(encoder, known, lambda layer: layer)
     return keras.layers.Identity(name="encoder_output")(outputs["sequence_output"])

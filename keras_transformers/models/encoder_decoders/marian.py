@@ -70,12 +70,11 @@ def marian(
         A functional model with the inputs and the output of `transformer`.
 
     Raises:
-        ValueError: `hidden_dim` is not a multiple of `num_heads`, or `positions` are of another
-            kind.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`, or `positions` is unknown.
     """
     if positions not in get_args(Positions):
         known = " or ".join(map(repr, get_args(Positions)))
-        raise ValueError(f"positions={positions!r}: a Marian's are {known}")
+        raise ValueError(f"positions={positions!r}: expected {known} for Marian")
     return transformer.transformer(
         vocabulary_size=vocabulary_size,
         num_encoder_layers=num_encoder_layers,

@@ -95,7 +95,7 @@ def seq2seq(
 ) -> Seq2Seq:
     """Builds a recurrent sequence-to-sequence model.
 
-    The factories of named models make encoder and decoder themselves: they take the arguments of
+    The factories of named models make the encoder and the decoder themselves, from the arguments of
     `encoder_of` and `decoder_of`.
 
     Args:
@@ -104,7 +104,7 @@ def seq2seq(
         vocabulary_size: number of source tokens, V.
         target_vocabulary_size: number of target tokens; `vocabulary_size` by default.
         embedding_dim: width of the token embeddings (Bahdanau: m).
-        weight_tying: See `transformer`. Tied logits need a readout as wide as the embeddings.
+        weight_tying: see `transformer`. Tied logits need a readout as wide as the embeddings.
         use_output_bias: whether the logits have a bias.
         teacher_forcing: probability that a training step is fed the target's token, not the model's
             likeliest one (scheduled sampling, Bengio et al. 2015). 1, always the target's, is
@@ -210,9 +210,9 @@ def encoder_of(
         hidden_dim: width of the decoder's layers.
         encoder_hidden_dim: width of the layers in each direction; `hidden_dim` by default.
         bidirectional: whether it reads from both ends.
-        attention: the decoder's; without one, the states of both directions are joined.
-        context_from: "last" or "mean": whether the source's vector, which the decoder starts from
-            and without attention also reads, is the last state or the mean of all.
+        attention: the decoder's attention; without it, the states of both directions are joined.
+        context_from: "last" or "mean": whether the source's vector is the last state or the mean of
+            all. The decoder starts from it and, without attention, also reads it.
         context_dim: width of a dense layer with tanh on that vector; none by default. See
             `RecurrentEncoder`.
         dropout: rate between layers.
@@ -258,11 +258,11 @@ def decoder_of(
             concatenated.
         readout_activation: "tanh" or "maxout".
         context: where the decoder uses the source.
-        bridge: how the encoder's states become the decoder's: "copy", "dense", or "zeros" if they
-            do not.
+        bridge: how the encoder's states become the decoder's: "copy", "dense", or "zeros" for not
+            at all.
         input_feeding: whether each step gets the previous readout (Luong).
-        feed_tokens: whether a step sees the previous token. If not, the logits depend on the number
-            of target tokens only, and teacher forcing means nothing.
+        feed_tokens: whether a step sees the previous token. If not, the logits depend only on the
+            number of target tokens, and teacher forcing has no effect.
         max_sequence_length: the longest source for attention="location"; otherwise unused.
         dropout: rate between layers.
     """

@@ -1,7 +1,7 @@
 """T5 1.0 and 1.1: Raffel et al. 2020, "Exploring the Limits of Transfer Learning ...".
 
 The Transformer's encoder and decoder with relative positions, norms before each sub-layer that
-only scale, and no biases. Version 1.1 has gated feed-forward networks and logits of its own.
+only scale, and no biases. Version 1.1 has gated feed-forward networks and untied logits.
 """
 
 import functools
@@ -85,13 +85,13 @@ def t5(
         num_heads: number of attention heads.
         hidden_dim: width, H (Hugging Face: d_model).
         intermediate_dim: inner width of the feed-forward networks (Hugging Face: d_ff).
-        head_dim: width of a head, whatever `hidden_dim` is (Hugging Face: d_kv).
+        head_dim: width of a head, independent of `hidden_dim` (Hugging Face: d_kv).
         activation: activation of the feed-forward networks.
         gated_feed_forward: whether these are gated; see `layers.FeedForward`.
         tied_logits: whether the logits use the token embeddings, scaled by hidden_dim**-0.5, or
-            a matrix of their own.
+            their own matrix.
         num_buckets: buckets of relative positions; see `layers.RelativePositionBias`.
-        max_distance: the distance from which on all share a bucket.
+        max_distance: all distances from this one on share a bucket.
         dropout: rate on the embeddings, in the feed-forward networks, on each sub-layer's output
             and after the last norms.
         attention_dropout: rate on the attention probabilities.

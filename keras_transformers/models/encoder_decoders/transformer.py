@@ -34,7 +34,7 @@ _SINUSOIDS: dict[str, dict[str, Any]] = {
     "sinusoidal_opennmt": {"interleaved": False, "first_position": 1, "endpoint": True},
 }
 
-NUM_BUCKETS = 32  # of relative positions, as in T5
+NUM_BUCKETS = 32  # buckets of relative positions, as in T5
 
 _PAPER = "Vaswani et al. 2017, https://arxiv.org/abs/1706.03762"
 
@@ -97,7 +97,7 @@ def transformer(
         hidden_dim: width, the paper's d_model.
         intermediate_dim: inner width of the feed-forward networks, the paper's d_ff.
         max_sequence_length: the longest source or target; relative and rotary positions have no
-            longest.
+            limit.
         weight_tying: "all": one matrix for source embeddings, target embeddings and logits (the
             paper); "decoder": targets and logits share one; "none": three matrices.
         positions: "sinusoidal" (the paper); "sinusoidal_halves", with all sines before the cosines
@@ -258,13 +258,13 @@ def decoded(
     tied_logits: bool,
     use_output_bias: bool,
 ) -> Any:
-    """Decodes targets on an encoder's vectors: the decoder's half of `transformer`.
+    """Decodes targets from an encoder's vectors: the decoder's half of `transformer`.
 
     Args:
         target_token_ids: the targets shifted right, int32 (batch, target).
         encoded: the encoder's vectors (batch, source, hidden).
         source_padding_mask: bool (batch, source), True at real tokens.
-        embedding: of the targets' tokens; with `tied_logits`, of the logits too.
+        embedding: the embedding of the targets' tokens; with `tied_logits`, also of the logits.
         num_layers: number of decoder layers.
         layer_arguments: the shape of each block; see `transformer_block`.
         max_sequence_length: the longest target.

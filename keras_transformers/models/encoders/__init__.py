@@ -1,4 +1,4 @@
-"""The families of Transformer encoders of texts, one per file."""
+"""Builds the families of Transformer encoders of texts, one per file."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,7 +1,7 @@
 """ALBERT: Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning".
 
-BERT with two changes that save parameters: all layers are one, which is called again and again, and
-the embeddings are narrower than it.
+BERT with two changes that save parameters: all layers are the same one, called repeatedly, and the
+embeddings are narrower than the layer.
 """
 
 import functools
@@ -54,7 +54,7 @@ def albert(
 
     Args:
         vocabulary_size: number of tokens, V.
-        num_layers: how often the one layer is called (Hugging Face: num_hidden_layers).
+        num_layers: how often the layer is called (Hugging Face: num_hidden_layers).
         num_heads: number of attention heads, A (Hugging Face: num_attention_heads).
         hidden_dim: width, H (Hugging Face: hidden_size).
         intermediate_dim: inner width of the feed-forward network; 4 H by default.

@@ -1,7 +1,7 @@
 """BERT: Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers".
 
 The named sizes are the paper's two and four of the 24 compact ones of Turc et al. 2019, "Well-Read
-Students Learn Better", which `compact_size` gives; `bert` builds any other size, such as MiniLM's.
+Students Learn Better", from `compact_size`; `bert` builds any other size, such as MiniLM's.
 A model is an encoder with its pooler; `keras_transformers.models.heads` adds a task on top.
 """
 
@@ -36,7 +36,7 @@ def compact_size(num_layers: int, hidden_dim: int) -> dict[str, int]:
         hidden_dim: 128, 256, 512 or 768.
 
     Raises:
-        ValueError: there is no such model among them.
+        ValueError: there is no such compact model.
 
     Example:
         >>> bert(vocabulary_size=30522, **compact_size(4, 128)).count_params()
@@ -177,7 +177,7 @@ def size_of(name: str) -> dict[str, int]:
     if match := re.fullmatch(r"bert_l(\d+)_h(\d+)", name):
         return compact_size(int(match[1]), int(match[2]))
     if name not in SIZES:
-        raise ValueError(f"take one of {', '.join(SIZES)}, or a compact size, as bert_l4_h128")
+        raise ValueError(f"use one of {', '.join(SIZES)}, or a compact size, such as bert_l4_h128")
     return dict(SIZES[name])
 
 

@@ -1,7 +1,7 @@
 """DistilBERT: Sanh et al. 2019, "DistilBERT, a distilled version of BERT".
 
-Half of BERT's layers, no segments and no pooler. `with_pooler` adds what Hugging Face puts between
-the encoder and a classifier: a dense layer with ReLU on the first token.
+Half of BERT's layers, no segments and no pooler. `with_pooler` adds the layer that Hugging Face
+puts between the encoder and a classifier: a dense layer with ReLU on the first token.
 """
 
 import functools

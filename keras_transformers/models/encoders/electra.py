@@ -2,8 +2,9 @@
 
 BERT's layers without the pooler, over embeddings that may be narrower than the layers. A small
 generator fills masked words, and the discriminator, which is the encoder to keep, finds the words
-that it got wrong: `heads.electra_pretrainer` trains the two together. `with_pooler` adds what
-Hugging Face puts between the encoder and a classifier: a dense layer with gelu on the first token.
+that it got wrong: `heads.electra_pretrainer` trains the two together. `with_pooler` adds the layer
+that Hugging Face puts between the encoder and a classifier: a dense layer with gelu on the first
+token.
 """
 
 import functools
@@ -31,8 +32,8 @@ _PAPER = "Clark et al. 2020, https://arxiv.org/abs/2003.10555"
 
 _SMALL = {"num_layers": 12, "num_heads": 4, "hidden_dim": 256}
 _LARGE_GENERATOR = {"num_layers": 24, "num_heads": 4, "hidden_dim": 256}
-# Those of Google's checkpoints. Its small generator is as wide as the discriminator; the paper's
-# has a quarter of the width, which is `electra_generator(electra_small())`.
+# The sizes of Google's checkpoints. Their small generator is as wide as the discriminator; the
+# paper's has a quarter of the width, which is `electra_generator(electra_small())`.
 SIZES: dict[str, dict[str, int]] = {
     "electra_small": {**_SMALL, "embedding_dim": 128},
     "electra_base": {"num_layers": 12, "num_heads": 12, "hidden_dim": 768, "embedding_dim": 768},
@@ -69,7 +70,7 @@ def electra(
         hidden_dim: width, H (Hugging Face: hidden_size).
         intermediate_dim: inner width of the feed-forward networks; 4 H by default.
         embedding_dim: width of the embeddings, E (Hugging Face: embedding_size); H by default. If
-            it is another, a dense layer maps them to H.
+            it differs from H, a dense layer maps them to H.
         max_sequence_length: number of learned positions, P.
         num_segments: number of segment embeddings, T (Hugging Face: type_vocab_size).
         dropout: rate on the embeddings and on each sub-layer's output.
@@ -130,15 +131,15 @@ def electra(
 def electra_generator(
     encoder: keras.Model, *, size: float = 0.25, name: str | None = None
 ) -> keras.Model:
-    """Builds a generator for an ELECTRA encoder, with whose embeddings it shares the weights.
+    """Builds a generator for an ELECTRA encoder; both share the weights of the embeddings.
 
     It has as many layers and, as in the paper, a fraction of the width, of the inner width and of
-    the heads. Tokens, segments and positions have the same embeddings in both; all else is its own.
+    the heads. The embeddings of tokens, segments and positions are shared; all else is its own.
 
     Args:
         encoder: a model from `electra`.
         size: width of the generator as a share of the encoder's, above 0 and at most 1. The paper
-            takes 1/4 for its small and large models and 1/3 for the base one.
+            uses 1/4 for its small and large models and 1/3 for the base model.
         name: the model's name; "<encoder>_generator" by default.
 
     Raises:
@@ -154,7 +155,7 @@ def electra_generator(
         (None, None, 4)
     """
     if not 0 < size <= 1:
-        raise ValueError(f"size={size}: give the generator's share of the width, above 0, up to 1")
+        raise ValueError(f"size={size}: pass the generator's share of the width, above 0, up to 1")
     shared = ("token_embedding", "segment_embedding", "position_embedding")
     embeddings = {layer.name: layer for layer in encoder.layers if layer.name in shared}
     layers = anatomy(encoder, "blocks").blocks
@@ -208,7 +209,7 @@ def with_pooler(encoder: keras.Model) -> keras.Model:
 
     Hugging Face: the first layer of ElectraClassificationHead.
     """
-    return with_new_pooler(encoder, activation_function("gelu"))  # whatever the encoder's
+    return with_new_pooler(encoder, activation_function("gelu"))  # regardless of the encoder's
 
 
 def num_parameters(

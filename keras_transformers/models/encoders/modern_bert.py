@@ -2,8 +2,8 @@
 
 An encoder with Llama's parts: the norm before each sub-layer, rotary positions and gated
 feed-forward networks, all without biases. Every third layer attends to the whole text, the others
-to 64 tokens on each side. There are no segments and no pooler; `with_head` adds what Hugging Face
-puts between the encoder and every task's last layer.
+to 64 tokens on each side. There are no segments and no pooler; `with_head` adds the layers that
+Hugging Face puts between the encoder and every task's last layer.
 """
 
 import functools
@@ -40,7 +40,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "hidden_dim": 1024,
         "intermediate_dim": 2624,
     },
-    # Of this package: as many parameters as a BERT of its width with 4 layers, for small corpora.
+    # This package's own: as many parameters as a BERT of its width with 4 layers, for small
+    # corpora.
     "modern_bert_tiny": {
         "num_layers": 6,
         "num_heads": 2,
@@ -81,10 +82,10 @@ def modern_bert(
         num_heads: number of attention heads (Hugging Face: num_attention_heads).
         hidden_dim: width, H (Hugging Face: hidden_size).
         intermediate_dim: inner width of the gated feed-forward networks, I.
-        max_sequence_length: the longest text that was trained, in tokens (Hugging Face:
-            max_position_embeddings). Longer ones are not refused.
-        global_every: layers 0, n, 2 n and so on attend to all tokens, the others to those near
-            them (Hugging Face: global_attn_every_n_layers).
+        max_sequence_length: the longest text in training, in tokens (Hugging Face:
+            max_position_embeddings). Longer texts are accepted.
+        global_every: layers 0, n, 2 n and so on attend to all tokens, the others to nearby tokens
+            (Hugging Face: global_attn_every_n_layers).
         local_window: how many tokens to each side a local layer sees (Hugging Face:
             local_attention, which counts both sides).
         global_rotary_base: see `RotaryPositions`, in global layers.
@@ -95,7 +96,7 @@ def modern_bert(
         dropout: rate on the embeddings and on each sub-layer's output; the paper has none.
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward networks.
-        activation: of the gate in the feed-forward networks.
+        activation: activation of the gate in the feed-forward networks.
         norm_epsilon: added to the variance in every norm.
         initializer_range: standard deviation of the matrices' initial truncated normal.
         name: the model's name.
@@ -117,7 +118,7 @@ def modern_bert(
     """
     for argument, value in (("global_every", global_every), ("local_window", local_window)):
         if value < 1:
-            raise ValueError(f"{argument}={value}: give a number, at least 1")
+            raise ValueError(f"{argument}={value}: expected a number, at least 1")
     initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
     norm: Literal["layer", "layer_without_bias"] = (
         "layer" if use_norm_bias else "layer_without_bias"
@@ -183,10 +184,10 @@ def with_head(
     Hugging Face: ModernBertPredictionHead.
 
     Args:
-        encoder: a model of `modern_bert`.
+        encoder: a model from `modern_bert`.
         pooling: the vector of a whole text, before the dense layer: the first token's, or the mean
             of the real tokens (Hugging Face: classifier_pooling).
-        activation: of the dense layer (Hugging Face: classifier_activation).
+        activation: activation of the dense layer (Hugging Face: classifier_activation).
         use_bias: whether the dense layer has a bias (Hugging Face: classifier_bias).
 
     Returns:
@@ -196,7 +197,7 @@ def with_head(
     final_norm = encoder.get_layer("final_norm")
     vectors = encoder.output["sequence_output"]
     mask = encoder.input["padding_mask"]
-    # A row that is all padding has no mean: that of its padding has a gradient that is not NaN.
+    # A row that is all padding has no mean; the mean of its padding has a gradient that is not NaN.
     is_empty = keras.ops.logical_not(keras.ops.any(mask, axis=1, keepdims=True))
     mask = keras.ops.logical_or(mask, is_empty) if pooling == "mean" else mask
     pooled = TokenPooling(pooling, name="head_pooling")(vectors, padding_mask=mask)
@@ -230,7 +231,7 @@ def num_parameters(
     h, i = hidden_dim, intermediate_dim
     layer = 4 * h * h + 3 * h * i
     layer += 4 * h * use_attention_bias + (2 * i + h) * use_feed_forward_bias
-    num_norms = 2 * num_layers + 1  # two of each layer, less one; the embeddings' and the last
+    num_norms = 2 * num_layers + 1  # two per layer, minus one; the embeddings' and the last
     norms = num_norms * h * (1 + use_norm_bias)
     return vocabulary_size * h + num_layers * layer + norms
 

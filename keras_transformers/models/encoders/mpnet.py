@@ -24,7 +24,7 @@ from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Song et al. 2020, https://arxiv.org/abs/2004.09297"
 FIRST_POSITION = 2  # fairseq counts positions from the padding's id, 1
-# Hugging Face always uses these, whatever a configuration says.
+# Hugging Face always uses these, regardless of the configuration.
 NUM_BUCKETS, MAX_DISTANCE = 32, 128
 
 SIZES: dict[str, dict[str, int]] = {

@@ -1,4 +1,4 @@
-"""A smaller BERT out of a larger one: some of its layers, and the tokens that its texts need."""
+"""Makes a smaller BERT from a larger one: some of its layers, and the tokens that texts need."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from keras_transformers.models.encoders.bert import bert
 
 __all__ = ["shrink_bert"]
 
-_WITH_ROWS = ("token_embedding", "position_embedding")  # whose rows are chosen
+_WITH_ROWS = ("token_embedding", "position_embedding")  # the layers whose rows are chosen
 
 
 def shrink_bert(
@@ -23,16 +23,16 @@ def shrink_bert(
     """Builds a smaller BERT from parts of a trained one, as a student for distillation.
 
     DistilBERT starts from every other layer of its teacher (Sanh et al. 2019, arXiv:1910.01108);
-    most of a small encoder's weights are rows of tokens that its texts hardly ever have.
+    most of a small encoder's weights are rows for tokens that its texts rarely contain.
 
     Args:
-        encoder: from `bert`, any size.
+        encoder: a model from `bert`, of any size.
         token_ids: the tokens to keep, in the order of their new ids.
         max_sequence_length: how many positions to keep.
         layers: the layers to keep, counted from 0, in the order of the new model; all by default.
 
     Returns:
-        An encoder as `bert` builds it, with the dropout of `encoder`.
+        An encoder like those from `bert`, with the dropout of `encoder`.
 
     Raises:
         ValueError: a layer or token does not exist or occurs twice, there are fewer positions, or
@@ -46,7 +46,7 @@ def shrink_bert(
     """
     by_name = {layer.name: layer for layer in encoder.layers}
     if not {"segment_embedding", "embeddings_norm", *_WITH_ROWS} <= set(by_name):
-        raise ValueError(f"model {encoder.name!r} is not a BERT: give one that `bert` builds")
+        raise ValueError(f"model {encoder.name!r} is not a BERT: pass one that `bert` builds")
     blocks = anatomy(encoder, "blocks").blocks
     layers = range(len(blocks)) if layers is None else layers
     sizes = {
@@ -58,11 +58,11 @@ def shrink_bert(
         if wrong or len(set(chosen)) != len(chosen) or not len(chosen):
             shown = ", ".join(map(str, chosen[:8])) + (", ..." if len(chosen) > 8 else "")
             raise ValueError(
-                f"{name}=[{shown}]: give different numbers from 0 to {sizes[name] - 1}"
+                f"{name}=[{shown}]: pass different numbers from 0 to {sizes[name] - 1}"
             )
     positions = by_name["position_embedding"].max_sequence_length
     if not 1 <= max_sequence_length <= positions:
-        raise ValueError(f"max_sequence_length={max_sequence_length}: give 1 to {positions}")
+        raise ValueError(f"max_sequence_length={max_sequence_length}: expected 1 to {positions}")
     options = block_shape(blocks[0])
     kept = ("num_heads", "hidden_dim", "intermediate_dim", "dropout", "attention_dropout")
     small = bert(
@@ -80,7 +80,7 @@ def shrink_bert(
     new = anatomy(small).blocks
     for layer in small.layers:
         source = blocks[layers[new.index(layer)]] if layer in new else by_name.get(layer.name)
-        if source is None:  # a pooler, where the encoder has none
+        if source is None:  # a pooler, if the encoder has none
             continue
         weights = source.get_weights()
         if layer.name in rows:

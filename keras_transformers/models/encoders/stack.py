@@ -1,4 +1,4 @@
-"""What BERT and its descendants have in common: embeddings' norm, blocks and pooler."""
+"""Builds what BERT and its descendants share: the embeddings' norm, blocks and pooler."""
 
 from typing import Any
 
@@ -42,15 +42,15 @@ def encoded(
         hidden: (batch, length, H).
         padding_mask: bool (batch, length), True at real tokens.
         num_layers: number of blocks; `encoder_layer_0` and so on are their names.
-        num_heads: of each block's attention.
+        num_heads: number of attention heads in each block.
         hidden_dim: width, H.
         intermediate_dim: inner width of the feed-forward networks; 4 H by default.
         dropout: rate on each sub-layer's output.
         attention_dropout: rate on the attention probabilities.
-        activation: of the feed-forward networks.
+        activation: activation of the feed-forward networks.
         norm_epsilon: added to the variance in every norm.
-        initializer: of the blocks' matrices.
-        attention_bias: of the scores, see `MultiHeadAttention`; the same for all blocks.
+        initializer: initializer of the blocks' matrices.
+        attention_bias: bias on the scores, see `MultiHeadAttention`; the same for all blocks.
     """
     for index in range(num_layers):
         block = encoder_block(

@@ -1,4 +1,4 @@
-"""Heads: each builds the model for one task on top of an encoder.
+"""Builds models for tasks, by adding a head to an encoder.
 
 A head extends the encoder's graph with the task's layers. The new functional model shares the
 encoder's layers and weights and is flat: the encoder's layers keep their names, so loading weights

@@ -1,4 +1,4 @@
-"""Multiple choice: which of several texts fits."""
+"""Multiple choice: which of several texts fits best."""
 
 import keras
 
@@ -15,11 +15,11 @@ def multiple_choice(
 
     Devlin et al. 2018, section 4.4 (SWAG); Hugging Face: BertForMultipleChoice. A choice usually
     consists of the shared text and one possible ending. A row with fewer choices than others is
-    filled up with choices that are all padding: their logits are -1e9, so neither softmax nor loss
+    padded with choices that are all padding: their logits are -1e9, so neither softmax nor loss
     counts them.
 
     Args:
-        encoder: See `classifier`; its inputs must be named and (batch, length).
+        encoder: see `classifier`; its inputs must be named and (batch, length).
         dropout: rate on the pooled outputs.
         name: the model's name; "<encoder>_multiple_choice" by default.
 

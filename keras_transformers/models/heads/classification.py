@@ -75,7 +75,7 @@ def causal_classifier(
         and `token_logits`, the language model's logits.
 
     Raises:
-        ValueError: fewer than two classes, or the model predicts no tokens.
+        ValueError: fewer than two classes, or the model does not predict tokens.
     """
     if num_classes < 2:
         raise ValueError(f"num_classes={num_classes}: a classifier needs at least 2 classes")

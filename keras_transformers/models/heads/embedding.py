@@ -31,8 +31,8 @@ def embedder(
 ) -> keras.Model:
     """Maps each text to one vector; after training, similar texts get similar vectors.
 
-    Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. Adds no weights but those
-    of `projections`.
+    Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. The only new weights are
+    those of `projections`.
 
     Args:
         encoder: a model with the input `padding_mask` and the output `sequence_output`.
@@ -42,7 +42,7 @@ def embedder(
         projections: layers from (batch, width) to (batch, width) for the pooled vector, in their
             order: `keras.layers.Dense`, `LayerNormalization`, `UnitNormalization`.
         normalize: whether to scale vectors to length 1, so that a dot product is a cosine.
-        truncate_dim: how many of a vector's first dimensions to keep, after `normalize`, as
+        truncate_dim: how many leading dimensions of a vector to keep, after `normalize`, as
             sentence-transformers does; by default all.
         name: the model's name; "<encoder>_embedder" by default.
 
@@ -80,13 +80,13 @@ def embedder(
 
 
 def grouped_embedder(model: keras.Model) -> keras.Model:
-    """Returns a model that embeds several texts per example, with the same layers, to train them.
+    """Returns a model with the same layers that embeds several texts per example, for training.
 
-    A text, one that belongs to it and possibly some that do not are one example: so batches can be
+    An example is a text, a matching text and possibly some that do not match, so batches can be
     shuffled, divided among replicas and weighted by example.
 
     Args:
-        model: what `embedder` returns.
+        model: a model from `embedder`.
 
     Returns:
         A functional model with the inputs of `model`, each (batch, group, length), and the output
@@ -109,9 +109,9 @@ def grouped_embedder(model: keras.Model) -> keras.Model:
 
 
 def with_mean_pooling(encoder: keras.Model) -> keras.Model:
-    """Returns the encoder with the mean of its real tokens as `pooled_output`, not its pooler.
+    """Returns the encoder with the mean of its real tokens as `pooled_output`, without its pooler.
 
-    Encoders that were trained to embed sentences, such as all-MiniLM-L6-v2, never trained a pooler.
+    Encoders trained to embed sentences, such as all-MiniLM-L6-v2, have an untrained pooler.
 
     Args:
         encoder: see `embedder`.
@@ -121,8 +121,8 @@ def with_mean_pooling(encoder: keras.Model) -> keras.Model:
     """
     mask = encoder_parts.padding_mask(encoder)
     vectors = encoder_parts.named_output(encoder, "sequence_output")
-    # A row of nothing but padding, which multiple choice adds to a question with fewer choices,
-    # has no mean. That of its padding counts nowhere, and has a gradient that is not NaN.
+    # A row of only padding, which multiple choice adds to a question with fewer choices, has no
+    # mean. The mean of its padding is used nowhere, and has a gradient that is not NaN.
     is_empty = keras.ops.logical_not(keras.ops.any(mask, axis=1, keepdims=True))
     mean = keras.layers.GlobalAveragePooling1D(name="mean_pooling")(
         vectors, mask=keras.ops.logical_or(mask, is_empty)
@@ -131,7 +131,7 @@ def with_mean_pooling(encoder: keras.Model) -> keras.Model:
 
 
 def with_cls_pooling(encoder: keras.Model) -> keras.Model:
-    """Returns the encoder with its first token's vector as `pooled_output`, not its pooler.
+    """Returns the encoder with its first token's vector as `pooled_output`, without its pooler.
 
     Args:
         encoder: a model with the output `sequence_output`.
@@ -151,14 +151,14 @@ def _with_pooled(encoder: keras.Model, vectors: Any) -> keras.Model:
 
 @dataclass(frozen=True)
 class EmbedderParts:
-    """What `embedder` was given, read from the model that it built.
+    """The arguments of `embedder`, recovered from the model that it built.
 
     Attributes:
         encoder: the model below the pooling, with the output `sequence_output`.
         pooling: the pooling's modes.
         projections: the layers between the pooling and the last one.
-        normalize: whether vectors have length 1 before they are cut.
-        truncate_dim: how many of the first dimensions are kept; None for all.
+        normalize: whether vectors have length 1 before truncation.
+        truncate_dim: how many leading dimensions are kept; None for all.
     """
 
     encoder: keras.Model
@@ -169,7 +169,7 @@ class EmbedderParts:
 
 
 def embedder_parts(model: keras.Model) -> EmbedderParts:
-    """Takes apart a model of `embedder`."""
+    """Takes apart a model from `embedder`."""
     made_by = {id(outputs[0]): (layer, inputs) for layer, inputs, outputs in calls(model)}
     layer, inputs = made_by[id(model.output["embedding"])]
     truncate_dim = layer.size if isinstance(layer, FirstDimensions) else None
@@ -183,7 +183,7 @@ def embedder_parts(model: keras.Model) -> EmbedderParts:
         layer, inputs = made_by[id(inputs[0])]
     if isinstance(layer, TokenPooling):
         pooling = layer.modes
-    else:  # before TokenPooling there were a mean with a mask, and [:, 0]
+    else:  # older models have a mean with a mask, or [:, 0], instead of TokenPooling
         is_mean = isinstance(layer, keras.layers.GlobalAveragePooling1D)
         pooling = ("mean",) if is_mean else ("cls",)
     encoder = keras.Model(model.input, {"sequence_output": inputs[0]}, name=model.name)

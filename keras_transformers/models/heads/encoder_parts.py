@@ -1,4 +1,4 @@
-"""Finds the parts of an encoder that heads need; errors say what is missing and what to do."""
+"""Finds the parts of an encoder that heads need; errors say what is missing and the remedy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""BERT without fine-tuning: a frozen encoder's layers as features, and a BiLSTM that reads them.
+"""Uses a frozen encoder's layers as features for a BiLSTM, without fine-tuning the encoder.
 
 Devlin et al. 2018, section 5.3 and table 7. Run `layer_features` once over the data, train a
 `feature_reader` with a token head on its outputs, and `join` the two models for export.
@@ -30,9 +30,9 @@ def layer_features(
 
     Args:
         encoder: a model of Transformer blocks, such as those of `models.encoders`.
-        layers: a row of table 7, where "weighted_sum_all" is every layer but the embeddings; or
-            the number of one layer: 0 for the embeddings, which the first layer reads, 1 for that
-            layer's vectors.
+        layers: a row of table 7, where "weighted_sum_all" means every layer except the embeddings;
+            or the number of one layer: 0 for the embeddings, which the first layer reads, 1 for the
+            first layer's vectors.
 
     Returns:
         A functional model with the encoder's inputs and the output `features` (batch, length,

@@ -18,7 +18,7 @@ def masked_lm(
     norm_epsilon: float = 1e-12,
     name: str | None = None,
 ) -> keras.Model:
-    """Predicts masked words only: `pretrainer` without next sentences and the pooler.
+    """Predicts only masked words: `pretrainer` without next sentences and the pooler.
 
     Hugging Face: BertForMaskedLM.
 

@@ -1,4 +1,4 @@
-"""Question answering: spans of a text."""
+"""Question answering: a span of a text."""
 
 import keras
 

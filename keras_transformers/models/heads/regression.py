@@ -16,7 +16,7 @@ def regressor(
     mean squared error); Hugging Face: BertForSequenceClassification with num_labels=1.
 
     Args:
-        encoder: See `classifier`.
+        encoder: see `classifier`.
         dropout: rate on the pooled output.
         name: the model's name; "<encoder>_regressor" by default.
 
@@ -32,12 +32,12 @@ def regressor(
 
 
 def scaled(model: keras.Model, *, scale: float, offset: float) -> keras.Model:
-    """Returns a regressor with `score * scale + offset` as its score, which shares its encoder.
+    """Returns a regressor with `score * scale + offset` as its score, sharing the encoder.
 
     Args:
-        model: from `regressor`.
-        scale: factor.
-        offset: added after that.
+        model: a model from `regressor`.
+        scale: the factor.
+        offset: added afterwards.
     """
     last = model.get_layer("score_dense")
     kernel, bias = (keras.ops.convert_to_numpy(variable) for variable in last.weights)

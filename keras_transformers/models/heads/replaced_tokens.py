@@ -1,4 +1,4 @@
-"""Replaced tokens: ELECTRA's discriminator, and its training together with a generator."""
+"""Replaced token detection: ELECTRA's discriminator, and its training with a generator."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["electra_pretrainer", "replaced_token_detector", "replaced_token_tagg
 def replaced_token_detector(
     encoder: keras.Model, *, activation: Activation | None = None, name: str | None = None
 ) -> keras.Model:
-    """Judges of each token whether another one stood there: ELECTRA's discriminator.
+    """Predicts whether each token was replaced: ELECTRA's discriminator.
 
     Clark et al. 2020, section 2; Hugging Face: ElectraForPreTraining.
 
@@ -78,13 +78,13 @@ def electra_pretrainer(
 ) -> keras.Model:
     """Trains ELECTRA: the generator fills masked words, the detector finds those that are wrong.
 
-    Clark et al. 2020, section 2. Each masked token gets one that is drawn from the generator's
-    distribution. No gradient flows back through the draws, so the generator learns from its own
-    loss only. Compile with two losses, `TokenCrossentropy` for `mask_logits` and
+    Clark et al. 2020, section 2. Each masked token is replaced with a draw from the generator's
+    distribution. No gradient flows back through the draws, so the generator learns only from its
+    own loss. Compile with two losses, `TokenCrossentropy` for `mask_logits` and
     `ReplacedTokenCrossentropy` for `replaced`, and the paper's weight of 50 on the second.
 
-    Save its weights, or the two models: a `.keras` file of the whole cannot be loaded, because
-    Keras does not restore layers that two inner models share.
+    Save its weights, or the two models separately: a `.keras` file of the whole cannot be loaded,
+    because Keras does not restore layers that two inner models share.
 
     Args:
         generator: a model from `masked_lm`, such as one on `models.encoders.electra_generator`.
@@ -93,8 +93,8 @@ def electra_pretrainer(
         name: the model's name; "electra_pretrainer" by default.
 
     Returns:
-        A functional model of the two models. Inputs: the generator's; position 0 in
-        `mask_positions` stands for none. Outputs in float32: `mask_logits` (batch, masked,
+        A functional model of both models. Inputs: the generator's; position 0 in
+        `mask_positions` means none. Outputs in float32: `mask_logits` (batch, masked,
         vocabulary), and `replaced` (batch, length, 2): the logit that a token was replaced, and the
         id of that token, to compare with the original one.
 

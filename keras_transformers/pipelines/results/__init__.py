@@ -1,6 +1,6 @@
-"""The types of the answers: what pipelines, exports run here and a server's client return.
+"""Defines the types of the answers that pipelines, exports run here and a server's client return.
 
-A task's file has the type of its answer and `ANSWER`, which says how to make one of a graph's
+A task's file has the type of its answer and `ANSWER`, which says how to make one from a graph's
 outputs. `texts` makes a graph's inputs. Nothing here needs TensorFlow.
 """
 

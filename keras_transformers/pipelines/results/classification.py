@@ -1,4 +1,4 @@
-"""The answer of classification: a label."""
+"""Defines the answer of classification: a label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Classification(Result):
 
     Attributes:
         label: the most likely label.
-        probabilities: of every label, in the order of the model's labels.
+        probabilities: one per label, in the order of the model's labels.
         label_index: the index of `label` in that order.
     """
 

@@ -1,4 +1,4 @@
-"""Conversations in columns, as chat models take them."""
+"""Arranges conversations in columns, as chat models take them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 __all__: list[str] = []
 
 
-# What `complete` and `chat_complete` take for each row besides `stop`, and where nobody gives it.
+# The options per row of `complete` and `chat_complete` besides `stop`, and their defaults.
 OPTIONS: Mapping[str, float] = {
     "max_length": 50,
     "temperature": 1.0,
@@ -18,7 +18,7 @@ OPTIONS: Mapping[str, float] = {
 
 
 def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:
-    """Returns several conversations, and whether one was given and not a sequence of them."""
+    """Returns a sequence of conversations, and whether only a single one was given."""
     one = isinstance(messages, Mapping | str) or (
         len(messages) > 0 and isinstance(messages[0], Mapping)
     )
@@ -34,7 +34,7 @@ def conversation_columns(
         conversations: sequences of messages, each {"role": ..., "content": ...}.
 
     Raises:
-        ValueError: a conversation has no message, or one of another form; the error has its place.
+        ValueError: a conversation has no message, or a malformed one; the error says which.
     """
     roles, texts = [], []
     for row, messages in enumerate(conversations):
@@ -64,4 +64,4 @@ def conversation_columns(
 def check_options(options: Mapping[str, Any]) -> None:
     """Raises ValueError for options that neither `complete` nor `chat_complete` takes."""
     if unknown := set(options) - {*OPTIONS, "stop"}:
-        raise ValueError(f"options {', '.join(sorted(unknown))}: take {', '.join(OPTIONS)} or stop")
+        raise ValueError(f"options {', '.join(sorted(unknown))}: use {', '.join(OPTIONS)} or stop")

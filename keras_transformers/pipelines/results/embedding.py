@@ -1,4 +1,4 @@
-"""The answer of embedding: a vector."""
+"""Defines the answer of embedding: a vector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

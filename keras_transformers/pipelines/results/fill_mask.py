@@ -1,4 +1,4 @@
-"""The answer of mask filling: tokens for each mask."""
+"""Defines the answer of mask filling: tokens for each mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class MaskedTokens(Result):
 
     Attributes:
         tokens: the most likely tokens for each mask, best first.
-        probabilities: of these tokens.
+        probabilities: the probabilities of these tokens.
     """
 
     tokens: Sequence[Sequence[str]]

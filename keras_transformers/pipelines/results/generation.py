@@ -1,4 +1,4 @@
-"""The answer of generation: the continuation of a prompt."""
+"""Defines the answer of generation: the continuation of a prompt."""
 
 from dataclasses import dataclass
 
@@ -24,5 +24,5 @@ class Generation(Result):
     finished: bool
 
 
-# Its signature `score` counts the tokens of a text.
+# The signature `score` counts the tokens of a text.
 ANSWER = AnswerType("generation", Generation, inputs=(("prompt",),), count="num_tokens")

@@ -1,4 +1,4 @@
-"""The answer of image classification: a label."""
+"""Defines the answer of image classification: a label."""
 
 from keras_transformers.pipelines.results.classification import Classification
 from keras_transformers.pipelines.results.reading import AnswerType

@@ -1,4 +1,4 @@
-"""The answer of multi-label classification: all labels that fit."""
+"""Defines the answer of multi-label classification: all labels that fit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Labels(Result):
 
     Attributes:
         labels: those above their thresholds, the most likely first.
-        probabilities: of every label, in the order of the model's labels; each by itself.
+        probabilities: one per label, in the order of the model's labels, independent of each other.
     """
 
     labels: Sequence[str]

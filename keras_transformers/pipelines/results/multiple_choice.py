@@ -1,4 +1,4 @@
-"""The answer of multiple choice: one of the choices."""
+"""Defines the answer of multiple choice: one of the choices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ __all__ = ["Choice"]
 
 @dataclass(frozen=True)
 class Choice(Result):
-    """Which of several texts fits.
+    """The one of several texts that fits.
 
     Attributes:
         choice: the most likely choice; "" without choices.
-        probabilities: of every choice.
+        probabilities: one per choice.
         choice_index: the index of `choice`; -1 without choices.
     """
 

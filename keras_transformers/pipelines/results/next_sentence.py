@@ -1,4 +1,4 @@
-"""The answer of next-sentence prediction: a probability."""
+"""Defines the answer of next-sentence prediction: a probability."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ __all__ = ["NextSentence"]
 
 @dataclass(frozen=True)
 class NextSentence(Result):
-    """How two texts are related.
+    """Whether one text follows another.
 
     Attributes:
-        probability: that the second text follows the first.
+        probability: the probability that the second text follows the first.
     """
 
     probability: float

@@ -1,4 +1,4 @@
-"""The answer to a question: a span of its context."""
+"""Defines the answer to a question: a span of its context."""
 
 from dataclasses import dataclass
 

@@ -16,22 +16,22 @@ __all__ = ["Result"]
 
 @dataclass(frozen=True)
 class Result:
-    """The base of the answers' types."""
+    """The base class of the answer types."""
 
 
 @dataclass(frozen=True)
 class AnswerType:
-    """How to make a task's answer of a row of outputs; a task's file here defines `ANSWER`.
+    """How to make a task's answer from a row of outputs; a task's file here defines `ANSWER`.
 
     Attributes:
         task: the pipeline's `task`.
         type: the type of the answer. Its fields have the names of the outputs.
-        inputs: the inputs that take texts, in the order in which people give them; one tuple for
-            each set of inputs that the task knows. Empty if it takes anything else.
-        lists: those of the inputs that take a list of texts per row.
+        inputs: the inputs that take texts, in the order of a call; one tuple for each set of inputs
+            that the task supports. Empty if it takes anything else.
+        lists: the inputs that take a list of texts per row.
         renamed: field -> output, where they differ.
-        count: the output that counts the values of each row; others are padded to the longest row
-            of their batch.
+        count: the output with the number of values in each row; others are padded to the longest
+            row of their batch.
     """
 
     task: str
@@ -42,7 +42,7 @@ class AnswerType:
     count: str | None = None
 
     def typed(self, row: Mapping[str, Any]) -> Result | dict[str, Any]:
-        """Returns one row of outputs as the answer, or as it is if it has other outputs."""
+        """Returns one row of outputs as the answer, or unchanged if it has other outputs."""
         names = {each.name: self.renamed.get(each.name, each.name) for each in fields(self.type)}
         if row.keys() - {self.count} != set(names.values()):
             return dict(row)
@@ -50,10 +50,10 @@ class AnswerType:
 
 
 # The name of a signature without inputs and outputs whose `method_name` is the export's task, so
-# that clients find it among a server's signatures. Names with "__" are those that nobody calls, as
-# that of TensorFlow's initializer.
+# that clients find the task among a server's signatures. Names with "__" are not to be called, like
+# TensorFlow's initializer.
 TASK_SIGNATURE = "__task"
-# What the outputs of `serving_default` tell of exports made before exports said their task.
+# Outputs of `serving_default` -> the task, for exports made before exports recorded their task.
 _TASKS_OF_OLD_EXPORTS = {
     frozenset({"label", "probabilities", "label_index"}): "classification",
     frozenset({"score"}): "regression",
@@ -86,7 +86,7 @@ def answer_type(task: str) -> AnswerType | None:
 
 
 def old_task(outputs: Collection[str]) -> str:
-    """Returns the task of an export made before exports said it; "" if it is none of those.
+    """Returns the task of an export made before exports recorded it; "" if the outputs do not tell.
 
     Args:
         outputs: the names of the outputs of its signature `serving_default`.
@@ -95,7 +95,7 @@ def old_task(outputs: Collection[str]) -> str:
 
 
 def typed(row: Mapping[str, Any], answer: AnswerType | None) -> Result | dict[str, Any]:
-    """Returns one row of outputs as its task's answer, or as it is if that is unknown.
+    """Returns one row of outputs as its task's answer, or unchanged if the task is unknown.
 
     >>> typed({"translation": "A dog.", "score": -0.5}, answer_type("translation"))
     Translation(text='A dog.', score=-0.5)
@@ -114,7 +114,7 @@ def rows(
         outputs: name -> array (batch, ...); strings as bytes.
         padded: the outputs (batch, length, ...) that are padded to the longest row of the batch.
         answer: the task's answer; None if it is unknown. Rows of padded outputs are cut to its
-            `count`, or to an output that is named like any task's.
+            `count`, or to an output with the name of any task's `count`.
 
     Yields:
         Output name -> str, number or nested list, in the order of the names. Bytes that are not

@@ -1,4 +1,4 @@
-"""The answer of regression: a score."""
+"""Defines the answer of regression: a score."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The answer of reranking: scores of documents, and their order."""
+"""Defines the answer of reranking: scores of documents, and their order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class Ranking(Result):
     """How well documents answer a query.
 
     Attributes:
-        scores: of every document, in the order given; 0 for "", which is none.
-        order: the indices of the documents, the best first; -1 fills up for those that are "".
+        scores: one per document, in the order given; 0 for "", which is not a document.
+        order: the indices of the documents, the best first, padded with one -1 for each "".
     """
 
     scores: Sequence[float]

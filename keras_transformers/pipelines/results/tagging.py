@@ -1,4 +1,4 @@
-"""The answer of tagging: words with labels."""
+"""Defines the answer of tagging: words with labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ __all__ = ["TaggedEntity", "Tags"]
 
 @dataclass(frozen=True)
 class TaggedEntity:
-    """Words that name one thing.
+    """Consecutive words that form one entity.
 
     Attributes:
         label: its type, such as "PER".
-        text: the words, with one space where the text has space between them.
+        text: the words, with one space where the text has white space between them.
         start: where the first word starts in the text.
         end: where the last one ends (exclusive).
         score: the mean of the words' scores.
@@ -47,7 +47,7 @@ class Tags(Result):
 
     @property
     def entities(self) -> list[TaggedEntity]:
-        """The words joined to entities, as seqeval reads IOB2 and IOB1.
+        """The words joined into entities, as seqeval reads IOB2 and IOB1.
 
         B- starts an entity; so does I- after O or after another type. A label without either prefix
         counts as I-, as in transformers' `aggregation_strategy="first"`.
@@ -74,7 +74,7 @@ class Tags(Result):
 
 
 def entity_type(label: str) -> str | None:
-    """Returns the type in a label; None outside of entities.
+    """Returns the entity type in a label; None outside entities.
 
     >>> entity_type("B-PER"), entity_type("NOUN"), entity_type("O")
     ('PER', 'NOUN', None)

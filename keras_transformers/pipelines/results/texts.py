@@ -1,4 +1,4 @@
-"""Makes a graph's inputs of texts: which inputs take them, and columns of them as arrays."""
+"""Makes a graph's inputs from texts: finds the inputs that take them, and fills arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from keras_transformers.pipelines.results.reading import answer_types
 
 
 def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the inputs that take texts, in order; nothing if no task takes these inputs.
+    """Returns the inputs that take texts, in order; none if no task takes these inputs.
 
     >>> text_inputs(["context", "question"])
     ('question', 'context')
@@ -24,7 +24,7 @@ def takes_lists(name: str) -> bool:
 
 
 def split_line(line: str, names: Sequence[str]) -> list[Any]:
-    r"""Returns the texts of a line with tabs between them, as many as `names` if it has enough.
+    r"""Splits a line at tabs into one text per name, or fewer if the line has fewer.
 
     >>> split_line("It rained.", ["text"]), split_line("a\tb\tc", ["text", "choices"])
     (['It rained.'], ['a', ['b', 'c']])
@@ -43,14 +43,14 @@ def string_column(name: str, texts: Iterable[Any], *, rank: int = 1) -> np.ndarr
 
     Args:
         name: the input's name, for the error message.
-        texts: strings; for rank 2 lists of strings.
+        texts: strings; for rank 2, lists of strings.
         rank: the input's rank.
 
     Returns:
-        (batch,); for rank 2 (batch, longest), where "" fills up shorter rows.
+        (batch,); for rank 2 (batch, longest), where "" pads shorter rows.
 
     Raises:
-        ValueError: the texts are something else.
+        ValueError: the texts have another type.
 
     >>> string_column("choices", [["a"], ["b", "c"]], rank=2).tolist()
     [[b'a', b''], [b'b', b'c']]
@@ -83,12 +83,12 @@ def strings(texts: Sequence[str | bytes]) -> np.ndarray:
 
 
 def without_tensors(values: Any) -> Any:
-    """Returns what a tensor holds, bytes or an array of them, and other values as they are."""
+    """Returns a tensor's content, bytes or an array of them, and other values unchanged."""
     return values.numpy() if hasattr(values, "numpy") else values
 
 
 def _listed(values: Any) -> list[Any] | None:
-    """Returns values as a list; None for a string and anything else that is not several values."""
+    """Returns values as a list; None for a string and anything else that is a single value."""
     values = without_tensors(values)
     is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
     if is_one or getattr(values, "ndim", 1) == 0:
@@ -97,11 +97,11 @@ def _listed(values: Any) -> list[Any] | None:
 
 
 def _checked(place: str, values: list[Any], wanted: str, *, of: str = "") -> list[Any]:
-    """Returns the values; ValueError with the place of the first that is not a string."""
+    """Returns the values; ValueError naming the first that is not a string."""
     for number, value in enumerate(values):
         if not isinstance(value, str | bytes):
             raise ValueError(
                 f"{of or place} must be a {wanted}, but {place}[{number}] is {value!r:.100}, a "
-                f"{type(value).__name__}: leave it out, or give a string"
+                f"{type(value).__name__}: leave it out, or pass a string"
             )
     return values

@@ -1,4 +1,4 @@
-"""The answer of translation: a text."""
+"""Defines the answer of translation: a text."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The answer of word embedding: a vector for each word and layer."""
+"""Defines the answer of word embedding: one vector per word and layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pipelines from and to folders: this library's own format and other people's."""
+"""Loads and saves pipelines: this library's own format and those of others."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""Writes and reads a pipeline's low-rank updates alone, as PEFT does."""
+"""Saves and loads only a pipeline's low-rank updates, in PEFT's format."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ def save(pipeline: Any, folder: Path) -> None:
     """Writes the adapter of a pipeline to a folder.
 
     Raises:
-        ValueError: the pipeline has none, or transformers has no class for it.
+        ValueError: the pipeline has no adapter, or transformers has no class for it.
     """
     if pipeline.adapter is None:
         raise ValueError(
@@ -34,13 +34,13 @@ def add(pipeline: Any, folder: Path) -> None:
         ValueError: see `read_peft`.
     """
     if not (folder / CONFIG).is_file():
-        raise FileNotFoundError(f"{folder}: no {CONFIG}; give the folder of a PEFT adapter")
+        raise FileNotFoundError(f"{folder}: no {CONFIG}; pass the folder of a PEFT adapter")
     family, *_ = family_for(trained_model(pipeline))
     read_peft(pipeline.model, family, folder)
 
 
 def trained_model(pipeline: Any) -> TrainedModel:
-    """Returns what writers for other libraries take of a pipeline."""
+    """Returns the parts of a pipeline that writers for other libraries take."""
     task = all_tasks()[pipeline.task]
     return TrainedModel(
         task=pipeline.task,

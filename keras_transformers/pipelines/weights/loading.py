@@ -1,4 +1,4 @@
-"""One door for weights: a folder in, the pipeline that its weights were trained for out."""
+"""Loads a pipeline from a folder of weights, in any supported format."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ __all__ = ["load"]
 
 _logger = logging.getLogger(__name__)
 
-# What makes one vector of a text -> the encoder that does.
+# How to make one vector per text -> the encoder that does it.
 _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
     "mean": heads.with_mean_pooling,
     "cls": heads.with_cls_pooling,
@@ -37,31 +37,32 @@ def load(
 ) -> Pipeline:
     """Loads the pipeline that a folder of weights was trained for.
 
-    The folder may be one that `Pipeline.save` wrote, which comes back bit for bit, or other
-    people's: docs/weights.md lists the formats and the pipeline that each becomes. Every weight
-    is used or named in a warning; if one is missing or does not fit, loading fails. Nothing in a
-    folder is executed, not even in pickles, which are read as data.
+    The folder may come from `Pipeline.save`, which is restored bit for bit, or from another
+    library: docs/weights.md lists the formats and the pipeline that each becomes. Every weight is
+    used or named in a warning; if one is missing or does not fit, loading fails. Nothing in a
+    folder is executed, not even pickles, which are read as data.
 
     Args:
-        path: the folder, the file where the format is one file, or "hf://organization/name@commit"
-            for a model of the Hugging Face Hub (see `convert.fetch`).
-        pipeline: the task of the pipeline to return, such as "classification" or "embedding",
-            instead of the one that the weights were trained for. If the weights have no head for
-            it, or one for another number of labels, it gets a new one with random weights to train.
+        path: the folder; the file, if the format is a single file; or
+            "hf://organization/name@commit" for a model on the Hugging Face Hub (see
+            `convert.fetch`).
+        pipeline: the task of the pipeline to return, such as "classification" or "embedding", if
+            not the one that the weights were trained for. If the weights have no head for it, or a
+            head for another number of labels, it gets a new head with random weights to train.
         adapter: a folder of low-rank updates to merge into the model, from PEFT or
             `save(format="peft")`.
         **options: the pipeline's keyword arguments, such as `labels` for a new classifier, `pair`
-            or `max_sequence_length`. A new head for whole texts also takes `pooling`, the vector
-            that it reads: "mean" of the real tokens, "cls", the first token's, or "pooler", the
-            encoder's pooler, which is the default unless a sentence-transformers folder says
-            otherwise.
+            or `max_sequence_length`. A new head for whole texts also takes `pooling`, which selects
+            the vector that it reads: "mean" over the real tokens, "cls" for the first token's, or
+            "pooler" for the encoder's pooler, the default unless a sentence-transformers folder
+            says otherwise.
 
     Returns:
         The pipeline. Its `model` can be trained further.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, of an unknown format, or asks for something that is not
+        ValueError: a file is damaged, has an unknown format, or needs something that is not
             supported here; weights are missing, left over or of another shape (the message lists
             them all); or `pipeline` or `options` do not fit the weights.
 
@@ -79,8 +80,8 @@ def load(
         if pipeline is not None or options:
             extra = ", ".join(([] if pipeline is None else ["pipeline"]) + list(options))
             raise ValueError(
-                f"{path} is a saved pipeline, whose {saving.PIPELINE} says what it is: leave out "
-                f"{extra}, or make another pipeline of its `model` and `tokenizer`"
+                f"{path} is a saved pipeline, defined by its {saving.PIPELINE}: leave out {extra}, "
+                "or make another pipeline from its `model` and `tokenizer`"
             )
         return saving.load(path)
     found = with_trained(find_weights(path))
@@ -92,7 +93,7 @@ def load(
     for name in task.needs:
         if name not in options:
             raise ValueError(
-                f"{path} has no head for {task.name}: give {name}=[...], the names of the classes, "
+                f"{path} has no head for {task.name}: pass {name}=[...], the names of the classes, "
                 "for a new one"
             )
     num_labels = len(options["labels"]) if "labels" in task.needs else 0
@@ -118,7 +119,7 @@ def load(
         _logger.warning("%s: %s does not use %s", path, task.name, ", ".join(left_out))
     if new:
         _logger.warning(
-            "%s: the layers %s for %s are new, with random weights: train them",
+            "%s: the layers %s for %s are new, with random weights; train them before use",
             path,
             ", ".join(new),
             task.name,
@@ -127,7 +128,7 @@ def load(
 
 
 def _task(found: FoundWeights, wanted: str | None) -> Task:
-    """Returns the task to load for; ValueError if the weights cannot serve it."""
+    """Returns the task to load the weights for; ValueError if they cannot serve it."""
     tasks = all_tasks()
     new = [task.name for task in tasks.values() if task.new_head_on == found.base]
     headless = [found.base] if tasks[found.base].headless else []
@@ -139,11 +140,11 @@ def _task(found: FoundWeights, wanted: str | None) -> Task:
             return tasks[found.trained[0]]
         what = f"the head of {found.heads}" if found.heads else "weights without a head"
         raise ValueError(
-            f"{found.source}: no pipeline here uses {what}: give pipeline=..., one of "
+            f"{found.source}: no pipeline here uses {what}: pass pipeline=..., one of "
             f"{', '.join(possible)}, to use the layers below a head"
         )
     if wanted not in tasks:
-        raise ValueError(f"pipeline={wanted!r}: take one of {', '.join(tasks)}")
+        raise ValueError(f"pipeline={wanted!r}: use one of {', '.join(tasks)}")
     if wanted not in possible:
         raise ValueError(
             f"pipeline={wanted!r}: {found.source} can only serve {', '.join(possible)}"
@@ -152,7 +153,7 @@ def _task(found: FoundWeights, wanted: str | None) -> Task:
 
 
 def _options(found: FoundWeights, task: Task) -> dict[str, Any]:
-    """Returns the pipeline's options that the files have for a trained task."""
+    """Returns the pipeline's options that the files hold for a trained task."""
     own = dict(found.options)
     if found.head is not None:
         own |= task.read_options(found.head.file.parent)
@@ -167,7 +168,7 @@ def _options(found: FoundWeights, task: Task) -> dict[str, Any]:
 def _has_head(
     found: FoundWeights, task: Task, own: Mapping[str, Any], given: Mapping[str, Any]
 ) -> bool:
-    """Returns whether the weights have what the task needs."""
+    """Returns whether the weights have the head that the task needs."""
     if task.name not in found.trained:
         return task.headless and task.name == found.base
     if "labels" not in own or "labels" not in given:
@@ -178,7 +179,7 @@ def _has_head(
 def _pooling(
     found: FoundWeights, task: Task, options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Returns the vector of a text that a new head reads, and the pipeline's own options."""
+    """Returns the pooling for a new head, and the options left for the pipeline."""
     if not task.pooled or found.base != "embedding":
         return "pooler", options
     pooling = options.get("pooling", found.options.get("pooling", "pooler"))
@@ -188,17 +189,17 @@ def _pooling(
 
 
 def _made(found: FoundWeights, task: Task, model: keras.Model, options: dict[str, Any]) -> Pipeline:
-    """Makes the pipeline; an error names the weights that it is for."""
+    """Makes the pipeline; errors name the weights."""
     tokenizers = found.tokenizers()
     length = task.parameters.get("max_sequence_length")
     if length is not None:
         positions = anatomy(model).trained_length
         limits = [found.max_sequence_length, positions, length.default]
         shortest = min((limit for limit in limits if limit is not None), default=None)
-        if shortest != (length.default or positions):  # which the pipeline takes by itself
+        if shortest != (length.default or positions):  # which are the pipeline's default
             options = {"max_sequence_length": shortest, **options}
     try:
         made: Pipeline = task.made(model, tokenizers, **options)
-    except (AttributeError, TypeError, ValueError) as error:  # an option of the wrong kind
+    except (AttributeError, TypeError, ValueError) as error:  # an option of the wrong type
         raise ValueError(f"{found.source}: {error}") from error
     return made

@@ -84,12 +84,12 @@ def load(folder: str | os.PathLike[str]) -> Any:
     give_values(model)
     try:
         return make.restore(model, tokenizers, **config)
-    except Exception as error:  # whatever a pipeline makes of a damaged configuration
+    except Exception as error:  # any error that a damaged configuration causes
         raise damaged(folder / PIPELINE, error) from error
 
 
 def _pipeline(name: str) -> Any:
-    """Returns the class of a pipeline, by what the tasks say."""
+    """Returns the class of a pipeline by its name, from the tasks."""
     known = {task.pipeline.__name__: task.pipeline for task in all_tasks().values()}
     if name not in known:
         raise LookupError(f"no pipeline {name!r}")

@@ -16,7 +16,7 @@ __all__ = ["save"]
 
 SavedFormat = Literal["keras_transformers", "huggingface", "peft"]
 
-_NEVER_FOUND = -9e3  # a lower logit belongs to what no search or answer finds
+_NEVER_FOUND = -9e3  # lower logits are never found by a search or an answer
 _TRIAL_LENGTH = 6
 
 
@@ -28,32 +28,32 @@ def save(
 ) -> Path:
     """Writes a pipeline to a new folder, completely or not at all.
 
-    `keras_transformers.load` makes the same pipeline of either format. The format "huggingface" is
-    what transformers' `from_pretrained` takes, with the head, its labels and the tokenizer; an
-    `Embedder` becomes what SentenceTransformer takes. The folder appears once it has been read back
-    and the model in it has given the same outputs. docs/weights.md lists its files.
+    `keras_transformers.load` makes the same pipeline from either format. "huggingface" writes what
+    transformers' `from_pretrained` reads, with the head, its labels and the tokenizer; an
+    `Embedder` becomes a folder for SentenceTransformer. The folder appears once it has been read
+    back and the model in it has given the same outputs. docs/weights.md lists its files.
 
     Args:
-        pipeline: any pipeline; for "huggingface", one that transformers has a class for.
+        pipeline: any pipeline; for "huggingface", transformers must have a class for it.
         folder: created, with its parents.
-        format: "keras_transformers", as `Pipeline.save`; "huggingface"; or "peft", the low-rank
-            updates of a training with `fit(..., lora=8)` alone, which PEFT and `load(adapter=...)`
-            add to the model that was trained.
+        format: "keras_transformers", as `Pipeline.save`; "huggingface"; or "peft", only the
+            low-rank updates from training with `fit(..., lora=8)`, which PEFT and
+            `load(adapter=...)` add to the model that was trained.
 
     Returns:
         The folder.
 
     Raises:
         FileExistsError: the folder exists.
-        ValueError: an unknown format; or transformers has no class for the pipeline, or one that
-            computes something else.
+        ValueError: the format is unknown; or transformers has no class for the pipeline, or one
+            that computes something else.
 
     Example:
         kt.save(classify, "sst2-bert/", format="huggingface")
         transformers.AutoModelForSequenceClassification.from_pretrained("sst2-bert/")
     """
     if format not in get_args(SavedFormat):
-        raise ValueError(f"format={format!r}: take one of {', '.join(get_args(SavedFormat))}")
+        raise ValueError(f"format={format!r}: use one of {', '.join(get_args(SavedFormat))}")
     if format == "keras_transformers":
         return saving.save(pipeline, folder)
     if format == "peft":
@@ -75,7 +75,7 @@ def save(
 
 
 def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
-    """Raises ValueError unless the written folder becomes the same pipeline."""
+    """Raises ValueError unless the written folder loads as the same pipeline."""
     try:
         found = loading.load(written)
     except ValueError as error:
@@ -95,8 +95,8 @@ def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
     ]
     if differing:
         raise ValueError(
-            f"{folder}: not written, because another {' and '.join(differing)} came back: save it "
-            "in the format 'keras_transformers'"
+            f"{folder}: not written, because it loads with another {' and '.join(differing)}: save "
+            "it in the format 'keras_transformers'"
         )
     inputs = {name: _trial(tensor) for name, tensor in pipeline.model.input.items()}
     outputs, wanted = (model(inputs, training=False) for model in (found.model, pipeline.model))
@@ -108,9 +108,9 @@ def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
         difference = np.abs(one - other).max(where=counts, initial=0.0)
         if not difference <= pipeline.tolerance * np.abs(other).max(where=counts, initial=1.0):
             raise ValueError(
-                f"{folder}: not written, because transformers' class would not compute the same: "
-                f"{name!r} of model {pipeline.model.name!r} differs by {difference:.1e}; an "
-                "activation or an epsilon may be one for which config.json has no field"
+                f"{folder}: not written, because transformers' class would compute something else: "
+                f"{name!r} of model {pipeline.model.name!r} differs by {difference:.1e}; the model "
+                "may have an activation or an epsilon for which config.json has no field"
             )
 
 
@@ -122,7 +122,7 @@ def _vocabularies(pipeline: Pipeline) -> list[tuple[str, dict[str, Any], list[st
 
 
 def _trial(tensor: Any) -> np.ndarray:
-    """Returns an input of two rows: small ids, the second row padded, or made-up pixels."""
+    """Returns an input of two rows: small ids, the second row padded, or synthetic pixels."""
     shape = (2, *(_TRIAL_LENGTH if size is None else size for size in tensor.shape[1:]))
     places = np.arange(np.prod(shape)).reshape(shape)
     if tensor.dtype == "bool":

@@ -1,4 +1,4 @@
-"""What a run writes for TensorBoard besides its curves."""
+"""Writes for TensorBoard what a run shows besides its curves."""
 
 from keras_transformers.rooms import open_room
 

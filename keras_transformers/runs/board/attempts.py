@@ -1,4 +1,4 @@
-"""Figures about a run, none of which may stop it."""
+"""Computes figures about a run without ever stopping it."""
 
 import logging
 from collections.abc import Callable
@@ -8,21 +8,21 @@ logger = logging.getLogger(__name__)
 
 
 class Attempts:
-    """Computes and writes figures; one that fails is left out from then on, and a warning says so.
+    """Computes and writes figures; one that fails is left out from then on, with a warning.
 
-    A training may take days, and what it reports beside its scores is not worth a day of it.
+    A training may take days, and no figure besides its scores is worth losing one of them.
     """
 
     def __init__(self) -> None:
         self._failed: set[str] = set()
 
     def at(self, what: str, function: Callable[[], Any], *, remedy: str = "") -> Any:
-        """Returns the function's result; None if it fails, or has failed before.
+        """Returns the function's result, or None if it fails or has failed before.
 
         Args:
-            what: the name of what is left out, for the warning.
-            function: takes nothing.
-            remedy: what to do about it, for the warning.
+            what: names what is left out, for the warning.
+            function: a function without arguments.
+            remedy: says what to do about it, for the warning.
         """
         if what in self._failed:
             return None
@@ -32,7 +32,7 @@ class Attempts:
             self._failed.add(what)
             reason = " ".join(str(error).split()) or "no message"
             logger.warning(
-                "the run goes on without %s: %s: %s%s",
+                "the run continues without %s: %s: %s%s",
                 what,
                 type(error).__name__,
                 reason,

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of each epoch: answers, attention and histograms."""
+"""Shows each epoch in TensorBoard: answers, attention and histograms."""
 
 import contextlib
 import logging
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 class EpochSummaries(keras.callbacks.Callback):
     """Writes samples, attention and histograms for TensorBoard after each epoch.
 
-    Each epoch has an event file of its own. A resumed run that repeats an epoch replaces it, so no
-    epoch is there twice. Nothing here draws random numbers or changes the model, and what fails is
-    left out with a warning.
+    Each epoch has its own event file. A resumed run that repeats an epoch replaces that file, so no
+    epoch appears twice. Nothing here draws random numbers or changes the model, and whatever fails
+    is left out with a warning.
 
     Args:
-        folder: where to write, a folder of this callback only.
-        log: what to write.
+        folder: where to write; only this callback may use it.
+        log: the options that say what to write.
 
     Attributes:
-        source: the batches, or the pipeline, whose first examples are the samples; None writes
-            none.
+        source: the batches, or the pipeline, whose first examples are the samples; with None, no
+            samples are written.
     """
 
     def __init__(self, folder: Path, log: Logging) -> None:
@@ -47,7 +47,7 @@ class EpochSummaries(keras.callbacks.Callback):
         self._attempts = Attempts()
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Chooses the samples; each phase of a training may have others."""
+        """Chooses the samples, which may differ between the phases of a training."""
         count = max(self._log.tensorboard_samples, int(self._draws))
         self._samples = None
         if count:
@@ -56,7 +56,7 @@ class EpochSummaries(keras.callbacks.Callback):
             )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Writes what the options ask for."""
+        """Writes the summaries that the options ask for."""
         if self._samples is None and not self._log.tensorboard_histograms:
             return
         self._attempts.at("summaries for TensorBoard", lambda: self._write(epoch))
@@ -102,20 +102,20 @@ def first_samples(source: Batches | Pipeline | None, count: int) -> Samples | No
 
 
 def answers_table(samples: Samples) -> str:
-    """Returns a Markdown table: the inputs, what is right if that is known, and the answers."""
+    """Returns a Markdown table: the inputs, the expected answers if known, and the model's."""
     answers = samples.pipeline.rows(samples.texts)
     columns: dict[str, Any] = dict(samples.texts)
     if len(samples.expected):
         columns["expected"] = samples.expected
     for name in answers[0] if answers else ():
         column = [answer[name] for answer in answers]
-        if not _is_whole(column):  # positions and counts tell people little
+        if not _is_whole(column):  # positions and counts are of little use to a reader
             columns[f"answer: {name}"] = column
     return markdown_table(columns)
 
 
 def pictures(found: AttentionMap) -> dict[str, np.ndarray]:
-    """Returns what a picture shows -> uint8 (height, width, 3)."""
+    """Returns pictures by title: uint8 (height, width, 3)."""
     last = found.probabilities[-1].mean(axis=0)  # (queries, keys)
     figure = attention_figure(found)
     figure.canvas.draw()
@@ -127,7 +127,7 @@ def pictures(found: AttentionMap) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def event_file(folder: Path, name: str, *, step: int) -> Iterator[None]:
-    """Makes `tf.summary` write to a file of this name, in place of an earlier one."""
+    """Makes `tf.summary` write to a file of this name, replacing an earlier one."""
     suffix = f".{name}"
     for earlier in folder.glob(f"*.tfevents.*{suffix}"):
         earlier.unlink()
@@ -139,7 +139,7 @@ def event_file(folder: Path, name: str, *, step: int) -> Iterator[None]:
 
 
 def _is_whole(value: Any) -> bool:
-    """Returns whether a value is a whole number, or a list of nothing else."""
+    """Returns whether a value is a whole number, or a list of whole numbers."""
     if isinstance(value, list):
         return all(map(_is_whole, value))
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a finished run: its options beside its scores, and its embeddings."""
+"""Shows a finished run in TensorBoard: its options beside its scores, and its embeddings."""
 
 import dataclasses
 import json
@@ -31,17 +31,17 @@ def write_final(
     num_embeddings: int,
     attempts: Attempts | None = None,
 ) -> None:
-    """Writes hyper-parameters, scores and embeddings, in place of what an earlier call wrote.
+    """Writes hyper-parameters, scores and embeddings, replacing those of an earlier call.
 
-    What fails is left out with a warning.
+    Whatever fails is left out with a warning.
 
     Args:
-        folder: where to write, a folder of this function only.
+        folder: where to write; only this function may use it.
         config: the options, a dataclass.
         figures: the scores by name; those that are finite numbers are written.
         pipeline: the finished pipeline, or None.
-        num_embeddings: how many tokens to write, the first ones of the vocabulary; 0 for none.
-        attempts: those of the run.
+        num_embeddings: how many tokens to write, from the start of the vocabulary; 0 for none.
+        attempts: the run's attempts at figures.
     """
     at = (attempts or Attempts()).at
     shutil.rmtree(folder, ignore_errors=True)
@@ -62,7 +62,7 @@ def _write_scores(folder: Path, config: Any, figures: Mapping[str, Any]) -> None
 
 
 def hyper_parameters(config: Any) -> dict[str, bool | int | float | str]:
-    """Returns the options that may change the scores and are set; lists and the like as JSON."""
+    """Returns the set options that may change the scores; lists and similar values as JSON."""
     options = {
         name: value
         for name, value in dataclasses.asdict(config).items()
@@ -86,7 +86,7 @@ def _write_embeddings(folder: Path, pipeline: Any, count: int) -> None:
         logger.warning("no embeddings for TensorBoard: %s", error)
         return
     np.savetxt(folder / "tensors.tsv", vectors, fmt="%.6g", delimiter="\t")
-    # A line per token, without a header: there is one column. A tab or a line end gets escaped.
+    # One line per token, without a header: there is one column. Tabs and line ends are escaped.
     names = [token if token.isprintable() else repr(token)[1:-1] for token in tokens]
     (folder / "metadata.tsv").write_text("".join(f"{name}\n" for name in names), "utf-8")
     config = projector.ProjectorConfig()

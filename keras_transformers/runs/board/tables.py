@@ -1,4 +1,4 @@
-"""Markdown tables for TensorBoard's tab "Text"."""
+"""Formats Markdown tables for TensorBoard's tab "Text"."""
 
 import html
 import re
@@ -33,7 +33,7 @@ def cell(value: Any) -> str:
     text = " ".join(_text(value).split())
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]} ..."
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))  # shown as it is
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))  # shown literally
 
 
 def _text(value: Any) -> str:
@@ -46,7 +46,7 @@ def _text(value: Any) -> str:
 
 
 def _is_binary(value: bytes) -> bool:
-    """Returns whether bytes are an encoded image, or anything else that is not text."""
+    """Returns whether bytes are not text, such as an encoded image."""
     return b"\0" in value
 
 

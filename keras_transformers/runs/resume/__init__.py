@@ -1,4 +1,4 @@
-"""Resuming a training exactly where it stopped."""
+"""Resumes a training exactly where it stopped."""
 
 from keras_transformers.rooms import open_room
 

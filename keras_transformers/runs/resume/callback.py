@@ -42,27 +42,27 @@ class Resume(keras.callbacks.Callback):
             initial_epoch=position.epoch, epochs=10, callbacks=callbacks, ...
         )
 
-    The dataset is made anew and its first `position.step` batches are skipped, so its order must
-    depend only on its seed. In an interrupted epoch `fit` counts through the batches that are done
-    without computing, reading data or calling the other callbacks. This keeps the batch numbers,
-    the progress bar and the epoch's length right.
+    The dataset is created again and its first `position.step` batches are skipped, so its order
+    must depend only on its seed. In an interrupted epoch `fit` counts through the batches that are
+    done without computing, reading data or calling the other callbacks. This keeps the batch
+    numbers, the progress bar and the epoch's length correct.
 
     After SIGTERM it saves at the end of the batch (of the epoch, during validation) and ends the
     program with status 75; see `preemption`. Weights that are not finite are never saved. With
     several workers, the chief writes and all read, so they must share the folder's storage. Any of
-    them may get the signal; all stop after the same batch. A second process that would write to the
-    folder is refused.
+    them may get the signal; all stop after the same batch. A second process that tries to write to
+    the folder gets an error.
 
     Args:
         folder: a folder for the checkpoints only.
         every: batches between checkpoints within an epoch, on TensorFlow only; None writes
             checkpoints only after epochs.
-        minutes: longest time between checkpoints, likewise; None for any.
+        minutes: longest time between checkpoints, also on TensorFlow only; None for no limit.
         keep: how many checkpoints to keep.
         started: `time.monotonic()` when this process began its work; by default, now.
 
     Attributes:
-        position: how far the training is.
+        position: how far the training has got.
         epochs: a dict for each finished epoch: `epoch`, its number from 1, and Keras' logs.
 
     Raises:
@@ -82,9 +82,11 @@ class Resume(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if minutes is not None and not minutes > 0:
-            raise ValueError(f"minutes={minutes}: give a number above 0, or None")
+            raise ValueError(f"minutes={minutes}: expected a number above 0, or None")
         if every is not None and every < 1:
-            raise ValueError(f"every={every}: 1 batch or more, or None to save only after epochs")
+            raise ValueError(
+                f"every={every}: expected 1 or more batches, or None (only after epochs)"
+            )
         if (every or minutes) and keras.backend.backend() != "tensorflow":
             raise ValueError(
                 f"every={every}, minutes={minutes}: saving within an epoch needs TensorFlow; leave "
@@ -95,7 +97,7 @@ class Resume(keras.callbacks.Callback):
         self._saved_at = 0.0  # by time.monotonic
         self.position = Position()
         self.epochs: list[dict[str, float]] = []
-        self._earlier_s = 0.0  # what the training had taken by the checkpoint it goes on from
+        self._earlier_s = 0.0  # the training's time up to the checkpoint it continues from
         self._started = time.monotonic() if started is None else started
         self._snapshots = Snapshots(folder, keep=keep)
         self._notice = TerminationNotice()
@@ -125,7 +127,7 @@ class Resume(keras.callbacks.Callback):
 
         Raises:
             CheckpointError: the folder cannot be written.
-            FolderInUseError: another process writes to the folder.
+            FolderInUseError: another process is writing to the folder.
             ValueError: the checkpoint has another model, optimizer, number of replicas or other
                 callbacks; all checkpoints are damaged; this callback is not the last; the model is
                 not built; or a worker does not see the chief's checkpoint.
@@ -156,7 +158,7 @@ class Resume(keras.callbacks.Callback):
         )
 
     def _agreed_checkpoint(self) -> Path | None:
-        """Returns the checkpoint that the chief finds newest, for all workers to restore."""
+        """Returns the newest checkpoint that the chief finds, for all workers to restore."""
         path, replicas = None, self._replicas
         if replicas.is_chief:
             self._snapshots.check_writable()
@@ -209,7 +211,7 @@ class Resume(keras.callbacks.Callback):
             self._restored = None
 
     def _pass_by(self) -> None:
-        """Makes `fit` skip the batches that are done: it can only start at the first one."""
+        """Makes `fit` skip the batches that are done; by itself it always starts at the first."""
         model, train_function, muted = self.model, self.model.train_function, Muted(self._others)
 
         def undo() -> None:

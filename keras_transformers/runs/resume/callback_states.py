@@ -1,4 +1,4 @@
-"""The states of callbacks, for a training that resumes in another process."""
+"""Saves and restores callbacks, for a training that resumes in another process."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ class Stateful(Protocol):
         ...
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Restores what `state` returned."""
+        """Restores the result of `state`."""
         ...
 
 
@@ -46,7 +46,8 @@ class Muted:
     _METHODS = ("on_train_batch_begin", "on_train_batch_end")
 
     def __init__(self, callbacks: Iterable[keras.callbacks.Callback]) -> None:
-        # LambdaCallback, for one, has instance attributes with these names; others have methods.
+        # LambdaCallback, for example, has instance attributes with these names; others have
+        # methods.
         self._own = [
             (callback, {name: vars(callback).get(name) for name in self._METHODS})
             for callback in callbacks

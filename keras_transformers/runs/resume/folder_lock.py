@@ -1,8 +1,8 @@
-"""Keeps two processes from writing to one folder: each would remove or replace the other's files.
+"""Prevents two processes from writing to one folder and replacing each other's files.
 
 The operating system holds the lock, on a file `.lock` in the folder, and releases it when the
-process ends, however it ends. So a killed process leaves no lock, only the file, which the next one
-takes over.
+process ends, for whatever reason. So a killed process leaves no lock, only the file, which the next
+process reuses.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class FolderInUseError(OSError):
-    """Another process writes to the folder."""
+    """Another process is writing to the folder."""
 
 
 class FolderLock:
-    """This process's lock on a folder, from `lock_folder`; released when nothing refers to it."""
+    """Holds this process's lock on a folder, from `lock_folder`, until nothing refers to it."""
 
     def __init__(self, descriptor: int) -> None:
         self.close = weakref.finalize(self, os.close, descriptor)
@@ -39,7 +39,7 @@ def lock_folder(folder: str | os.PathLike[str]) -> FolderLock:
     """Returns the lock on a folder, which all of this process shares.
 
     Args:
-        folder: a folder that exists.
+        folder: an existing folder.
 
     Raises:
         FolderInUseError: another process has it; the message says which.
@@ -62,12 +62,12 @@ def _locked(folder: Path) -> int:
         owner = os.read(descriptor, 1000).decode("utf-8", "replace").strip() or "another process"
         os.close(descriptor)
         raise FolderInUseError(
-            f"{folder}: in use by {owner}; wait for it or stop it, or give another folder. If it "
-            f"is gone, with its machine, remove {path}"
+            f"{folder}: in use by {owner}; wait for it or stop it, or choose another folder. If it "
+            f"and its machine are gone, remove {path}"
         ) from error
     except OSError as error:  # some network file systems have no locks
-        logger.warning("%s: cannot be locked (%s): start no second process there", folder, error)
-    with contextlib.suppress(OSError):  # only the message for others would be poorer
+        logger.warning("%s: cannot be locked (%s): run only one process there", folder, error)
+    with contextlib.suppress(OSError):  # only the message for other processes would say less
         started = datetime.datetime.now(datetime.UTC).isoformat(" ", "seconds")
         os.ftruncate(descriptor, 0)
         owner = f"process {os.getpid()} on {socket.gethostname()} since {started}"
@@ -76,7 +76,7 @@ def _locked(folder: Path) -> int:
 
 
 def _forget_all() -> None:
-    """A forked process shares its parent's locks, and would keep them when the parent is gone."""
+    """Closes the locks in a forked process, which would keep them when its parent is gone."""
     for lock in list(_held.values()):
         lock.close()
     _held.clear()

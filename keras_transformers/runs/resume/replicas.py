@@ -1,4 +1,4 @@
-"""A model's variables when several replicas train it, in one process or on several workers."""
+"""Reads and writes the variables of a model that several replicas or workers train."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ from keras_transformers.runs.preemption import others_may_be_gone
 
 
 class Replicas:
-    """The one or more replicas that train a model in step.
+    """Reads and writes variables of the one or more replicas that train a model in step.
 
     Most variables are equal on all replicas. Some differ, and are only combined when they are read:
     the sums of metrics, and moving means of batch normalization. They are read and written replica
@@ -26,7 +26,7 @@ class Replicas:
     """
 
     def __init__(self, model: keras.Model) -> None:
-        # Only on TensorFlow does a model have a strategy.
+        # A model has a strategy only on TensorFlow.
         self._strategy: Any = getattr(model, "distribute_strategy", None)
         self.number: int = self._strategy.num_replicas_in_sync if self._strategy else 1
         self._gathers: dict[tuple[int, ...], Any] = {}  # traced once for the same variables
@@ -52,8 +52,8 @@ class Replicas:
     def wait_to_leave(self) -> None:
         """Waits until all workers are here or gone; collective, and the last such call.
 
-        The first process to end may cut off the others in the operation before. They need nothing
-        from this one, so they ignore the error.
+        The first process to end may interrupt the others in the previous operation. They need
+        nothing from it, so they ignore the error.
         """
         with others_may_be_gone():
             self.any_worker(False)

@@ -1,4 +1,4 @@
-"""Whether a run may begin in a folder, or go on there."""
+"""Checks whether a run may start in a folder, or continue there."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def check_new_run(folder: Path) -> Path:
     """
     is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
     if folder.is_file() or is_used:
-        raise FileExistsError(f"{folder} exists: give the run another --name, or remove the folder")
+        raise FileExistsError(f"{folder} exists: choose another --name, or remove the folder")
     return folder
 
 
@@ -35,10 +35,10 @@ def check_same(
         folder: the run's folder.
         config: a dataclass.
         may_differ: the fields that may differ.
-        may_grow: the fields, numbers, that may be higher than they were.
+        may_grow: the numeric fields that may be higher than they were.
 
     Raises:
-        FileNotFoundError: no run was started there.
+        FileNotFoundError: the folder has no run.
         ValueError: the run has another configuration; the message lists the differences.
     """
     path = folder / CONFIG
@@ -54,7 +54,7 @@ def check_same(
     ]
     if differences:
         raise ValueError(
-            f"{folder} was started with another configuration: {', '.join(differences)}; give the "
+            f"{folder} was started with another configuration: {', '.join(differences)}; pass the "
             "same options, or start in another folder (--name)"
         )
     return folder
@@ -63,8 +63,8 @@ def check_same(
 def write_config(folder: Path, config: Any) -> None:
     """Writes a run's configuration.
 
-    If the run is to be longer than it was, that is printed, and the earlier configuration stays
-    beside it, as `config_12_epochs.json`, because the figures depend on both.
+    If the run will be longer than it was, this is printed, and the earlier configuration stays
+    beside the new one, as `config_12_epochs.json`, because the figures depend on both.
     """
     path, options = folder / CONFIG, dataclasses.asdict(config)
     if path.is_file():
@@ -72,7 +72,9 @@ def write_config(folder: Path, config: Any) -> None:
         epochs = before.get("epochs", options["epochs"])
         if epochs < options["epochs"]:
             files.write_json(folder / f"config_{epochs}_epochs.json", before)
-            print(f"{folder}: {options['epochs']} epochs, was {epochs}; so the schedule changes")
+            print(
+                f"{folder}: {options['epochs']} epochs instead of {epochs}, so the schedule changes"
+            )
     files.write_json(path, options)
 
 
@@ -81,7 +83,7 @@ def _as_written(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(config: Any) -> dict[str, Any]:
-    """Returns the options that may be left out, with the values that they then have."""
+    """Returns the options that may be left out, with their defaults."""
     found = {}
     for field in dataclasses.fields(config):
         if field.default is not dataclasses.MISSING:

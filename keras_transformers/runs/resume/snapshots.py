@@ -1,4 +1,4 @@
-"""The last few states of a training on disk, each file complete or absent.
+"""Keeps the last few states of a training on disk, each file complete or absent.
 
 A file is a plain `.npz`. Its name has the step and a checksum, such as
 `step-000001200-3fa9c1d2e4b5a697.npz`, so later damage shows.
@@ -32,7 +32,7 @@ class CheckpointError(OSError):
 
 
 class Snapshots:
-    """The last few states of a training, in a folder of their own.
+    """Keeps the last few states of a training in their own folder.
 
     One process writes; any number may read.
 
@@ -46,7 +46,7 @@ class Snapshots:
 
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2) -> None:
         if keep < 1:
-            raise ValueError(f"keep={keep}: keep 1 checkpoint or more")
+            raise ValueError(f"keep={keep}: expected 1 checkpoint or more")
         self.folder = Path(folder)
         self.keep = keep
 
@@ -105,7 +105,7 @@ class Snapshots:
         return path
 
     def check_writable(self) -> None:
-        """Checks at the start what would otherwise fail at the first checkpoint.
+        """Checks at the start that checkpoints can be written.
 
         Raises:
             CheckpointError: the folder cannot be written.
@@ -123,14 +123,14 @@ class Snapshots:
         kept = f"the last checkpoint is {paths[0]}" if paths else "no checkpoint was written before"
         return (
             f"{self.folder}: no checkpoint could be written ({error.strerror or error}); {kept}. "
-            "Make room or allow writing there, then resume the training"
+            "Free some space or allow writing there, then resume the training"
         )
 
     def _forget(self, newest: Path) -> None:
         """Removes old files, unfinished files of a killed process, and abandoned later states.
 
-        A file of the same or a later step than the newest was damaged, and training resumed from
-        one before it.
+        A file with the same or a later step than the newest one was damaged, and training resumed
+        from an earlier one.
         """
         kept = [path for path in self.paths() if path == newest or step_of(path) < step_of(newest)]
         kept = kept[: self.keep]
@@ -140,10 +140,10 @@ class Snapshots:
 
 
 def check_not_gone(folder: Path, *, figures: Path, weights: Sequence[Path]) -> None:
-    """Checks that a training without checkpoints has no results, which a new start would replace.
+    """Checks that a training without checkpoints has no results that a new start would replace.
 
-    A training that was killed before its first checkpoint may have its first weights; but then it
-    also has the folder.
+    A training that was killed before its first checkpoint may have written its first weights; but
+    then it also has the folder.
 
     Args:
         folder: the folder of its checkpoints.
@@ -157,8 +157,8 @@ def check_not_gone(folder: Path, *, figures: Path, weights: Sequence[Path]) -> N
         return
     if kept := [path.name for path in (figures, *weights) if path.is_file()]:
         raise FileNotFoundError(
-            f"{folder}: the checkpoints are gone, and starting anew would replace "
-            f"{', '.join(kept)}: put them back, or give another --name"
+            f"{folder}: the checkpoints are gone, and starting again would replace "
+            f"{', '.join(kept)}: put them back, or choose another --name"
         )
 
 
@@ -215,7 +215,7 @@ def _plain(array: np.ndarray) -> np.ndarray:
 
 
 class _Hashing(io.RawIOBase):
-    """A stream for `zipfile` that cannot seek, and adds each byte to a checksum."""
+    """Writes for `zipfile` without seeking, and adds each byte to a checksum."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()

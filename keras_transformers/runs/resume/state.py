@@ -1,4 +1,4 @@
-"""The contents of a checkpoint: all that changes as a model trains, as named arrays."""
+"""Reads and writes checkpoints: everything that changes as a model trains, as named arrays."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ _FORMER_NAMES = {"CheckpointAveraging": "AverageLastWeights"}
 
 
 class Position(NamedTuple):
-    """How far a training is.
+    """Says how far a training has got.
 
     Attributes:
         epoch: number of finished epochs.
@@ -35,14 +35,14 @@ class Position(NamedTuple):
 
 @dataclasses.dataclass
 class State:
-    """What a checkpoint holds besides the model's and the optimizer's variables.
+    """Holds a checkpoint's contents besides the model's and the optimizer's variables.
 
     Attributes:
-        position: how far the training is.
-        is_finished: whether a callback has stopped the training for good.
+        position: how far the training has got.
+        is_finished: whether a callback has stopped the training permanently.
         epochs: the figures of each finished epoch.
         logs: the logs of the last batch, within an epoch.
-        seconds: what the training has taken, over all of its processes.
+        seconds: duration of the training, over all of its processes.
         metrics: the values of the metrics' variables; set by `restore` only.
         callbacks: the state of each callback; set by `restore` only.
     """

@@ -1,4 +1,4 @@
-"""Checks that an export does what it says: its own examples, other requests, its operations."""
+"""Checks an export: its stored examples, other requests, and its operations."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,6 +1,6 @@
 """`keras-transformers check`: finds out whether stock TF Serving can serve an export.
 
-It looks at the ops of the graph, and calls the signatures.
+It inspects the ops of the graph, and calls the signatures.
 """
 
 import os
@@ -32,18 +32,18 @@ from keras_transformers.saved_model.versions import resolve
 
 @dataclass(frozen=True)
 class Audit:
-    """What is known about an export's compatibility.
+    """Holds the findings about an export's compatibility.
 
     Attributes:
         path: the version folder.
         ops: op -> how often it occurs in the graph and its functions.
         text_ops: the ops of tensorflow-text, each with the oldest tensorflow-text and TF Serving
             known to have it (None if unknown) and the sources.
-        core_ops: the ops of TensorFlow that not every release in `core_ops.json` knows, each with
-            the oldest TF Serving that knows it (None if unknown), and with its `attributes` that
-            some releases lack. A release ignores an attribute that it does not know, so it may
-            compute something else.
-        refused_ops: op that no stock TF Serving can run -> why.
+        core_ops: the ops of TensorFlow that some releases in `core_ops.json` lack, each with the
+            oldest TF Serving that has it (None if unknown), and its `attributes` that some releases
+            lack. A release ignores an attribute that it does not know, so it may compute something
+            else.
+        refused_ops: op that no stock TF Serving can run -> the reason.
         findings: the outcomes of the trials; see `trials.Finding`.
     """
 
@@ -56,21 +56,21 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether no op is refused and no trial failed."""
+        """Whether every op can run and no trial failed."""
         return not self.refused_ops and all(f.outcome != "failed" for f in self.findings)
 
     @property
     def oldest_serving(self) -> str | None:
         """The oldest TF Serving known to have all these ops; None if unknown.
 
-        It is never older than the table of TensorFlow's ops, which says nothing about the releases
-        before.
+        It is never older than the table of TensorFlow's ops, which does not cover earlier
+        releases.
         """
         unknown, known = self._origins()
         return None if unknown else known
 
     def _origins(self) -> tuple[list[str], str]:
-        """Returns the ops that no source dates, and the oldest release that has all others."""
+        """Returns the ops of unknown age, and the oldest release that has all others."""
         entries = {**self.text_ops, **self.core_ops}
         dated = [entry["serving"] for entry in entries.values() if entry["serving"]]
         unknown = [op for op, entry in entries.items() if not entry["serving"]]
@@ -119,12 +119,12 @@ class Audit:
 
 
 def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
-    """Examines a SavedModel, made by this package or not.
+    """Audits a SavedModel, from this package or not.
 
     Its signatures run on the examples stored in it, in a process that can import neither Keras nor
     this package. Their outputs must equal the stored ones: floats within the export's `tolerance *
-    max(1, |value|)`, everything else exactly. Without stored examples, the inputs are made up and
-    the answers compared with each other.
+    max(1, |value|)`, everything else exactly. Without stored examples, it generates inputs and
+    compares the answers with each other.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is used.
@@ -135,7 +135,7 @@ def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
         ValueError: it cannot be read, or `max_batch_size` is below 1.
     """
     if max_batch_size < 1:
-        raise ValueError(f"max_batch_size={max_batch_size}: give 1 or more")
+        raise ValueError(f"max_batch_size={max_batch_size}: expected 1 or more")
     folder = resolve(path).absolute()
     check_fingerprint(folder)
     ops = graph_ops(folder)
@@ -164,8 +164,8 @@ def graph_ops(folder: Path) -> dict[str, int]:
 def set_attributes(folder: Path) -> dict[str, set[str]]:
     """Returns op -> the attributes that a node of the graph or a function sets, if any does.
 
-    Attributes with their default value are left out, since a release computes the same without
-    them; so are names, and those that start with an underscore, which any op may have.
+    Attributes with their default value are left out, because a release computes the same without
+    them; so are names, and attributes that start with an underscore, which any op may have.
 
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
@@ -183,7 +183,7 @@ def set_attributes(folder: Path) -> dict[str, set[str]]:
 
 
 def _nodes(folder: Path) -> Iterator[Any]:
-    """Yields the nodes of the graph and its functions, without calls of these functions."""
+    """Yields the nodes of the graph and its functions, without calls to these functions."""
     graph = meta_graph(folder).graph_def
     functions = {function.signature.name for function in graph.library.function}
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
@@ -191,7 +191,7 @@ def _nodes(folder: Path) -> Iterator[Any]:
 
 
 def _core_ops(ops: Iterable[str], attributes: Mapping[str, set[str]]) -> dict[str, dict[str, Any]]:
-    """Returns `Audit.core_ops` of ops of TensorFlow; those that all releases know are left out."""
+    """Returns `Audit.core_ops` for TensorFlow's ops; those that all releases have are left out."""
     found = {}
     for op in sorted(ops):
         having = releases_with(op, attributes.get(op, ()))
@@ -202,7 +202,7 @@ def _core_ops(ops: Iterable[str], attributes: Mapping[str, set[str]]) -> dict[st
                 for name in sorted(attributes.get(op, ()))
                 if with_it and releases_with(op, [name]) != with_it
             ]
-            # Later releases keep it, unless it is gone from the newest.
+            # Later releases keep it, unless the newest lacks it.
             still = having and having[-1] == releases()[-1]
             found[op] = {"serving": having[0] if still else None, "attributes": newer}
     return found

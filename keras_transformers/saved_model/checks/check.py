@@ -1,4 +1,4 @@
-"""The self-check of an export: loads it without any of our code and repeats its examples.
+"""Checks an export: loads it without any of our code and repeats its examples.
 
 `self_check` works in a fresh process that can import neither Keras nor this package and only loads
 tensorflow-text's op libraries, like TF Serving. Every signature runs on the examples stored in the
@@ -53,7 +53,7 @@ def self_check(folder: Path) -> None:
         raise RuntimeError(f"the check of the export {error}, so it was not published") from error
     if found:
         raise RuntimeError(
-            "the export does not do what the pipeline does, so it was not published:\n  "
+            "the export's answers differ from the pipeline's, so it was not published:\n  "
             + "\n  ".join(found)
         )
 
@@ -67,14 +67,14 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
         arguments: passed to `main`.
 
     Raises:
-        TimeoutError: it took too long.
-        ChildProcessError: it failed; the message has its exit status and its last lines.
+        TimeoutError: the process took too long.
+        ChildProcessError: it failed; the message has its exit status and last lines.
     """
     package_root = str(Path(__file__).parents[3])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         "PYTHONPATH": os.pathsep.join(paths),
-        "CUDA_VISIBLE_DEVICES": "-1",  # the calling process owns the GPU
+        "CUDA_VISIBLE_DEVICES": "-1",  # the calling process uses the GPU
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
     code = f"import sys; from {module} import main; main(*sys.argv[1:])"
@@ -100,13 +100,13 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
 def forget_ourselves() -> None:
     """Makes Keras and this package impossible to import, and registers tensorflow-text's ops."""
     ours = {name for name in sys.modules if name.partition(".")[0] == "keras_transformers"}
-    # None in sys.modules makes an import fail. Code that already runs keeps its functions.
+    # None in sys.modules makes an import fail. Running code keeps its functions.
     sys.modules.update(dict.fromkeys({*ours, "keras", "keras_transformers"}))  # type: ignore[arg-type]
     _load_text_ops()
 
 
 def failures(folder: str) -> Iterator[str]:
-    """Runs every stored example after both loaders and yields what fails or differs.
+    """Runs every stored example with both loaders and yields what fails or differs.
 
     It runs in this process, which may have loaded more than the export needs; see `self_check`.
     """
@@ -135,14 +135,14 @@ def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Ite
 
 
 def check_signatures(folder: Path, metadata: Mapping[str, Any]) -> None:
-    """Checks that an export's graph has the signatures that its metadata describe, with examples.
+    """Checks that an export's graph has the signatures and examples that its metadata describes.
 
     Args:
         folder: the export.
         metadata: from `read_metadata`; empty for a SavedModel that is not ours.
 
     Raises:
-        ValueError: the graph has another signature, or a stored example cannot be read.
+        ValueError: the graph's signatures differ, or a stored example cannot be read.
     """
     graph = graph_signatures(folder) if metadata else {}
     for name, signature in metadata.get("signatures", {}).items():
@@ -161,7 +161,7 @@ def check_signatures(folder: Path, metadata: Mapping[str, Any]) -> None:
         try:
             for _ in stored_examples(metadata, name):
                 pass
-        except Exception as error:  # whatever NumPy makes of damaged values
+        except Exception as error:  # any error that damaged values cause in NumPy
             raise ValueError(
                 f"{place}: a stored example is damaged ({first_words(error)}); export the model "
                 "again"
@@ -208,17 +208,17 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
 def relative_errors(
     found: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool = False
 ) -> Iterator[tuple[str, float]]:
-    """Yields how far the float outputs of two sets of stored examples are apart.
+    """Yields how far apart the float outputs of two sets of stored examples are.
 
     Args:
         found: signatures as in the metadata.
         expected: the same, with the same examples.
         of_same_texts: whether to compare only examples with equal strings and integers: for models
-            that choose one token after another, and then tell the numbers of the text they chose.
+            that generate tokens, whose numbers depend on the text that they chose.
 
     Yields:
-        What it is, and the root of the mean square difference over all examples, as a share of the
-        root of the mean square of `expected`.
+        The output, and the root mean square difference over all examples, as a share of the root
+        mean square of `expected`.
     """
     for name, signature in expected.items():
         pairs = zip(
@@ -286,9 +286,9 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
 
 
 def why_not_loaded(folder: Path, error: Exception) -> str:
-    """Returns in one line why a SavedModel could not be loaded, with the file to blame if there is.
+    """Returns in one line why a SavedModel could not be loaded, with the damaged file if found.
 
-    TensorFlow's own message often names none, so the graph and the variables are read once more.
+    TensorFlow's own message often names no file, so the graph and the variables are read again.
 
     Args:
         folder: the SavedModel.

@@ -1,6 +1,6 @@
-"""Which releases of TensorFlow know an op of its core, and the op's attributes.
+"""Finds the releases of TensorFlow that have a core op and its attributes.
 
-`core_ops.json` says it for the releases in `RELEASES`; `make_core_ops` writes that file. TF Serving
+`core_ops.json` covers the releases in `RELEASES`; `make_core_ops` writes that file. TF Serving
 X contains TensorFlow X. Both must be built with oneDNN for the ops in `ONEDNN_OPS`.
 """
 
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("core_ops.json")
 # Ops of int8 exports. Only builds for x86 register them, where oneDNN is on by default.
 ONEDNN_OPS = ("_QuantizedMatMul",)
 
-# Attributes that say how something is called and change no result: new in 2.15, written for every
+# Attributes that only name something and do not change results: new in 2.15, written for every
 # variable, and ignored by TensorFlow 2.12.
 NAMES = ("debug_name",)
 
@@ -38,9 +38,9 @@ def releases() -> tuple[str, ...]:
 
 
 def releases_with(op: str, attributes: Iterable[str] = ()) -> tuple[str, ...]:
-    """Returns the releases that know an op and all these attributes of it, oldest first.
+    """Returns the releases that have an op and all these attributes of it, oldest first.
 
-    None do if it is an op of tensorflow-text, a custom op, or newer than the table.
+    There are none for an op of tensorflow-text, a custom op, or one newer than the table.
     """
     wanted = frozenset(attributes)
     return tuple(r for r, table in tables().items() if op in table and wanted <= table[op])

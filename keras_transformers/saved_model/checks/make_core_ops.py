@@ -2,13 +2,13 @@
 
     python -m keras_transformers.saved_model.checks.make_core_ops
 
-It downloads `tensorflow-cpu` of each release in `WHEELS`, without installing it, and asks its C
+It downloads `tensorflow-cpu` of each release in `WHEELS`, without installing it, and queries its C
 library for the registered ops; add a line to `WHEELS` for a new release. It needs Linux on x86, as
-the wheels do, 2 GB of temporary space, and no more than one wheel at a time.
+the wheels do, and 2 GB of temporary space, because it handles one wheel at a time.
 
-The file maps the oldest release to all its ops, each with its attributes, and every later one to
-what changed since the release before: new ops, ops with other attributes, and null for ops that are
-gone. Attributes are names without their types.
+The file maps the oldest release to all its ops, each with its attributes, and every later release
+to the changes since the previous one: new ops, ops with different attributes, and null for removed
+ops. Attributes are names without their types.
 """
 
 import ctypes
@@ -35,13 +35,13 @@ WHEELS = {
     "2.20": "2.20.0",
     "2.21": "2.21.0",
 }
-# In this order: the second needs the first.
+# In this order, because the second needs the first.
 _LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 
 
 def main() -> None:
-    """Downloads the wheels one after the other and replaces the table."""
-    if sys.argv[1:2] == ["--list"]:  # in a process of its own: one TensorFlow per process
+    """Downloads the wheels one by one and replaces the table."""
+    if sys.argv[1:2] == ["--list"]:  # in a separate process: one TensorFlow per process
         sys.stdout.buffer.write(registered_ops(Path(sys.argv[2])))
         return
     known: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Which release first had each op of tensorflow-text, according to release notes and issues.
+"""Lists the first release with each op of tensorflow-text, from release notes and issues.
 
 TF Serving links its own, older tensorflow-text: a server may lack an op that the SavedModel and
-today's tensorflow-text have. None means that no source says.
+today's tensorflow-text have. None means unknown.
 """
 
 from dataclasses import dataclass

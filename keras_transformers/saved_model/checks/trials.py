@@ -1,4 +1,4 @@
-"""Tries an export as servers use it, in a process that can import neither Keras nor our code.
+"""Runs an export as servers do, in a process that can import neither Keras nor our code.
 
 It tries the stored examples, batches of different sizes, concurrent calls, strings that are not
 text, and empty batches; `checks.audit` starts it and reports the outcome.
@@ -33,7 +33,7 @@ from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8
 _CALLS_PER_THREAD = 2
-_UNKNOWN_TOLERANCE = 1e-4  # for exports that state none
+_UNKNOWN_TOLERANCE = 1e-4  # for exports without a tolerance
 _WARM_UP = "warm-up requests"
 _AWKWARD = (b"", b"\xff\xfe is no UTF-8 \x00")
 
@@ -48,8 +48,8 @@ class Finding:
     Attributes:
         trial: what was tried.
         signature: the signature it was tried on; "" for the whole export.
-        outcome: "refused" if the graph answered INVALID_ARGUMENT, as it may for input that makes no
-            sense; "skipped" if the trial was not possible.
+        outcome: "refused" if the graph answered INVALID_ARGUMENT, as it may for meaningless input;
+            "skipped" if the trial was not possible.
         detail: counts and tolerances, or what went wrong.
     """
 
@@ -86,7 +86,7 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
     for name, signature in signatures.items():
         try:
             trials = _Trials(run, name, signature, metadata)
-        except Exception as error:  # a type that NumPy does not know, say
+        except Exception as error:  # such as a type that NumPy does not know
             yield Finding("inputs", name, "failed", first_words(error))
             continue
         yield from trials.findings(max_batch_size)
@@ -110,7 +110,7 @@ def _examples(run: Runner, metadata: Mapping[str, Any], name: str, loader: str) 
 
 
 def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Finding:
-    """Runs the warm-up requests: TF Serving does not serve a version that fails one of them."""
+    """Runs the warm-up requests, because TF Serving does not serve a version that fails one."""
     number = 0
     try:
         for name, inputs in read_requests(folder):
@@ -128,7 +128,7 @@ def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Findin
 def _fitting(
     inputs: Arrays | list[bytes], name: str, signatures: Mapping[str, Any]
 ) -> Mapping[str, np.ndarray]:
-    """Returns a request's inputs after a check of their types, which a session would convert."""
+    """Returns a request's inputs after checking their types, which a session would convert."""
     if name not in signatures:
         raise ValueError(f"the export has no signature {name!r}")
     wanted = {key: spec["dtype"] for key, spec in signatures[name]["inputs"].items()}
@@ -154,13 +154,15 @@ class _Trials:
         self.tolerance: float = metadata.get("tolerance", _UNKNOWN_TOLERANCE)
         stored = list(stored_examples(metadata, name)) if metadata else []
         rows = [example for example in stored if num_rows(example["inputs"]) > 0]
-        # Without a stored example, inputs are made up, and the first call gives their outputs.
+        # Without a stored example, inputs are generated, and the first call gives their outputs.
         self.inputs: Arrays = rows[0]["inputs"] if rows else made_up(signature["inputs"])
         self.outputs: Arrays = rows[0]["outputs"] if rows else {}
 
     def findings(self, max_batch_size: int) -> Iterator[Finding]:
         if not self.inputs:
-            yield self._finding("calls", "skipped", "no stored examples, and none could be made up")
+            yield self._finding(
+                "calls", "skipped", "no stored examples, and none could be generated"
+            )
             return
         if not self.outputs:
             answered = self._answer_made_up()
@@ -195,7 +197,7 @@ class _Trials:
         return self._finding(trial, "failed" if failures else "passed", "; ".join(failures[:3]))
 
     def _answer_made_up(self) -> Finding:
-        """Runs the made-up inputs, to compare later answers with these."""
+        """Runs the generated inputs, to compare later answers with these."""
         trial = "made-up inputs"
         try:
             self.outputs = self.call(self.inputs)
@@ -225,7 +227,7 @@ class _Trials:
                 yield from call.result()
 
     def _awkward(self, value: bytes) -> Iterator[str]:
-        """Calls with a row whose strings are all `value`, and rows that it must not change."""
+        """Runs a row whose strings are all `value`, with rows that it must not affect."""
         index = np.append(np.arange(num_rows(self.inputs)), 0)
         mixed = {}
         for name, column in self.inputs.items():
@@ -243,7 +245,7 @@ class _Trials:
                 yield f"output {name!r} has shape {value.shape}, not 0 rows"
 
     def _differing(self, inputs: Arrays, index: np.ndarray) -> Iterator[str]:
-        """Calls with rows of inputs that start with the example's rows at `index`.
+        """Runs rows of inputs that start with the example's rows at `index`.
 
         Yields how their answers differ from the example's, except in padding, which depends on the
         longest row of the batch.
@@ -263,8 +265,8 @@ def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str,
     """Brings outputs with the same names to the same shapes.
 
     A graph pads rows to the longest one in their batch. Here strings, integers and booleans are
-    padded further with "", 0 or False, as the graph must do; floats are cut, because some mean
-    nothing beyond the end of their row.
+    padded further with "", 0 or False, as the graph must do; floats are cut, because some are
+    meaningless beyond the end of their row.
     """
     sides: tuple[dict[str, np.ndarray], ...] = (dict(left), dict(right))
     for name in set(left) & set(right):

@@ -1,4 +1,4 @@
-"""Sends requests to a model server by REST or gRPC; REST needs no TensorFlow."""
+"""Sends requests to a model server over REST or gRPC; REST needs no TensorFlow."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""A client for TF Serving and the local server, by REST or gRPC."""
+"""A client for TF Serving and the local server, over REST or gRPC."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -38,20 +38,20 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """Sends requests to a model server. Threads may share one client.
+    """Sends requests to a model server. Threads may share a client.
 
     Args:
         target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, or
             "grpcs://host:port" for gRPC with TLS.
         timeout_s: seconds for each request, including its retries.
-        max_attempts: how many times a request may be sent. Only requests that the server did not
-            accept (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after a growing pause.
-        batch_size: the most rows that `ask` and `rows` put into one request.
+        max_attempts: how many times to try a request. Only requests that the server did not accept
+            (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.
+        batch_size: maximum rows that `ask` and `rows` put into one request.
         root_certificates: a PEM file of the certificate authorities to trust; the system's by
             default.
 
     Raises:
-        ValueError: the target has another form, or a number is not positive.
+        ValueError: the target is malformed, or a number is not positive.
         FileNotFoundError: the file of certificates does not exist.
 
     Example:
@@ -73,7 +73,7 @@ class Client:
         if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
             raise ValueError(
                 f"timeout_s {timeout_s}, max_attempts {max_attempts}, batch_size {batch_size}: "
-                "give positive numbers"
+                "expected positive numbers"
             )
         self._timeout_s = timeout_s
         self._max_attempts = max_attempts
@@ -103,8 +103,8 @@ class Client:
             signature_name: the signature to run.
 
         Returns:
-            One result per text, of the type in `pipelines.results` for the task that the model's
-            export says; a dict for other models and signatures.
+            One result per text, of the type in `pipelines.results` for the task in the model's
+            export; a dict for other models and signatures.
 
         Raises:
             RequestError: the server refused the request or failed.
@@ -131,7 +131,7 @@ class Client:
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """Like `ask`, but each answer is a dict: output name -> str, number or nested list."""
+        """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
         spec = ModelSpec(model, version, label)
         found = self._signature(spec, signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
@@ -171,23 +171,22 @@ class Client:
         """Returns a model's answer to one conversation or several.
 
         Args:
-            messages: a sequence of {"role": ..., "content": ...}, the last of them the user's; or a
-                sequence of such sequences.
+            messages: a sequence of {"role": ..., "content": ...}, ending with a message from the
+                user; or a sequence of such sequences.
             model: see `ask`.
             version: see `ask`.
             label: see `ask`.
-            stop: strings that end an answer, which does not contain them.
-            **options: max_length, temperature, top_k, top_p, seed and repetition_penalty, each one
-                value for all conversations. Without any, and without `stop`, those of the export
-                hold; else those that are not given are 50, 1, 0, 1, 0 and 1.
+            stop: strings that end an answer, which does not include them.
+            **options: max_length, temperature, top_k, top_p, seed and repetition_penalty, each with
+                one value for all conversations. Without any option or `stop`, the export's own
+                apply; otherwise the defaults are 50, 1, 0, 1, 0 and 1.
 
         Returns:
             A `results.Generation` for one conversation; a list for several.
 
         Raises:
             RequestError: the server refused the request or failed.
-            ValueError: a message or an option is of another form, or the model answers no
-                conversations.
+            ValueError: a message or an option is malformed, or the model does not chat.
         """
         check_options(options)
         conversations, one = as_conversations(messages)
@@ -247,7 +246,7 @@ class Client:
             )
         except RequestError as error:
             if error.code in (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
-                self._signatures.pop(spec, None)  # a new version may have changed them
+                self._signatures.pop(spec, None)  # a new version may have changed the signatures
             raise
 
     def classify(
@@ -340,7 +339,7 @@ class Client:
         return found
 
     def _answer(self, spec: ModelSpec, name: str) -> reading.AnswerType | None:
-        """Returns how to read the answers of the task that a model's signatures say."""
+        """Returns how to read the answers of the task in a model's signatures."""
         found = self._signature(spec, name)
         signatures = self._signatures[spec]
         if reading.TASK_SIGNATURE in signatures:
@@ -349,7 +348,7 @@ class Client:
         return reading.answer_type(reading.old_task(default.outputs))
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
-        """Calls `send` with the seconds left, until a request is accepted or time is up."""
+        """Calls `send` with the seconds left, until a request is accepted or the time is up."""
         deadline = monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, self._max_attempts + 1):
@@ -370,7 +369,7 @@ class Client:
 
 def _array(value: Any, dtype: Any) -> np.ndarray:
     """Returns a value as an array of a signature's dtype, with strings as bytes."""
-    if dtype is None:  # an unknown name, which the server will refuse
+    if dtype is None:  # an unknown name, which the server will reject
         array = np.asarray(value)
         return array if array.dtype.kind in "biuf" else _strings(value)
     if dtype == np.dtype(object):

@@ -1,4 +1,4 @@
-"""The client's gRPC transport."""
+"""Defines the client's gRPC transport."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ from keras_transformers.serving.protocol.signatures import ModelSpec
 
 
 class GrpcTransport:
-    """Speaks TF Serving's gRPC services; `transport.Transport` describes the methods.
+    """Calls TF Serving's gRPC services; `transport.Transport` describes the methods.
 
     Args:
         address: host:port.

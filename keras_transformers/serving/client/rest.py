@@ -1,4 +1,4 @@
-"""The client's REST transport, which needs no TensorFlow."""
+"""Defines the client's REST transport, which needs no TensorFlow."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ _DTYPES = {
 
 
 class RestTransport:
-    """Speaks TF Serving's REST API; `transport.Transport` describes the methods.
+    """Calls TF Serving's REST API; `transport.Transport` describes the methods.
 
     Args:
         url: the server's URL.
@@ -57,7 +57,7 @@ class RestTransport:
     ) -> dict[str, np.ndarray]:
         columns = {name: to_json(array) for name, array in inputs.items()}
         answer = self._post("predict", call, "inputs", columns)["outputs"]
-        if len(outputs) == 1:  # the server leaves out a single output's name
+        if len(outputs) == 1:  # the server leaves out the name of a single output
             answer = {next(iter(outputs)): answer}
         return {
             name: from_json(value, outputs[name].dtype if name in outputs else None)

@@ -1,4 +1,4 @@
-"""The address of a server, and the transport that reaches it."""
+"""Defines the address of a server, and the transport that reaches it."""
 
 import contextlib
 import urllib.parse
@@ -27,13 +27,13 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Parses what a user types.
+        """Parses a target as a user types it.
 
         >>> Target.parse("localhost:8500")
         Target(protocol='grpc', address='localhost:8500', tls=False)
 
         Raises:
-            ValueError: there is no port, or the scheme is unknown.
+            ValueError: the port is missing, or the scheme is unknown.
         """
         with contextlib.suppress(ValueError):  # the port is not a number, or a bracket is left open
             url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
@@ -42,11 +42,11 @@ class Target:
             is_whole = url.hostname and url.port and url.path in ("", "/")
             if url.scheme in ("grpc", "grpcs") and is_whole:
                 return cls("grpc", url.netloc, url.scheme == "grpcs")
-        raise ValueError(f"target {text!r}: give http://host:port for REST, or host:port for gRPC")
+        raise ValueError(f"target {text!r}: pass http://host:port for REST, or host:port for gRPC")
 
 
 def connect(target: Target, root_certificates: str | None) -> Transport:
-    """Returns the transport to a target, importing only the libraries of its protocol.
+    """Returns the transport for a target, importing only the libraries of its protocol.
 
     It sends nothing yet.
 

@@ -1,4 +1,4 @@
-"""The interface that the client's REST and gRPC transports share, and its types."""
+"""Defines the interface of the client's REST and gRPC transports, and its types."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class TensorSpec:
 
     Attributes:
         dtype: a numpy dtype: object for strings, None for a type that numpy lacks.
-        shape: its dimensions, None for an unknown one; None if the rank is unknown.
+        shape: its dimensions, with None for unknown ones; None if the rank is unknown.
     """
 
     dtype: "np.dtype | None"
@@ -66,7 +66,7 @@ def as_bytes(text: str | bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Call:
-    """Where a Predict, Classify or Regress request goes, and how long it may take.
+    """The destination of a Predict, Classify or Regress request, and its timeout.
 
     Attributes:
         model: the model and its version.
@@ -80,7 +80,7 @@ class Call:
 
 
 class Transport(Protocol):
-    """One protocol. Every method raises RequestError, after `timeout_s` seconds at the latest."""
+    """A protocol. Failing methods raise RequestError, after `timeout_s` seconds at the latest."""
 
     def predict(
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]

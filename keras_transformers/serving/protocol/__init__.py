@@ -1,4 +1,4 @@
-"""TF Serving's protocol: its JSON, its messages, its rules for requests, and its errors."""
+"""Implements TF Serving's protocol: its JSON, messages, rules for requests, and errors."""
 
 from keras_transformers.rooms import open_room
 

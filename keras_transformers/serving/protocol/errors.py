@@ -1,4 +1,4 @@
-"""The error that server and client raise: a canonical code, which both protocols carry."""
+"""Defines the error that server and client raise, with a code that both protocols share."""
 
 import enum
 
@@ -58,11 +58,11 @@ _CODE_OF_STATUS = {
 
 
 class RequestError(OSError):
-    """Raised when a request is refused or fails.
+    """Raised when a request is rejected or fails.
 
     Attributes:
         code: the kind of failure.
-        message: what to tell the caller.
+        message: the message for the caller.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -72,7 +72,7 @@ class RequestError(OSError):
 
 
 def code_of_http_status(status: int) -> Code:
-    """Returns the code that an HTTP status stands for.
+    """Returns the code for an HTTP status.
 
     >>> code_of_http_status(429).name, code_of_http_status(400).name, code_of_http_status(418).name
     ('RESOURCE_EXHAUSTED', 'INVALID_ARGUMENT', 'INVALID_ARGUMENT')

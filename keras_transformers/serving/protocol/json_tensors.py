@@ -1,7 +1,7 @@
-"""JSON <-> tensors, as in TF Serving's REST API.
+"""Converts JSON to tensors and back, as in TF Serving's REST API.
 
-https://www.tensorflow.org/tfx/serving/api_rest documents it; where it is silent, the rules and the
-messages come from TF Serving's util/json_tensor.cc.
+https://www.tensorflow.org/tfx/serving/api_rest documents it; what that omits, including the
+messages, follows TF Serving's util/json_tensor.cc.
 """
 
 import base64
@@ -25,7 +25,7 @@ from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 Format = Literal["row", "column"]
 
 _MAX_RANK = 32  # numpy's own limit before version 2
-_BYTES_SUFFIX = "_bytes"  # of outputs that hold binary values
+_BYTES_SUFFIX = "_bytes"  # suffix of outputs that hold binary values
 
 
 def read_inputs(
@@ -35,7 +35,7 @@ def read_inputs(
 
     Args:
         document: the request, with `instances` (a list of rows) or `inputs` (columns).
-        signature: the signature that takes them.
+        signature: the signature to run.
 
     Returns:
         Input name -> array, and the format of the answer.
@@ -132,7 +132,7 @@ def _plain_bytes(value: bytes, *, as_bytes: bool) -> Any:
 
 
 def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
-    """Returns a flat list nested by a shape; numpy would take its dicts for elements."""
+    """Nests a flat list according to a shape; numpy cannot, because elements may be dicts."""
     if not shape:
         return flat[0]
     for size in reversed(shape[1:]):
@@ -226,7 +226,7 @@ def _columns(inputs: Any, signature: SignatureInfo) -> dict[str, Any]:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Returns the shape of nested lists, judging by their first elements."""
+    """Returns the shape of nested lists, from their first elements."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))

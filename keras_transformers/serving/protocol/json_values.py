@@ -33,7 +33,7 @@ def parse(body: bytes) -> dict[str, Any]:
         document = json.loads(body)
     except RecursionError:
         raise invalid("JSON Parse error: nested too deeply") from None
-    except ValueError as error:  # UnicodeDecodeError is one too
+    except ValueError as error:  # includes UnicodeDecodeError
         raise invalid(f"JSON Parse error: Invalid value: {error}") from None
     if not isinstance(document, dict):
         raise invalid(f"JSON Value: {shorten(document)} Is not object")
@@ -41,7 +41,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def signature_name(document: Mapping[str, Any]) -> str:
-    """Returns the signature that a request names; empty for the default one."""
+    """Returns the signature that a request names; "" for the default."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid(
@@ -83,7 +83,7 @@ def scalar(value: Any, dtype: Any) -> Any:
 
 
 def scalars(values: Sequence[Any], dtype: Any) -> list[Any] | None:
-    """Returns JSON values as elements if that can be told for all of them at once, else None.
+    """Converts JSON values to elements all at once, if possible, else returns None.
 
     A request may hold millions of values, for which `scalar` would take minutes.
     """
@@ -114,7 +114,7 @@ def _within(values: Sequence[int], low: int, high: int) -> bool:
 
 
 def _limits(dtype: Any) -> tuple[int, float]:
-    """Returns the largest integer and the largest number that are taken for a floating dtype."""
+    """Returns the largest integer and the largest number accepted for a floating dtype."""
     limits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
     return 2 ** (limits.nmant + 1) - 1, float(limits.max)
 
@@ -161,7 +161,7 @@ def encode(value: str) -> bytes:
 
 
 def type_of(value: Any) -> str:
-    """Returns RapidJSON's name of a value's JSON type."""
+    """Returns RapidJSON's name for a value's JSON type."""
     if isinstance(value, bool):
         return str(value)
     names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
@@ -169,17 +169,17 @@ def type_of(value: Any) -> str:
 
 
 def type_name(dtype: Any) -> str:
-    """Returns the name of a tf.DType in TensorFlow's C++."""
+    """Returns a tf.DType's name in TensorFlow's C++."""
     return _TYPE_NAMES.get(dtype.name, dtype.name)
 
 
 def shorten(value: Any) -> str:
-    """Returns a value as text for a message, cut short.
+    """Returns a value as truncated text for a message.
 
     The text is written piece by piece, because a value may be as large as a request.
     """
     try:
         pieces = json.JSONEncoder().iterencode(value)
         return "".join(itertools.islice(pieces, _SHORT))[:_SHORT]
-    except (RecursionError, ValueError):  # an integer of very many digits is a ValueError
+    except (RecursionError, ValueError):  # an integer with very many digits raises ValueError
         return "..."

@@ -1,7 +1,7 @@
-"""Answers TF Serving's messages, which gRPC carries and warm-up records hold, with a loaded model.
+"""Answers TF Serving's messages, from gRPC or warm-up records, with a loaded model.
 
 Each function takes the model, the request and a function that runs a signature, and raises
-RequestError if the request is refused or fails.
+RequestError if the request is rejected or fails.
 """
 
 import math
@@ -29,14 +29,14 @@ SIGNATURE_FIELD = "signature_def"
 
 _MAX_RANK = 16
 # A tensor may hold fewer values than its shape claims; the last value then repeats. A short message
-# can so ask for much memory, hence this limit on the elements, or on the bytes of repeated strings.
+# can thus request much memory, so this limits the elements, or the bytes of repeated strings.
 _MAX_REPEATED = 1_000_000
 
 
 def predict(model: Servable, request: Any, run: Run) -> Any:
     """Answers a PredictRequest with a PredictResponse."""
     signature = requests.predict_signature(model, request.model_spec.signature_name)
-    requests.check_names(signature, request.inputs)  # before the first array takes memory
+    requests.check_names(signature, request.inputs)  # before allocating the first array
     inputs = {name: to_array(name, tensor) for name, tensor in request.inputs.items()}
     outputs = requests.predict(signature, inputs, run, output_filter=list(request.output_filter))
     response = predict_pb2.PredictResponse()
@@ -111,7 +111,7 @@ def to_array(name: str, tensor: Any) -> np.ndarray:
         RequestError: the message is malformed, or claims more elements than it can hold.
     """
     sizes = tensor.tensor_shape.dim
-    # The rank comes first: the product of very many sizes would take minutes.
+    # The rank is checked first, because the product of very many sizes would take minutes.
     if len(sizes) > _MAX_RANK:
         raise invalid(f'input "{name}" has {len(sizes)} dimensions, more than {_MAX_RANK}')
     if tensor.tensor_shape.unknown_rank or any(dim.size < 0 for dim in sizes):
@@ -125,7 +125,7 @@ def to_array(name: str, tensor: Any) -> np.ndarray:
         raise invalid(f'input "{name}" repeats its last string up to {repeated} bytes')
     try:
         return tf.make_ndarray(tensor)
-    except Exception as error:  # whatever TensorFlow raises, the message is wrong
+    except Exception as error:  # any error from TensorFlow means a bad message
         raise invalid(f'input "{name}" is not a tensor: {error}') from error
 
 

@@ -1,9 +1,9 @@
-"""Checks PEM files for TLS at the start; OpenSSL's own errors name no file."""
+"""Checks PEM files for TLS at start-up, because OpenSSL's own errors name no file."""
 
 import ssl
 from pathlib import Path
 
-_NO_PASSWORD = ""  # or OpenSSL would ask for one on the terminal
+_NO_PASSWORD = ""  # otherwise OpenSSL would ask for one on the terminal
 
 
 def check_certificates(file: Path) -> None:
@@ -11,20 +11,20 @@ def check_certificates(file: Path) -> None:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        OSError: it has no certificate, or a damaged one.
+        OSError: it has no certificate, or the certificate is damaged.
     """
     _check_exists(file)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=file)
     except ssl.SSLError as error:
         raise OSError(
-            f"{file}: not a certificate in PEM ({_reason(error)}); give a file with "
+            f"{file}: not a certificate in PEM ({_reason(error)}); pass a file with "
             "-----BEGIN CERTIFICATE-----"
         ) from error
 
 
 def check_key(certificate: Path, key: Path) -> None:
-    """Checks that a file has the private key of a certificate, which `check_certificates` passed.
+    """Checks that a file has the private key of a certificate checked by `check_certificates`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -37,17 +37,17 @@ def check_key(certificate: Path, key: Path) -> None:
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise OSError(
-                f"{key}: not the key of {certificate}; give the pair that was made together"
+                f"{key}: not the key of {certificate}; pass the pair that was made together"
             ) from error
         raise OSError(
-            f"{key}: not a private key in PEM without a password ({_reason(error)}); give a file "
+            f"{key}: not a private key in PEM without a password ({_reason(error)}); pass a file "
             "with -----BEGIN PRIVATE KEY-----"
         ) from error
 
 
 def _check_exists(file: Path) -> None:
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
+        raise FileNotFoundError(f"{file}: no such file; pass a PEM file for TLS")
 
 
 def _reason(error: ssl.SSLError) -> str:

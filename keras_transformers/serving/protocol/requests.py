@@ -1,4 +1,4 @@
-"""Checks and runs requests; REST and gRPC share it.
+"""Checks and runs requests, for REST and gRPC.
 
 The error messages follow TF Serving's predict_util.cc, classifier.cc and regressor.cc.
 """
@@ -22,7 +22,7 @@ REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 
 _MAX_CONTEXTS = 64 * 1024 * 1024  # bytes
 
-# Runs a signature, perhaps in one batch with the rows of other requests.
+# Runs a signature, possibly in a batch with rows of other requests.
 Run = Callable[[SignatureInfo, Arrays], dict[str, np.ndarray]]
 
 
@@ -56,7 +56,7 @@ def predict(
 
 
 def predict_signature(model: Servable, name: str) -> SignatureInfo:
-    """Returns the signature of a Predict request, whatever its method.
+    """Returns the signature of a Predict request, with any method.
 
     Raises:
         RequestError: no signature has that name.
@@ -151,14 +151,14 @@ def regress(signature: SignatureInfo, examples: Sequence[bytes], run: Run) -> li
 
 
 def check_context(context: int, count: int) -> None:
-    """Checks what the examples of a request take with its context, which is merged into each.
+    """Checks how large a request's examples become with its context, which is merged into each.
 
     Args:
-        context: the context's bytes.
-        count: how many examples there are.
+        context: the size of the context in bytes.
+        count: the number of examples.
 
     Raises:
-        RequestError: they take so much more than the request that the server might not survive it.
+        RequestError: they become so much larger than the request that they may crash the server.
     """
     if context * count > _MAX_CONTEXTS:
         raise invalid(
@@ -168,7 +168,7 @@ def check_context(context: int, count: int) -> None:
 
 
 def check_names(signature: SignatureInfo, given: Iterable[str]) -> None:
-    """Checks that a request gives the inputs of its signature.
+    """Checks that a request has the inputs of its signature.
 
     Raises:
         RequestError: an input is missing or unknown.

@@ -1,4 +1,4 @@
-"""What a request names, and the signatures of a loaded SavedModel that answer it."""
+"""Defines how requests name models, and the signatures of a loaded SavedModel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model, and which version of it, a request is for.
+    """The model and version that a request is for.
 
     Attributes:
         name: the model's name.
@@ -32,7 +32,7 @@ class TensorInfo:
     Attributes:
         tensor: the tensor's name in the graph, such as "serving_default_text:0".
         dtype: its tf.DType.
-        shape: its dimensions, None for an unknown one; None if the rank is unknown.
+        shape: its dimensions, with None for unknown ones; None if the rank is unknown.
     """
 
     tensor: str
@@ -60,8 +60,9 @@ class SignatureInfo:
     def takes_batches(self) -> bool:
         """Whether rows of several requests may run together without changing any answer.
 
-        They may if every input and output has a free first dimension and no output has another:
-        it would be as long as the batch's longest row, so an answer would depend on other requests.
+        They may if the first dimension of every input and output is free and no other dimension of
+        an output is: that would be as long as the batch's longest row, so an answer would depend on
+        other requests.
         """
         shapes = [info.shape for info in (*self.inputs.values(), *self.outputs.values())]
         if any(not shape or shape[0] is not None for shape in shapes):

@@ -1,4 +1,4 @@
-"""The local server, which loads and swaps versions, batches requests and answers them."""
+"""Implements the local server: loads and swaps versions, batches and answers requests."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,9 +1,9 @@
-"""Runs requests for the same signature in batches, in which a row costs less than alone.
+"""Runs requests for the same signature in batches, where a row costs less than alone.
 
-Only texts of like length share a batch, so that a long one holds no short ones. A few worker
+Only texts of similar length share a batch, so that long ones do not delay short ones. A few worker
 threads do the work. A batch runs when it is full or when its first request has waited
 `batch_timeout_s`; while all workers are busy, batches grow. A request waits for others only if the
-last one found some: a client that asks one text after another is answered at once.
+previous one found some: a client that sends texts one by one gets immediate answers.
 """
 
 import threading
@@ -31,11 +31,11 @@ class BatchingOptions:
 
     Attributes:
         enabled: False runs every request alone.
-        max_batch_size: the most rows in a batch made of several requests.
+        max_batch_size: maximum rows in a batch made of several requests.
         batch_timeout_s: the longest time that a request waits for others, once there are any.
         allowed_batch_sizes: row counts to pad batches to, for graphs that are compiled for each
-            size; ascending, ending with max_batch_size. The padding is copies of the first row,
-            whose answers are dropped. None turns padding off.
+            size; ascending, ending with max_batch_size. The padding repeats the first row, and its
+            answers are dropped. None turns padding off.
         num_threads: how many batches run at the same time.
 
     Raises:
@@ -80,7 +80,7 @@ class _Task:
         inputs: name -> array.
         rows: the first dimension of all arrays; None if the request must run alone.
         deadline: a time of time.monotonic.
-        future: gets the outputs or the error.
+        future: receives the outputs or the error.
         since: when the request was submitted, by time.monotonic.
     """
 
@@ -118,11 +118,11 @@ class _Queue:
 
 
 class Scheduler:
-    """Runs requests on worker threads, several at once.
+    """Runs requests on worker threads, in batches.
 
     Args:
-        options: See `BatchingOptions`.
-        max_waiting: how many requests may wait; the next one is refused.
+        options: see `BatchingOptions`.
+        max_waiting: how many requests may wait; further ones are rejected.
         on_batch: called before each batch with its numbers of requests and rows.
     """
 
@@ -138,7 +138,7 @@ class Scheduler:
         self._on_batch = on_batch
         self._queues: dict[Hashable, _Queue] = {}
         self._num_waiting = 0  # requests that no worker has taken yet
-        self._has_company = True  # whether several waited when the last batch was taken
+        self._has_company = True  # whether several were waiting when the last batch was taken
         self._closed = False
         self._condition = threading.Condition()
         self._threads = [
@@ -172,7 +172,7 @@ class Scheduler:
         if rows is not None and not 0 < rows <= self._options.max_batch_size:
             rows = None
         task = _Task(inputs, rows, deadline)
-        # Rows of different lengths do not fit one array.
+        # Rows of different lengths do not fit into one array.
         shapes = tuple(array.shape[1:] for _, array in sorted(inputs.items()))
         key = (model, signature.name, rows is None, shapes, _length_class(inputs))
         with self._condition:
@@ -188,7 +188,7 @@ class Scheduler:
         return task.future
 
     def close(self) -> None:
-        """Refuses new requests, answers the waiting ones, and ends the threads."""
+        """Rejects new requests, answers the waiting ones, and ends the threads."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -234,14 +234,14 @@ class Scheduler:
         if not queue.tasks:
             del self._queues[key]
         if self._queues:
-            self._condition.notify()  # this worker is busy now: wake another for the rest
+            self._condition.notify()  # this worker is now busy, so wake another for the rest
         return queue, batch
 
     def _run(self, queue: _Queue, tasks: Sequence[_Task]) -> None:
-        """Runs tasks together or, if that fails, each alone, so that a bad one spoils no other."""
+        """Runs tasks together or, if that fails, one by one, so that a bad task fails alone."""
         try:
             outputs = self._outputs(queue, tasks)
-        except Exception as error:  # the thread must survive whatever the runtime raises
+        except Exception as error:  # the thread must survive any error of the runtime
             failure = as_request_error(error)
             if len(tasks) > 1 and failure.code != Code.DEADLINE_EXCEEDED:
                 for task in tasks:

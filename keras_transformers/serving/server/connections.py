@@ -1,4 +1,4 @@
-"""REST connections that a client cannot hold; uvicorn alone would wait forever for a request."""
+"""Limits how long clients can hold REST connections; uvicorn alone would wait forever."""
 
 import asyncio
 import json
@@ -11,49 +11,49 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
-# An unfinished request gives way only after this time: many clients send head and body apart.
+# Only older unfinished requests are dropped: many clients send head and body separately.
 _GRACE_S = 1.0
-_SMALL = 64 * 1024  # bytes; what takes no more needs no counting
+_SMALL = 64 * 1024  # bytes; smaller requests are not counted
 _BUSY = HTTP_STATUS[Code.UNAVAILABLE]
 
 
 class BoundedConnection(H11Protocol):
-    """An HTTP/1.1 connection that waits for its client only for a while, and then gives way.
+    """An HTTP/1.1 connection that waits for its client only for a limited time.
 
     uvicorn's `timeout_keep_alive` covers the time from an answer to the next byte. Here it also
     covers the time from connecting to the end of the first request's head, from the first byte of a
-    later request to the end of its head, the rest of a refused body, and the time in which a client
-    reads nothing of its answer, even if bytes trickle in. So silent clients cannot hold connections
-    (slow loris). The application limits the time that a body takes.
+    later request to the end of its head, the rest of a rejected body, and the time in which a
+    client does not read its answer, even if bytes trickle in. Silent clients therefore cannot hold
+    connections (slow loris). The application limits the time for a body.
 
-    uvicorn's `limit_concurrency` is the number of connections. Beyond it, the one that has waited
-    longest for its client is closed in favour of the new one. Client addresses are told apart, and
-    so are connections that had an answer and those that had none: the largest group loses one. So
-    neither a flood of new connections nor many idle ones keep others out.
+    uvicorn's `limit_concurrency` limits the number of connections. Beyond it, the connection that
+    has waited longest for its client is closed to admit the new one. Connections are grouped by
+    client address and by whether they have had an answer, and the largest group loses one. Neither
+    a flood of new connections nor many idle ones can keep others out.
 
-    One address may have a quarter of that number in requests that take more than a second to
-    arrive; beyond it, the one of which the least has arrived is closed. So what arrives at once,
-    such as a probe, always gets an answer.
+    One address may use a quarter of that number for requests that take more than a second to
+    arrive; beyond it, the request of which the least has arrived is closed. Requests that arrive at
+    once, such as probes, therefore always get an answer.
 
     The bodies of unfinished requests have a limit in bytes. Beyond it, the address with the most
-    loses the one that began first.
+    bytes loses its oldest unfinished request.
 
-    Every refusal is JSON, {"error": ...}. A client that closes its half of the connection after a
-    request gets its answer.
+    Every rejection is JSON, {"error": ...}. A client that closes its half of the connection after a
+    request still gets its answer.
 
     Args:
-        max_unfinished_bytes: how much the bodies of unfinished requests may take together.
-        arguments: uvicorn's.
-        options: uvicorn's.
+        max_unfinished_bytes: the limit for the bodies of all unfinished requests.
+        arguments: uvicorn's arguments.
+        options: uvicorn's options.
     """
 
     _giving_up: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _half_closed = False
-    _ended = False  # it is being closed, so it counts no longer
-    _unfinished = False  # a part of a request has arrived
-    _received = 0  # the bytes of that part, unless they are thrown away
-    _since = 0.0  # when it began to wait for its client, or when the part of a request arrived
+    _ended = False  # being closed, so no longer counted
+    _unfinished = False  # part of a request has arrived
+    _received = 0  # the bytes of that part, unless they are discarded
+    _since = 0.0  # when it started to wait for its client, or when part of a request arrived
     _group: tuple[str, bool] = ("", False)  # the client's address; whether it has had an answer
 
     def __init__(
@@ -62,7 +62,7 @@ class BoundedConnection(H11Protocol):
         super().__init__(*arguments, **options)
         self._max_unfinished_bytes = max_unfinished_bytes
         self._limit = self.limit_concurrency
-        self.limit_concurrency = None  # uvicorn would answer 503 to all
+        self.limit_concurrency = None  # uvicorn would answer 503 to all requests
 
     def connection_made(self, transport: Any) -> None:  # noqa: D102
         super().connection_made(transport)
@@ -78,13 +78,13 @@ class BoundedConnection(H11Protocol):
             self._note_progress(len(data))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
-        """Keeps a connection for its answer if the client only closed its own half."""
+        """Keeps the connection open for the answer if the client only closed its own half."""
         self._half_closed = self._answers()
         return self._half_closed
 
     def on_response_complete(self) -> None:  # noqa: D102
         self._group, self._since = (self._group[0], True), self.loop.time()
-        super().on_response_complete()  # perhaps begins with the next request
+        super().on_response_complete()  # may start with the next request
         self._note_progress()
         if self._half_closed and not self._answers():
             self.transport.close()
@@ -107,7 +107,7 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answers a request that is not HTTP."""
+        """Answers data that is not HTTP."""
         self._refuse(HTTP_STATUS[Code.INVALID_ARGUMENT], msg)
 
     def _answers(self) -> bool:
@@ -133,7 +133,7 @@ class BoundedConnection(H11Protocol):
             self._unread = None
 
     def _give_up(self) -> None:
-        """Closes the connection, without waiting for a client that does not read its answer."""
+        """Closes the connection without waiting for a client that does not read its answer."""
         self._ended = True
         if self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -141,7 +141,7 @@ class BoundedConnection(H11Protocol):
             self.transport.close()
 
     def _note_progress(self, received: int = 0) -> None:
-        """Notes whether a part of a request has arrived, and bounds how many such parts wait."""
+        """Records whether part of a request has arrived, and limits how many such parts wait."""
         before = self._unfinished
         in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         in_body = self.conn.their_state is h11.SEND_BODY
@@ -150,7 +150,7 @@ class BoundedConnection(H11Protocol):
             return
         if not before:
             self._since, self._received = self.loop.time(), 0
-        refused = in_body and self.cycle.response_complete  # what is left is thrown away
+        refused = in_body and self.cycle.response_complete  # the rest is discarded
         self._received = 0 if refused else self._received + received
         self._limit_unfinished()
         if self._received > _SMALL:
@@ -175,7 +175,7 @@ class BoundedConnection(H11Protocol):
             oldest._give_up()
 
     def _limit_unfinished(self) -> None:
-        """Closes connections of this one's peer if too many of its requests stay unfinished."""
+        """Closes connections of the same client if too many of its requests are unfinished."""
         if self._limit is None:
             return
         most, started = self._limit // 4, self.loop.time() - _GRACE_S
@@ -184,7 +184,7 @@ class BoundedConnection(H11Protocol):
         late.sort(key=lambda each: each._received)
         for each in late[: max(0, len(late) - most)]:
             each._refuse(
-                _BUSY, f"{most} requests of this address are unfinished: send them faster, or fewer"
+                _BUSY, f"{most} requests from this address are unfinished: send faster, or fewer"
             )
 
     def _limit_bytes(self) -> None:
@@ -206,9 +206,9 @@ class BoundedConnection(H11Protocol):
             )
 
     def _refuse(self, status: int, error: str) -> None:
-        """Closes the connection, with an answer if none was begun."""
+        """Closes the connection, with an answer if none was started."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # the application need not answer any more
+            self.cycle.disconnected = True  # the application does not need to answer any more
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps({"error": error}).encode()

@@ -1,4 +1,4 @@
-"""Admits a request of either protocol, finds its model and runs it within its time."""
+"""Admits requests of either protocol, finds their models and runs them within their timeout."""
 
 import contextlib
 import math
@@ -17,17 +17,17 @@ from keras_transformers.serving.server.saved_models import SavedModel
 
 __all__ = ["Limits"]
 
-_HELD_BODIES = 16  # how many of the largest bodies are held at once
+_HELD_BODIES = 16  # how many bodies of maximum size are held at once
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on requests, beyond which they are refused so that the server stays up.
+    """Limits on requests, beyond which they are rejected so that the server stays up.
 
     Attributes:
         max_body_bytes: the size of a REST body or a gRPC message.
-        max_rows: the rows of one request.
-        max_requests: the requests that have arrived and are under way, including waiting ones; the
+        max_rows: the number of rows in a request.
+        max_requests: the number of requests that have arrived and are in progress or waiting; the
             next one gets 429 or RESOURCE_EXHAUSTED.
         timeout_s: the seconds that a request may take, including reading its body; a gRPC client
             may set an earlier deadline.
@@ -44,11 +44,11 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}: give a positive number")
+                raise ValueError(f"{name} is {value}: expected a positive number")
 
     @property
     def max_held_bytes(self) -> int:
-        """How much the bodies under way may take together, and as much the unfinished ones."""
+        """The limit for the bodies in progress together, and again for the unfinished ones."""
         return _HELD_BODIES * self.max_body_bytes
 
 
@@ -69,7 +69,7 @@ class Lease:
 
 @dataclass
 class Call:
-    """A request under way.
+    """A request in progress.
 
     Attributes:
         deadline: when the answer is due, by time.monotonic.
@@ -87,8 +87,8 @@ class Engine:
 
     Args:
         models: the models to serve.
-        limits: See `Limits`.
-        batching: See `BatchingOptions`.
+        limits: see `Limits`.
+        batching: see `BatchingOptions`.
 
     Attributes:
         models: the models to serve.
@@ -101,8 +101,8 @@ class Engine:
         self.limits = limits
         self.metrics = Metrics()
         self._lock = threading.Lock()
-        self._num_requests = 0  # under way
-        self._held_bytes = 0  # of their bodies
+        self._num_requests = 0  # requests in progress
+        self._held_bytes = 0  # the size of their bodies
         self._scheduler = Scheduler(
             batching, max_waiting=limits.max_requests, on_batch=self.metrics.on_batch
         )
@@ -119,7 +119,7 @@ class Engine:
         Args:
             api: "REST" or "GRPC".
             entrypoint: the method, such as "Predict".
-            timeout_s: the client's timeout, if any; the shorter of it and the limit applies.
+            timeout_s: the client's timeout, if any; the shorter of this and the limit applies.
 
         Raises:
             RequestError: the block raises it.
@@ -144,20 +144,20 @@ class Engine:
 
     @contextlib.contextmanager
     def slot(self, size: int) -> Iterator[None]:
-        """Admits a request that has arrived whole; a client cannot hold a slot by sending slowly.
+        """Admits a request once it has arrived, so that slow clients cannot hold a slot.
 
         Args:
-            size: the bytes of its body.
+            size: the size of its body in bytes.
 
         Raises:
-            RequestError: too many requests are under way, or their bodies are too large together.
+            RequestError: too many requests are in progress, or their bodies together are too large.
         """
         limits = self.limits
         with self._lock:
             if self._num_requests >= limits.max_requests:
-                raise _busy(f"{limits.max_requests} requests are under way")
+                raise _busy(f"{limits.max_requests} requests are in progress")
             if self._held_bytes + size > limits.max_held_bytes:
-                raise _busy(f"the requests under way have {self._held_bytes} bytes")
+                raise _busy(f"the requests in progress have {self._held_bytes} bytes")
             self._num_requests += 1
             self._held_bytes += size
         try:
@@ -200,7 +200,7 @@ class Engine:
                 f"{rows} rows in one request, but the limit is {self.limits.max_rows}: split it"
             )
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
-        # A run may outlive its request, and needs the model until the end.
+        # A run may outlive its request, and needs the model until it ends.
         version.acquire_again()
         try:
             future = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
@@ -217,10 +217,10 @@ class Engine:
             ) from None
 
     def statuses(self, spec: ModelSpec) -> list[Version]:
-        """Returns the versions that a status request asks for.
+        """Returns the versions for a status request.
 
         Raises:
-            RequestError: there are none.
+            RequestError: there are no such versions.
         """
         if not spec.name:
             raise invalid("Missing model name in request.")
@@ -239,7 +239,7 @@ class Engine:
         return versions
 
     def close(self) -> None:
-        """Answers the requests under way, then unloads the models."""
+        """Answers the requests in progress, then unloads the models."""
         self._scheduler.close()
         self.models.close()
 

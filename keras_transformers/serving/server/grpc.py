@@ -1,4 +1,4 @@
-"""TF Serving's gRPC services: PredictionService, ModelService, and the standard health service."""
+"""Implements TF Serving's gRPC services PredictionService and ModelService, and health."""
 
 import logging
 import threading
@@ -27,24 +27,23 @@ SERVICES = (
     "tensorflow.serving.PredictionService",
     "tensorflow.serving.ModelService",
 )
-_SPARE_THREADS = 8  # for health, status and refused requests
-_GRACE_S = 1.0  # how long a crowd of calls may wait for their messages
-# An error may quote its request. It travels in a header, three characters for each byte that is not
-# ASCII, and gRPC refuses answers with more than 8 KiB of headers.
+_SPARE_THREADS = 8  # for health, status and rejected requests
+_GRACE_S = 1.0  # how long many calls may wait for their messages
+# An error may quote its request. It is sent in a header, with three characters per non-ASCII byte,
+# and gRPC rejects answers with more than 8 KiB of headers.
 _LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(Seldom())  # clients cause these records
+_logger.addFilter(Seldom())  # clients can cause these records
 
 
 class _Arrivals(grpc.ServerInterceptor):
     """Receives and parses the messages of calls.
 
-    grpc would wait for a message in one of its threads without end, so a few calls without one
-    would take them all. Here the calls that have waited longest are ended when too many have
-    waited for a second. A message that cannot be parsed is the client's fault; grpc would answer
-    INTERNAL and log a traceback. There are no streams, because each would stay for as long as its
-    client likes.
+    grpc waits for a message in one of its threads forever, so a few calls without one would take
+    all threads. Here, when too many calls have waited for a second, those that have waited longest
+    are ended. A message that cannot be parsed is the client's fault; grpc would answer INTERNAL and
+    log a traceback. There are no streams, because each would stay for as long as its client wants.
 
     Args:
         most: how many calls may wait for their messages.
@@ -53,11 +52,11 @@ class _Arrivals(grpc.ServerInterceptor):
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: dict[Any, float] = {}  # context -> since when, oldest first
-        self._timed = False  # a timer is running
+        self._timed = False  # whether a timer is running
         self._lock = threading.Lock()
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        """Returns a handler that takes a stream: it has a context that can end the waiting."""
+        """Returns a handler for a stream, because its context can end the waiting."""
         handler = continuation(handler_call_details)
         if handler is None:
             return None
@@ -75,7 +74,7 @@ class _Arrivals(grpc.ServerInterceptor):
             except DecodeError:
                 request = None
             if request is None:
-                _logger.warning("refused a gRPC message that cannot be parsed")
+                _logger.warning("rejected a gRPC message that cannot be parsed")
                 message = f"{handler_call_details.method}: the message cannot be parsed"
                 return context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
             return handler.unary_unary(request, context)
@@ -85,7 +84,7 @@ class _Arrivals(grpc.ServerInterceptor):
         )
 
     def _receive(self, stream: Any, context: Any) -> bytes | None:
-        """Returns a call's message; None if the client sends none."""
+        """Returns a call's message; None if the client does not send one."""
         with self._lock:
             self._waiting[context] = time.monotonic()
             self._watch()
@@ -96,7 +95,7 @@ class _Arrivals(grpc.ServerInterceptor):
                 self._waiting.pop(context, None)
 
     def _watch(self) -> None:
-        """Starts a timer, if there is none, for when the oldest of a crowd has waited too long."""
+        """Starts a timer, unless one runs, for when the oldest of many calls is overdue."""
         if self._timed or len(self._waiting) <= self._most:
             return
         self._timed = True
@@ -191,7 +190,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """Reports the states of versions. A request cannot change what is served."""
+    """Reports the states of versions. Requests cannot change what is served."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -213,7 +212,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
 
 def make_executor(engine: Engine) -> ThreadPoolExecutor:
-    """Returns the threads for `make_server`; the caller shuts them down after the server."""
+    """Returns the threads for `make_server`; shut them down after the server."""
     return ThreadPoolExecutor(_threads(engine), thread_name_prefix="serving-grpc")
 
 
@@ -228,7 +227,7 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
         The grpc.Server, and the HealthServicer for `set_health`.
     """
     limits = engine.limits
-    # A message takes memory while it arrives, too.
+    # A message also takes memory while it arrives.
     most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
     server = grpc.server(
         executor,
@@ -238,7 +237,7 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
         options=[
             ("grpc.max_receive_message_length", limits.max_body_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # so that a port in use is an error
+            ("grpc.so_reuseport", 0),  # so that a port in use raises an error
         ],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
@@ -252,19 +251,19 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
 
 
 def _threads(engine: Engine) -> int:
-    """Returns enough for the requests under way, as many that have not arrived, and the others."""
+    """Returns enough for the requests in progress, as many unfinished ones, and the others."""
     return 2 * engine.limits.max_requests + _SPARE_THREADS
 
 
 def set_health(servicer: Any, *, ready: bool) -> None:
-    """Sets the answer of the health service, for the server and for each service."""
+    """Sets the answers of the health service, for the server and for each service."""
     status = health_pb2.HealthCheckResponse.ServingStatus
     for name in SERVICES:
         servicer.set(name, status.SERVING if ready else status.NOT_SERVING)
 
 
 def _answered(context: Any, answer: Callable[[], Any]) -> Any:
-    """Returns what `answer` returns; turns its errors into the call's status."""
+    """Returns the result of `answer`; turns its errors into the call's status."""
     try:
         return answer()
     except RequestError as error:

@@ -1,9 +1,9 @@
 """Checks the Host header of REST requests, as a guard against DNS rebinding.
 
-A web page may read answers only from its own site. But the site's owner can make its name point to
-127.0.0.1 a moment later, and the page then talks to whatever listens there. The browser still sends
-the site's name in the Host header, so a server that only this machine can reach answers only to
-this machine's names. gRPC needs no such guard, as web pages cannot speak it.
+A web page may read answers only from its own site. But the site's owner can later make its name
+point to 127.0.0.1, and the page then talks to the server there. The browser still sends the site's
+name in the Host header, so a server that only this machine can reach answers only to this machine's
+names. gRPC needs no such guard, because web pages cannot use it.
 """
 
 import ipaddress
@@ -16,12 +16,12 @@ from starlette.responses import JSONResponse
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 ANY_HOST = "*"
-_REFUSED = "the Host header names another server, and none of its allowed hosts"
+_REFUSED = "the Host header names another server, not one of the allowed hosts"
 _ABSOLUTE = re.compile(r"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether an address or name is this machine's own, which no other can reach.
+    """Returns whether only this machine can reach an address or name.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost")
     (True, True, True)
@@ -43,8 +43,8 @@ class HostCheck:
     Args:
         app: the application that gets the allowed requests.
         bound: the address that the server listens on. If other machines can reach it, every host is
-            allowed unless `allowed` names some.
-        allowed: more names, without ports; "*" allows all.
+            allowed unless `allowed` is given.
+        allowed: additional names, without ports; "*" allows all.
     """
 
     def __init__(self, app: Any, *, bound: str, allowed: Collection[str] = ()) -> None:
@@ -64,10 +64,11 @@ class HostCheck:
 
 
 def split_target(scope: Any) -> tuple[str, str]:
-    """Returns the host and the path that a request line names, as sent.
+    """Returns the host and the path in a request line, as sent.
 
-    Every server must take an absolute URI, GET http://host/path, which clients send to proxies; the
-    host is empty without one. An escaped slash stays escaped: it must not separate a path's parts.
+    Every server must accept an absolute URI, GET http://host/path, which clients send to proxies;
+    otherwise the host is empty. An escaped slash stays escaped, so it does not separate parts of a
+    path.
     """
     target = scope.get("raw_path", b"").decode("latin-1") or scope.get("path", "")
     absolute = _ABSOLUTE.fullmatch(target)

@@ -1,4 +1,4 @@
-"""A server with TF Serving's REST and gRPC APIs, in one Python process.
+"""Runs a server with TF Serving's REST and gRPC APIs, in one Python process.
 
 It is for development and small use; TF Serving is the production server.
 """
@@ -25,10 +25,10 @@ from keras_transformers.serving.server.tls import Tls, TlsConnection
 
 __all__ = ["Server"]
 
-# How long stopping may take after the last request's time is up.
+# How long stopping may take after the timeout of the last request.
 _PATIENCE_S = 5.0
-# How long a connection may stay idle: longer than clients keep one (httpx: 5 s), or the server
-# might close it just as the client sends the next request.
+# How long a connection may stay idle: longer than clients keep one (httpx: 5 s), otherwise the
+# server might close it just as the client sends the next request.
 _IDLE_S = 30
 _logger = logging.getLogger(__name__)
 
@@ -37,18 +37,18 @@ class Server:
     """Serves models until it is stopped.
 
     Args:
-        models: the models, or a function that returns them, which every poll calls.
+        models: the models, or a function that returns them, called at every poll.
         host: the address to listen on. Only this machine can reach the default.
         rest_port: REST's port; 0 picks a free one, None turns REST off.
         grpc_port: gRPC's port; 0 picks a free one, None turns gRPC off.
-        allowed_hosts: names, without ports, that REST requests may give in their Host header
-            besides `host` and this machine's own; "*" allows all. By default a server that only
-            this machine can reach allows no others (see `hosts`), and any other allows all.
-        limits: See `Limits`.
-        batching: See `BatchingOptions`.
-        tls: See `Tls`; None turns encryption off.
+        allowed_hosts: names, without ports, to accept in the Host header of REST requests in
+            addition to `host` and this machine's own; "*" accepts all. By default, a server that
+            only this machine can reach accepts no others (see `hosts`), and any other accepts all.
+        limits: see `Limits`.
+        batching: see `BatchingOptions`.
+        tls: see `Tls`; None turns encryption off.
         poll_interval_s: seconds between checks for new versions.
-        pages: an ASGI application that answers REST's paths outside the API.
+        pages: an ASGI application for REST paths outside the API.
 
     Raises:
         OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
@@ -76,12 +76,12 @@ class Server:
         pages: Any = None,
     ) -> None:
         if rest_port is None and grpc_port is None:
-            raise ValueError("neither a REST nor a gRPC port: give at least one")
+            raise ValueError("neither a REST nor a gRPC port: pass at least one")
         for port in (rest_port, grpc_port):
-            if port is not None and not 0 <= port < 2**16:  # gRPC would wrap it around
-                raise ValueError(f"port {port}: give 0 to 65535")
+            if port is not None and not 0 <= port < 2**16:  # gRPC would wrap it around silently
+                raise ValueError(f"port {port}: expected 0 to 65535")
         if not poll_interval_s > 0:
-            raise ValueError(f"poll_interval_s is {poll_interval_s}: give a positive number")
+            raise ValueError(f"poll_interval_s is {poll_interval_s}: expected a positive number")
         read = models if callable(models) else lambda: models
         limits = limits or Limits()
         self.engine = Engine(
@@ -98,7 +98,7 @@ class Server:
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
         self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
         self._stopping = threading.Event()
-        # The ports come last, so that an earlier failure leaves none open.
+        # Ports are opened last, so that an earlier failure leaves none open.
         self._listening = None if rest_port is None else _listen(host, rest_port)
         self.rest_port = self._listening.getsockname()[1] if self._listening else None
         self.grpc_port = None
@@ -128,7 +128,7 @@ class Server:
         return self.engine.models.wait_for_first_look(timeout_s) and self.engine.models.is_ready()
 
     def stop(self) -> None:
-        """Refuses new requests, answers those under way, and shuts down."""
+        """Rejects new requests, answers those in progress, and shuts down."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -163,7 +163,7 @@ class Server:
         asyncio.run(self._rest.serve(sockets=[self._listening]))
 
     def _end_rest(self) -> None:
-        """Waits for uvicorn to answer the requests under way, for as long as they may take."""
+        """Waits for uvicorn to answer the requests in progress, up to their timeout."""
         for force in (False, True):
             self._rest.force_exit = force
             patience_s = _PATIENCE_S if force else self.engine.limits.timeout_s + _PATIENCE_S
@@ -206,8 +206,8 @@ def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once only if it knows the socket is TCP's. Otherwise a body waits until the
-    # client has acknowledged the head of its answer: 40 ms on Linux.
+    # asyncio sends immediately only if it knows that the socket is TCP's. Otherwise a body waits
+    # until the client has acknowledged the head of its answer: 40 ms on Linux.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

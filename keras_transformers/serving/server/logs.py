@@ -1,4 +1,4 @@
-"""Keeps what clients can cause from filling the log."""
+"""Keeps records that clients can cause from filling the log."""
 
 import logging
 import threading
@@ -6,7 +6,7 @@ import time
 
 
 class Seldom(logging.Filter):
-    """Lets one record of a kind through in a while, with the number of those left out since.
+    """Passes one record of each kind per interval, with the number of records left out.
 
     Records are of one kind if they come from the same line of the program.
 

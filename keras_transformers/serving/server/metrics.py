@@ -1,4 +1,4 @@
-"""The server's metrics for Prometheus, under TF Serving's names if it has them."""
+"""Collects the server's metrics for Prometheus, under TF Serving's names where it has them."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 

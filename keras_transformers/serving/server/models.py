@@ -1,7 +1,7 @@
 """Finds, loads, swaps and unloads the versions of the served models.
 
 A new version is loaded and warmed up while the current one keeps answering. Then it takes over, and
-the old one is unloaded after its last request. A version that cannot be loaded changes nothing.
+the old one is unloaded after its last request. If a version cannot be loaded, nothing changes.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ LOADING, AVAILABLE, UNLOADING, END = 20, 30, 40, 50
 
 _MAX_ATTEMPTS = 6  # as in TF Serving: one attempt and five retries
 _FIRST_RETRY_S = 1.0
-_ENDED_KEPT = 8  # ended versions kept for the status; keeping all would be a leak
-_RETURN_MEMORY_S = 10.0  # between two returns of freed memory; one takes tens of milliseconds
+_ENDED_KEPT = 8  # ended versions kept for status requests; keeping all would leak memory
+_RETURN_MEMORY_S = 10.0  # seconds between returning freed memory, which takes tens of milliseconds
 
 _logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Version:
         try:
             saved_model = SavedModel(self.path)
             records = warm_up(saved_model)
-        except Exception as error:  # whatever it is, the current version must stay
+        except Exception as error:  # after any error, the current version must stay
             if saved_model is not None:
                 saved_model.close()
             self.attempts += 1
@@ -86,7 +86,7 @@ class Version:
             return self.saved_model
 
     def acquire_again(self) -> None:
-        """Holds an acquired model once more, until one more `release`."""
+        """Holds an acquired model again, until another `release`."""
         with self._lock:
             self._in_use += 1
 
@@ -99,7 +99,7 @@ class Version:
             self._close()
 
     def unload(self) -> None:
-        """Takes no new requests; closes the model once those under way have ended."""
+        """Takes no new requests; closes the model once those in progress have ended."""
         with self._lock:
             if self.state != AVAILABLE:
                 return
@@ -163,7 +163,7 @@ class Model:
             if version.number not in wanted:
                 version.unload()
         with self._lock:
-            # Forget a failed version whose folder is gone: it may come back repaired.
+            # Forget a failed version whose folder is gone, because it may come back repaired.
             gone = [v for v in versions if v.error is not None and v.number not in found]
             ended = [v for v in versions if v.state == END and v.error is None]
             for version in gone + ended[: max(0, len(ended) - _ENDED_KEPT)]:
@@ -187,14 +187,14 @@ class Model:
         """Finds a version and keeps it loaded inside the block.
 
         Args:
-            version: its number; None means the label's or, without a label, the highest available.
+            version: its number; None for the label's or, without a label, the highest available.
             label: one of the settings' labels.
 
         Raises:
-            RequestError: there is no such version, or it is not available (yet).
+            RequestError: there is no such version, or it is not available yet.
         """
         number = self.number_of(version, label)
-        # A swap may happen between the list of versions and the attempt to hold one of them.
+        # A swap may happen between listing the versions and holding one of them.
         held = self._acquire(number) or self._acquire(number)
         if held is None:
             if any(v.state == LOADING for v in self.versions() if number in (None, v.number)):
@@ -216,7 +216,7 @@ class Model:
         return None
 
     def number_of(self, version: int | None, label: str | None) -> int | None:
-        """Returns the number of the version that a request means; None for the latest."""
+        """Returns the number of the version that a request names; None for the latest."""
         if version is None and label:
             if label not in self.settings.version_labels:
                 raise invalid(f"Unrecognized servable version label: {label}")
@@ -224,7 +224,7 @@ class Model:
         return version
 
     def _text(self, number: int | None) -> str:
-        """Returns what a request asks for, in TF Serving's words."""
+        """Returns the version that a request names, in TF Serving's words."""
         name = self.settings.name
         return f"Latest({name})" if number is None else f"Specific({name}, {number})"
 
@@ -248,7 +248,7 @@ class Models:
         self._read_settings = read_settings
         self._poll_interval_s = poll_interval_s
         self._models = {s.name: Model(s) for s in read_settings()}
-        self._problems: dict[str, str | None] = {}  # what was tried -> why it failed the last time
+        self._problems: dict[str, str | None] = {}  # what was tried -> why it failed last time
         self._moved: dict[str, Model] = {}  # to other folders, where no version can answer yet
         self._looked = threading.Event()
         self._stop = threading.Event()
@@ -296,13 +296,13 @@ class Models:
         return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
-        """Polls the settings and the folders once, as the thread does repeatedly."""
+        """Polls the settings and the folders once; the thread does so repeatedly."""
         settings = {name: model.settings for name, model in self._models.items()}
         with self._noting("keeping the current models"):
             settings = {s.name: s for s in self._read_settings()}
         models = {name: self._settled(new) for name, new in settings.items()}
         replaced = [m for name, m in self._models.items() if models.get(name) is not m]
-        self._models = models  # in one step, as requests look up names meanwhile
+        self._models = models  # in one step, because requests look up names meanwhile
         for model in replaced:
             model.close()
         for model in models.values():
@@ -334,11 +334,11 @@ class Models:
 
     @contextlib.contextmanager
     def _noting(self, what: str) -> Iterator[None]:
-        """Logs why the block failed, but not again at each poll while the reason stays the same."""
+        """Logs why the block failed, but not at every poll while the reason stays the same."""
         problem = None
         try:
             yield
-        except Exception as error:  # a disk that fails briefly must not end the thread
+        except Exception as error:  # a brief failure of the disk must not end the thread
             problem = f"{type(error).__name__}: {error}"
             if problem != self._problems.get(what):
                 unforeseen = None if isinstance(error, OSError | ValueError) else error

@@ -1,4 +1,4 @@
-"""TF Serving's REST API as an ASGI application.
+"""Implements TF Serving's REST API as an ASGI application.
 
 https://www.tensorflow.org/tfx/serving/api_rest documents it. No part of a request's path reaches
 the file system: the model's name is only a dictionary key.
@@ -44,17 +44,17 @@ _STATUS = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE | re.ASCII)
 _NO_MODEL = re.compile(r"/v1/models", re.IGNORECASE)
 
 _LARGE = 2**20  # bytes of a body
-_large_bodies = threading.BoundedSemaphore(2)  # parsed at the same time
+_large_bodies = threading.BoundedSemaphore(2)  # bodies parsed at the same time
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(Seldom())  # clients cause these records
+_logger.addFilter(Seldom())  # clients can cause these records
 
 
 class _HttpError(RequestError):
-    """Raised where HTTP has a status that no code stands for.
+    """Raised for an HTTP status without a corresponding code.
 
     Attributes:
-        status: HTTP's status.
+        status: the HTTP status.
     """
 
     def __init__(self, status: int, code: Code, message: str) -> None:
@@ -65,7 +65,7 @@ class _HttpError(RequestError):
 def application(
     engine: Engine, executor: Executor, pages: Callable[..., Awaitable[None]] | None = None
 ) -> Callable[..., Awaitable[None]]:
-    """Returns the ASGI application, which answers whatever arrives.
+    """Returns the ASGI application, which answers every request.
 
     Args:
         engine: answers the requests.
@@ -113,7 +113,7 @@ def _spec(match: "re.Match[str]") -> ModelSpec:
     version = None
     if match[2]:
         digits = match[2].lstrip("0") or "0"
-        if len(digits) > 19 or int(digits) >= 2**63:  # int() refuses thousands of digits
+        if len(digits) > 19 or int(digits) >= 2**63:  # int() rejects thousands of digits
             raise invalid(f"Failed to convert version: {match[2][:40]} to numeric.")
         version = int(digits)
     label = urllib.parse.unquote(match[3]) if match[3] else None
@@ -167,17 +167,17 @@ async def _body(request: Request, limit: int) -> bytes:
             if len(body) > limit:
                 raise _too_large(limit)
     except ClientDisconnect:
-        raise RequestError(Code.CANCELLED, "the client has left") from None
+        raise RequestError(Code.CANCELLED, "the client has disconnected") from None
     return bytes(body)
 
 
 def _unzipped_size(body: bytes, limit: int) -> int:
-    """Returns how much a gzip stream says it holds, in its last four bytes; at most the limit."""
+    """Returns the uncompressed size in the last four bytes of a gzip stream, up to the limit."""
     return min(int.from_bytes(body[-4:], "little"), limit)
 
 
 def _unzipped(body: bytes, size: int, limit: int) -> bytes:
-    """Returns what gzip compressed, which is subject to the same limit as a body."""
+    """Decompresses a gzip body, with the same limit as for other bodies."""
     unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         content = unzip.decompress(body, size + 1)
@@ -196,9 +196,9 @@ def _too_large(limit: int) -> RequestError:
 
 @contextlib.contextmanager
 def _room_to_parse(body: bytes) -> Iterator[None]:
-    """Waits until a large body may be parsed, which takes up to 25 times its size.
+    """Waits until a large body may be parsed, which takes up to 25 times its size in memory.
 
-    What is parsed must be gone when the block ends, so the block may keep tensors only.
+    The parsed JSON must be freed when the block ends, so the block may keep only tensors.
     """
     with _large_bodies if len(body) > _LARGE else contextlib.nullcontext():
         yield
@@ -248,7 +248,7 @@ _ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
 
 
 def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
-    """Answers a status or metadata request, without limits so that probes always get through."""
+    """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
         return _json(_message(status_response(engine.statuses(spec))))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):

@@ -1,8 +1,8 @@
 """Loads a SavedModel into a session and runs its signatures.
 
-It uses the V1 session loader, as TF Serving does, so what fails there fails here, including the
-restoring of variables. Closing a session frees its memory; `tf.saved_model.load` does not do so
-reliably.
+It uses the V1 session loader, as TF Serving does, so models that fail there fail here, including
+when variables are restored. Closing a session frees its memory, which `tf.saved_model.load` does
+not do reliably.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ class SavedModel:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         graph = tf.Graph()
-        # Take GPU memory as needed; run operations without a GPU kernel on the CPU.
+        # Allocate GPU memory as needed; run operations without a GPU kernel on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         config.gpu_options.allow_growth = True
         self._session = tf.compat.v1.Session(graph=graph, config=config)
@@ -59,7 +59,7 @@ class SavedModel:
                 name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
                 for name, signature in self.signatures.items()
             }
-        except Exception as error:  # whatever the runtime raises, the version cannot be served
+        except Exception as error:  # after any error of the runtime, the version cannot be served
             self._session.close()
             if isinstance(error, tf.errors.OpError):
                 raise from_tensorflow(error) from error
@@ -70,8 +70,8 @@ class SavedModel:
     def run(self, signature: SignatureInfo, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
         """Runs a signature once.
 
-        Always computes all outputs. The runtime caches what it compiles for each set of outputs, so
-        requests that chose the set could make the cache grow without bound.
+        It always computes all outputs. The runtime caches the code that it compiles for each set of
+        outputs, so requests that choose the set could make the cache grow without bound.
 
         Args:
             signature: one of `signatures`.
@@ -95,20 +95,20 @@ class SavedModel:
             raise from_tensorflow(error) from error
         except UnicodeDecodeError as error:
             # TensorFlow's Python cannot decode the graph's error, which quotes its input.
-            message = "the graph refused the input, with a message that is not UTF-8"
+            message = "the graph rejected the input, with a message that is not UTF-8"
             raise invalid(message) from error
 
     def close(self) -> None:
-        """Frees the graph and its variables; nothing may run afterwards."""
+        """Frees the graph and its variables; it cannot run afterwards."""
         self._session.close()
         self._tensors = {}
         self.definitions = {}
 
 
 def return_freed_memory() -> None:
-    """Returns memory that was freed to the operating system, where the C library is glibc.
+    """Returns freed memory to the operating system, if the C library is glibc.
 
-    glibc keeps it for each thread that allocated. Tensors of ever new sizes leave gaps there, so
+    glibc keeps it for each thread that allocated it. Tensors of varying sizes leave gaps there, so
     the process would hold much more than it uses.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

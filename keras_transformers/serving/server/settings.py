@@ -29,22 +29,22 @@ class ModelSettings:
 
 
 def model_settings(text: str) -> ModelSettings:
-    """Returns the model that a command-line argument names.
+    """Returns the model named by a command-line argument.
 
     Args:
         text: BASE_PATH or NAME=BASE_PATH; the name defaults to the folder's.
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: the folder is itself a version, or a request could not carry the name.
+        ValueError: the folder is itself a version, or a request could not use the name.
     """
     name, equals, path = text.partition("=")
     base = Path(path if equals and "/" not in name else text)
     if not base.is_dir():
-        raise FileNotFoundError(f"{base}: no such folder; give BASE_PATH or NAME=BASE_PATH")
+        raise FileNotFoundError(f"{base}: no such folder; pass BASE_PATH or NAME=BASE_PATH")
     if (base / "saved_model.pb").exists():
         raise ValueError(
-            f"{base} is itself an export: give {base.absolute().parent}, the folder of its versions"
+            f"{base} is itself an export: pass {base.absolute().parent}, the folder of its versions"
         )
     model = ModelSettings(name if base != Path(text) else base.absolute().name, base)
     check_names(model.name, (), text)
@@ -68,10 +68,10 @@ def read_model_config(path: str | os.PathLike[str]) -> list[ModelSettings]:
 
 
 def check_models(models: Sequence[ModelSettings], place: str) -> list[ModelSettings]:
-    """Returns the models if there is at least one and no two share a name.
+    """Returns the models, after checking that there is at least one and that names are unique.
 
     Raises:
-        ValueError: otherwise; the message starts with `place`, where they come from.
+        ValueError: the check fails; the message starts with `place`, where the models come from.
     """
     names = [model.name for model in models]
     if not names:
@@ -79,7 +79,7 @@ def check_models(models: Sequence[ModelSettings], place: str) -> list[ModelSetti
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(
-            f"{place}: more than one model is called {', '.join(twice)}: give them different "
+            f"{place}: more than one model has the name {', '.join(twice)}: give them different "
             "names, NAME=BASE_PATH"
         )
     return list(models)

@@ -1,4 +1,4 @@
-"""Puts the status of versions into TF Serving's message."""
+"""Reports the status of versions in TF Serving's message."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ def status_response(versions: Sequence[Version]) -> Any:
     response = get_model_status_pb2.GetModelStatusResponse()
     for version in reversed(versions):
         status = response.model_version_status.add(version=version.number, state=version.state)
-        status.status.SetInParent()  # reports OK too
+        status.status.SetInParent()  # also reports OK
         if version.error is not None:
             status.status.error_code = int(version.error.code)
             status.status.error_message = version.error.message

@@ -1,4 +1,4 @@
-"""The local server's certificates, and TLS for its REST connections."""
+"""Provides the local server's certificates, and TLS for its REST connections."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ from keras_transformers.serving.server.logs import Seldom
 
 __all__ = ["Tls"]
 
-_RECORD = 16 * 1024  # bytes; TLS' largest record
+_RECORD = 16 * 1024  # bytes; the largest TLS record
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(Seldom())  # clients cause these records
+_logger.addFilter(Seldom())  # clients can cause these records
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Tls:
     Attributes:
         certificate: the server's certificate chain.
         key: the certificate's private key.
-        client_ca: the authority that must have signed clients' certificates; None asks for none.
+        client_ca: the authority that must have signed clients' certificates; None requires none.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -65,14 +65,14 @@ class Tls:
 
 
 class TlsConnection(asyncio.Protocol, asyncio.Transport):
-    """TLS between a socket and the protocol that speaks through it.
+    """TLS between a socket and the protocol that uses it.
 
-    asyncio's own TLS tells a protocol of a connection only after the handshake, so nobody could
-    bound those that never end it, and it cannot write any more once the client has closed its half.
+    asyncio's own TLS reports a connection to a protocol only after the handshake, so handshakes
+    that never end could not be limited, and it cannot write once the client has closed its half.
 
     Args:
-        protocol: gets this object as its transport, before the handshake begins.
-        context: the server's certificate and whom it trusts.
+        protocol: gets this object as its transport, before the handshake starts.
+        context: the server's certificate and the authorities that it trusts.
     """
 
     _transport: asyncio.Transport
@@ -85,7 +85,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
-    # What the socket's transport tells.
+    # Called by the socket's transport.
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -109,7 +109,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
             self._read_all = True
         except ssl.SSLError as error:
             _logger.warning("closed a TLS connection: %s", error.reason or error)
-            self._send()  # the alert that says why
+            self._send()  # the alert with the reason
             self._transport.close()
             return
         self._send()
@@ -134,18 +134,18 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
     def resume_writing(self) -> None:
         self._protocol.resume_writing()
 
-    # What the protocol asks for.
+    # Called by the protocol.
 
     def write(self, data: Any) -> None:
-        """Sends data; drops it if no handshake has agreed on how."""
+        """Sends data; drops it if the handshake is not complete."""
         if data and self._agreed and not self.is_closing():
             self._tls.write(data)
             self._send()
 
     def close(self) -> None:
-        """Says that no more will come, and closes once all is sent."""
+        """Announces the end of the data, and closes once everything is sent."""
         if self._agreed and not self.is_closing():
-            with contextlib.suppress(ssl.SSLError):  # the client need not confirm it
+            with contextlib.suppress(ssl.SSLError):  # the client does not need to confirm it
                 self._tls.unwrap()
             self._send()
         self._transport.close()

@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encoding: vocabulary files, word splitting and the tokenizers."""
+"""Implements byte-level byte-pair encoding: vocabulary files, word splitting, tokenizers."""
 
 from keras_transformers.rooms import open_room
 

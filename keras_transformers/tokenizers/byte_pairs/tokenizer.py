@@ -31,12 +31,12 @@ __all__ = ["BytePairTokenizer"]
 class BytePairTokenizer(tf.Module):
     r"""Byte-level byte-pair encoding (Radford et al. 2019, "Language Models are Unsupervised ...").
 
-    A text is split into words, each with the space before it. Then the bytes of each word are
+    A text is split into words, each with the space before it. The bytes of each word are then
     merged, earlier merges of the vocabulary first. Any string of bytes can be tokenized and
     restored unchanged: `detokenize(tokenize(text)) == text`. All methods except `train` run in the
     graph. Ids equal those of Hugging Face's `ByteLevelBPETokenizer`, except that:
 
-      - Invalid UTF-8, which no Python string contains, has tokens too. When words are split, such
+      - Invalid UTF-8, which no Python string contains, also has tokens. When words are split, such
         bytes count as symbols, like "#".
       - Python's `unicodedata` decides what is a letter or a number, so a library built on another
         version of Unicode may split new characters differently.
@@ -56,7 +56,7 @@ class BytePairTokenizer(tf.Module):
     Attributes:
         special_names: purpose -> special token. All must be in the vocabulary; the id for "start"
             becomes `start_token_id`, and so on.
-        unused_tokens: tokens that the vocabulary may contain although no text produces them.
+        unused_tokens: tokens that the vocabulary may contain even though no text produces them.
         vocabulary: tokens by id, as written in the files: "Ġ" is a space.
         vocabulary_size: the number of tokens.
         start_token_id: id of the token for "start".
@@ -99,7 +99,7 @@ class BytePairTokenizer(tf.Module):
         for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
         made = {*symbols, *(left + right for left, right in found.merges)}
-        written = set(names) - made  # as they are, not as bytes
+        written = set(names) - made  # unchanged, not as bytes
         token_bytes = _token_bytes([*found.tokens, *added], symbols, special, written)
         with tf.device("CPU:0"):
             self._merges = Merges(
@@ -338,7 +338,7 @@ def _token_bytes(
     special_tokens: Collection[str],
     written: Collection[str],
 ) -> list[bytes]:
-    """Returns the bytes of each token; none for special ones, its name's for `written` ones."""
+    """Returns the bytes of each token: none for special ones, the name's for `written` ones."""
     byte_of = {symbol: byte for byte, symbol in enumerate(symbols)}
 
     def bytes_of(token: str) -> bytes:

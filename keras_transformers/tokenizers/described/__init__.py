@@ -1,4 +1,4 @@
-"""Tokenization as a tokenizer.json describes it: normalizers, splitters and added tokens."""
+"""Implements the parts of a tokenizer.json: normalizers, splitters and added tokens."""
 
 from keras_transformers.rooms import open_room
 

@@ -14,11 +14,11 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 class AddedTokens:
-    """Cuts pieces of text at the tokens that they name.
+    """Cuts pieces of text at the names of added tokens.
 
     Args:
         tokens: the entries of `added_tokens` in a tokenizer.json: `id`, `content` and flags.
-        contents: what to look for, for each token.
+        contents: the string to look for, for each token.
 
     Raises:
         ValueError: tokens have the same content, or white space at an end beside `lstrip` or
@@ -31,8 +31,8 @@ class AddedTokens:
             blank = strips and content.strip() != content
             if not content or contents.count(content) > 1 or blank:
                 raise ValueError(
-                    f"added token {token['content']!r} cannot be told from others or from white "
-                    "space: give each its own text"
+                    f"added token {token['content']!r} cannot be distinguished from others or from "
+                    "white space: give each its own text"
                 )
         self._trie = Trie(contents)
         flags = np.array([[bool(t.get(f)) for f in FLAGS[:3]] for t in tokens] or [[False] * 3])
@@ -68,11 +68,11 @@ class AddedTokens:
             at, token = tf.boolean_mask(at, stays), tf.boolean_mask(token, stays)
             stop = tf.boolean_mask(stop, stays)
         shown = tf.boolean_mask(index, ~self._is_space(text.codes))
-        # rstrip: on to the next character that is not white space.
+        # rstrip: forward to the next character that is not white space.
         following = tf.gather(tf.concat([shown, [size]], 0), tf.searchsorted(shown, stop))
         following = tf.minimum(following, tf.gather(row_end, at))
         stop = tf.where(tf.gather(self._rstrip, token), following, stop)
-        # lstrip: back to the last one, but not into the token before.
+        # lstrip: back to the previous one, but not into the previous token.
         last = tf.gather(tf.concat([[-1], shown], 0), tf.searchsorted(shown, at)) + 1
         last = tf.maximum(tf.maximum(last, tf.gather(row_start, at)), before(stop, 0))
         start = tf.where(tf.gather(self._lstrip, token), last, at)

@@ -1,7 +1,7 @@
-"""The normalization that comes with a SentencePiece model, in the graph and with its origins.
+"""Applies a SentencePiece model's normalization in the graph, and tracks origins of characters.
 
-Its rules replace strings of characters; at each place the longest one that fits is used. They are
-in a double array, which is walked as it is: see `normalization.double_array`.
+Its rules replace strings of characters; at each place the longest match is used. They are in a
+double array, which is walked directly: see `normalization.double_array`.
 """
 
 from collections.abc import Mapping
@@ -31,11 +31,11 @@ class Charsmap:
 
     Args:
         charsmap: `normalizer_spec.precompiled_charsmap` of a SentencePiece model: the size of a
-            double array, the array, and the replacements, each with a zero byte behind it. The
-            values in the array are the places of replacements.
+            double array, the array, and the replacements, each followed by a zero byte. The values
+            in the array are the offsets of replacements.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is damaged.
     """
 
     def __init__(self, charsmap: bytes) -> None:
@@ -103,7 +103,7 @@ class Charsmap:
 
 
 def charsmap_rules(charsmap: bytes) -> dict[str, str]:
-    """Returns what a normalization replaces, and by what; see `Charsmap`."""
+    """Returns the rules of a normalization, string -> replacement; see `Charsmap`."""
     units, strings = _read(charsmap)
     bases, numbers = _bases(units), _numbers(units, strings)
     labels = np.arange(1, 256)
@@ -142,7 +142,7 @@ def _read(charsmap: bytes) -> tuple[np.ndarray, list[bytes]]:
 
 def _bases(units: np.ndarray) -> np.ndarray:
     """Returns where the children of each unit are."""
-    # Darts-clone shifts positions that are far away by 8 more bits.
+    # Darts-clone shifts distant positions by 8 more bits.
     return np.arange(len(units)) ^ (units >> 10 << ((units & 1 << 9) >> 6))
 
 
@@ -152,6 +152,6 @@ def _numbers(units: np.ndarray, strings: list[bytes]) -> np.ndarray:
     values = np.where(bases < len(units), units[np.minimum(bases, len(units) - 1)], 0)
     values = np.where(units >> 8 & 1, values & (1 << 31) - 1, NOTHING)
     places = np.cumsum([0, *(len(string) + 1 for string in strings)])[:-1]
-    # Units that no string leads to may look as if they had any value.
+    # Units that no string leads to may look as if they had a value.
     numbers = np.minimum(np.searchsorted(places, values), len(strings) - 1)
     return np.where(values < 0, NOTHING, numbers).astype(np.int32)

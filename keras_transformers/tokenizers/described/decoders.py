@@ -1,4 +1,4 @@
-"""The decoders of the `tokenizers` library for vocabularies of byte pairs, from their JSON."""
+"""Implements the decoders of the `tokenizers` library for byte pairs, from their JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _JOINING = [_REPLACE, {"type": "ByteFallback"}, {"type": "Fuse"}]
 def drops_space(description: Mapping[str, Any] | None, *, byte_level: bool) -> bool:
     """Returns whether a decoder drops a space at the start of the text.
 
-    All decoders join the bytes that tokens stand for, so nothing else differs.
+    All decoders join the bytes of tokens, so nothing else differs.
 
     Args:
         description: the `decoder` of a tokenizer.json; None joins bytes too.

@@ -1,4 +1,4 @@
-"""The normalizers of the `tokenizers` library, from their JSON, in the graph."""
+"""Implements the normalizers of the `tokenizers` library, from their JSON, in the graph."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ def normalizer_steps(description: Mapping[str, Any] | None) -> list[Step]:
         description: the `normalizer` of a tokenizer.json.
 
     Raises:
-        ValueError: it has no exact form here; the message names it.
+        ValueError: it cannot be reproduced exactly; the message names it.
     """
     if description is None:
         return []
@@ -103,7 +103,7 @@ def _prepend(prefix: str) -> Step:
 
 
 def prepended(text: Text, places: Any, codes: list[int]) -> Text:
-    """Inserts characters before the places, bool (characters,); they come from no byte."""
+    """Inserts characters before the places, bool (characters,); they have no origin in the text."""
     counts = tf.where(places, 1 + len(codes), 1)
     origin = tf.repeat(tf.range(tf.size(counts)), counts)
     firsts = tf.gather(tf.cumsum(counts, exclusive=True), origin)
@@ -189,7 +189,7 @@ def _composition(class_of: Callable[[Text], Any]) -> Step:
         pair += tf.cast(text.codes, tf.int64)
         found = tf.minimum(tf.searchsorted(firsts, pair), len(keys) - 1)
         joins = free & ~passed & (tf.gather(firsts, found) == pair)
-        # Only the first of each base; and no base that itself may join the one before it.
+        # Only the first of each base, and no base that may itself join the one before it.
         first = tf.math.unsorted_segment_min(tf.where(joins, index, size), base, size)
         joins &= tf.gather(first, base) == index
         joins &= ~(tf.gather(joins, base) & (base != index))

@@ -1,4 +1,4 @@
-"""The parts of a tokenizer that a tokenizer.json describes, around the model of its vocabulary."""
+"""Runs the parts of a tokenizer.json around the model of its vocabulary."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,8 @@ _FIELDS = ("normalizer", "pre_tokenizer", "added_tokens")
 class Parts:
     """Normalizes and splits texts, and matches added tokens before that.
 
-    All runs in the graph, with core TensorFlow ops. Ids equal those of the `tokenizers` library.
+    Everything runs in the graph, with core TensorFlow ops. Ids equal those of the `tokenizers`
+    library.
 
     Args:
         description: `normalizer`, `pre_tokenizer` and `added_tokens` as in a tokenizer.json; each
@@ -42,7 +43,7 @@ class Parts:
         byte_level: whether the vocabulary is made of bytes.
         charsmap: the normalization of the SentencePiece model that encodes the words, to use as the
             normalizer: see `Charsmap`.
-        more_steps: what else splits texts, after the pre-tokenizer.
+        more_steps: further steps that split texts, after the pre-tokenizer.
         match_special_tokens: whether the names of special tokens in a text are these tokens.
 
     Attributes:
@@ -50,8 +51,8 @@ class Parts:
         added: the tokens that the vocabulary lacks, in the order of their ids.
 
     Raises:
-        ValueError: a component has no exact form here, or does not fit the vocabulary; the message
-            names it.
+        ValueError: a component cannot be reproduced exactly, or does not fit the vocabulary; the
+            message names it.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Parts:
         match_special_tokens: bool = True,
     ) -> None:
         if unknown := set(description) - set(_FIELDS):
-            raise ValueError(f"unknown parts {', '.join(sorted(unknown))}: take {_FIELDS}")
+            raise ValueError(f"unknown parts {', '.join(sorted(unknown))}: use {_FIELDS}")
         self.description = {field: description.get(field) for field in _FIELDS}
         normalizer, splitter = description.get("normalizer"), description.get("pre_tokenizer")
         tokens: Sequence[Mapping[str, Any]] = description.get("added_tokens") or []
@@ -109,8 +110,8 @@ class Parts:
 
         Returns:
             Token ids int32, and starts and ends int64 in bytes of all texts end to end, each
-            (batch, None). A span has the characters that a token touches, with deleted characters
-            behind them.
+            (batch, None). A span covers the characters that a token touches, and deleted characters
+            after them.
         """
         with tf.device("CPU:0"):
             words, found, row_of = self._words(text)
@@ -132,7 +133,7 @@ class Parts:
             span = tf.ragged.range(first, last + 1)
             row = span.value_rowids()
             tokens = tf.size(word, tf.int64)
-            # A token of no character, such as a prefix, stands where the next one starts.
+            # A token without characters, such as a prefix, is placed where the next one starts.
             is_empty = span.row_lengths() == 0
             at = tf.gather(words.starts, tf.minimum(first, tf.size(words.starts) - 1))
             starts = tf.math.unsorted_segment_min(tf.gather(words.starts, span.values), row, tokens)

@@ -1,4 +1,4 @@
-"""Regular expressions that have an exact form without lookahead."""
+"""Reads regular expressions that can be reproduced exactly without lookahead."""
 
 import re
 
@@ -15,7 +15,7 @@ def one_class(what: str, pattern: str) -> tuple[np.ndarray, bool]:
     r"""Reads an expression for one character of a class or a run of them, such as `\s+`.
 
     Args:
-        what: the component, for messages.
+        what: the component, for error messages.
         pattern: the expression.
 
     Returns:

@@ -1,7 +1,7 @@
-r"""The pre-tokenizers of the `tokenizers` library, from their JSON, in the graph.
+r"""Implements the pre-tokenizers of the `tokenizers` library, from their JSON, in the graph.
 
 Each step classifies all characters at once: whether a word starts at a character depends on its
-neighbours and on the run of like characters that it is in.
+neighbours and on the run of similar characters that it is in.
 """
 
 import json
@@ -38,7 +38,7 @@ _LIKE_CL100K = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# Pattern -> most digits of a word.
+# Pattern -> maximum digits per word.
 LLAMA3, QWEN2 = _LIKE_CL100K % "{1,3}", _LIKE_CL100K % ""
 _CL100K = {LLAMA3: 3, QWEN2: 1}
 
@@ -50,7 +50,7 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
         description: the `pre_tokenizer` of a tokenizer.json.
 
     Raises:
-        ValueError: it has no exact form here; the message names it.
+        ValueError: it cannot be reproduced exactly; the message names it.
     """
     if description is None:
         return []
@@ -73,7 +73,7 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
             _split(_punctuation(), False, description.get("behavior", "Isolated"), "Punctuation")
         ]
     if kind == "Digits":
-        # Rust's digits, of a newer Unicode than the regular expressions' numbers.
+        # Rust's digits come from a newer Unicode than the regular expressions' numbers.
         digits = unicode_tables.isolated_by('{"type": "Digits", "individual_digits": true}')
         return [_isolated(digits, repeated=not description.get("individual_digits", False))]
     if kind == "ByteLevel":
@@ -87,7 +87,7 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
 
 
 def is_byte_level(description: Mapping[str, Any] | None) -> bool:
-    """Returns whether a pre-tokenizer ends with ByteLevel and has no other one.
+    """Returns whether a pre-tokenizer ends with ByteLevel, its only one.
 
     Raises:
         ValueError: other steps follow it, which would see bytes.
@@ -178,7 +178,7 @@ def _scheme(metaspace: Mapping[str, Any]) -> str:
 
 
 def _metaspace(description: Mapping[str, Any]) -> list[Step]:
-    """Returns the steps that write spaces as another character, with one before the text."""
+    """Returns the steps that replace spaces with another character, and put one before the text."""
     mark, scheme = description.get("replacement"), _scheme(description)
     if not isinstance(mark, str) or len(mark) != 1 or scheme not in ("always", "first", "never"):
         raise ValueError(
@@ -268,7 +268,7 @@ def _cl100k(most_digits: int) -> Step:
         was_blank = ~begins & before(codes == ord(" "), False)
         next_code = tf.where(ends, 0, after(codes, 0))
         second = tf.where(ends | after(ends, True), 0, after(after(codes, 0), 0))
-        # A lone symbol that no space joins can join the letters after it; an apostrophe can begin
+        # A single symbol that no space joins can join the letters after it; an apostrophe can start
         # an ending such as 's or 'll.
         free = is_other & (was != OTHER) & ~was_blank
         quote = free & (codes == ord("'"))

@@ -1,4 +1,4 @@
-"""The special tokens that the `tokenizers` library puts around texts, from their JSON."""
+"""Finds the special tokens that the `tokenizers` library adds around texts, from their JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def ids_around(description: Mapping[str, Any] | None, num_texts: int) -> list[li
         num_texts: 1, or 2 for a pair.
 
     Raises:
-        ValueError: it is damaged, or no template; the message names it.
+        ValueError: it is damaged, or not a template; the message names it.
     """
     around: list[list[int]] = [[] for _ in range(num_texts + 1)]
     for part in _flat(description):
@@ -63,7 +63,7 @@ def _template(description: Mapping[str, Any], num_texts: int) -> list[list[int]]
 
 
 def template(start: Sequence[tuple[str, int]], end: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Returns the post-processor that puts special tokens, names and ids, around each text."""
+    """Returns the post-processor that adds special tokens, names and ids, around each text."""
 
     def text(number: int) -> list[dict[str, Any]]:
         def special(name: str) -> dict[str, Any]:

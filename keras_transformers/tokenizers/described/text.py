@@ -1,4 +1,4 @@
-"""Texts as flat arrays of characters that know where they come from, and tables over Unicode."""
+"""Represents texts as flat arrays of characters with their origins, and tables over Unicode."""
 
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ class Text(NamedTuple):
     Attributes:
         codes: int32 (characters,), code points.
         rows: int64 (characters,), the number of each character's piece, ascending.
-        starts: int64 (characters,), where it comes from: a byte of all original texts end to end.
-        ends: int64 (characters,), likewise, exclusive.
+        starts: int64 (characters,), its origin: a byte offset in all original texts end to end.
+        ends: int64 (characters,), in the same units, exclusive.
         places: int64 (characters,), where its tokens go among all tokens, ascending.
         leads: bool (characters,), whether its piece is the first of its text.
     """
@@ -87,10 +87,10 @@ class CharacterMap:
     """Replaces single characters by none, one or more."""
 
     def __init__(self, table: dict[int, tuple[int, ...]]) -> None:
-        """`table`: code point, or a larger number that stands for more -> what replaces it."""
+        """`table`: code point, or a larger number for several of them -> its replacement."""
         keys = sorted(table)
         lengths = [len(table[key]) for key in keys]
-        # Two ends that no character reaches, so that an empty table works too.
+        # Two entries that no character reaches, so that an empty table works too.
         self._keys = tf.constant([*keys, tf.int32.max], tf.int32)
         self._lengths = tf.constant([*lengths, 1], tf.int64)
         self._firsts = tf.constant(np.cumsum([0, *lengths]), tf.int64)

@@ -1,4 +1,4 @@
-"""The tokenizer of a language model, as its tokenizer.json describes it, in the graph."""
+"""Runs the tokenizer of a language model, as described by its tokenizer.json, in the graph."""
 
 import functools
 import json
@@ -28,14 +28,14 @@ _SPACES = r"[\s\pZ]*"
 class DescribedTokenizer(tf.Module):
     """Byte pairs with the normalization, splitting and special tokens of a tokenizer.json.
 
-    It serves the language models since GPT-2: byte-level byte pairs with GPT-2's, Llama 3's, Qwen's
-    or SmolLM2's way to split texts into words, and SentencePiece's byte pairs with byte fallback
-    (Llama 2, Mistral). Ids equal those of the `tokenizers` library that reads the same file. All
+    It supports the language models since GPT-2: byte-level byte pairs with GPT-2's, Llama 3's,
+    Qwen's or SmolLM2's way of splitting texts into words, and SentencePiece's byte pairs with byte
+    fallback (Llama 2, Mistral). Ids equal those of the `tokenizers` library for the same file. All
     methods run in the graph, with core TensorFlow ops on constants.
 
-    The names of added tokens in a text, such as "<|im_start|>", are these tokens, as in
-    transformers. For text from strangers, `match_special_tokens=False` makes special ones ordinary
-    text (transformers: `split_special_tokens=True`).
+    The names of added tokens in a text, such as "<|im_start|>", become these tokens, as in
+    transformers. For untrusted text, `match_special_tokens=False` treats the names of special
+    tokens as ordinary text (transformers: `split_special_tokens=True`).
 
     Invalid UTF-8, which no Python string contains, counts as U+FFFD.
 
@@ -43,17 +43,18 @@ class DescribedTokenizer(tf.Module):
         description: the contents of a tokenizer.json whose model is BPE.
         start_token: the token that starts a text (Hugging Face: bos_token), if there is one.
         end_token: the token that ends a text (eos_token).
-        pad_token: the token that fills rows (pad_token); by default the end or unknown token.
-        unknown_token: the token for what the vocabulary lacks (unk_token); by default the model's.
+        pad_token: the token that pads rows (pad_token); by default the end or unknown token.
+        unknown_token: the token for text outside the vocabulary (unk_token); by default the
+            model's.
         mask_token: the token that stands for a missing one (mask_token), in encoders.
         vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
-            without text, only fill up its matrices. By default there are none.
+            without text, only pad its matrices. By default there are none.
         name: name of the module.
 
     Attributes:
         vocabulary_size: the number of tokens.
         num_tokens: the number of those with text.
-        start_token_id: id of `start_token`, or None. `special_tokens` says whether it is put
+        start_token_id: id of `start_token`, or None. `special_tokens` decides whether it goes
             before texts.
         end_token_id: id of `end_token`, or None.
         pad_token_id: id of `pad_token`.
@@ -62,8 +63,8 @@ class DescribedTokenizer(tf.Module):
         mask_token_id: its id.
 
     Raises:
-        ValueError: the description is damaged, or a part has no exact form here, such as another
-            regular expression; the message names it.
+        ValueError: the description is damaged, or a part cannot be reproduced exactly, such as
+            another regular expression; the message names it.
 
     Example:
         >>> tokens = ["<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "▁a"]
@@ -163,7 +164,7 @@ class DescribedTokenizer(tf.Module):
             self.mask_token, self.mask_token_id = mask, ids[mask]
 
     def tokenize(self, text: Any, *, match_special_tokens: bool = True) -> tf.RaggedTensor:
-        """Converts texts to token ids, without those that `special_tokens` puts around them.
+        """Converts texts to token ids, without those that `special_tokens` adds around them.
 
         Args:
             text: strings (batch,).
@@ -176,11 +177,11 @@ class DescribedTokenizer(tf.Module):
         return parts.tokenize(texts_of(text), self._model.encode)[0]
 
     def spelled_otherwise(self, contents: Mapping[str, str]) -> Callable[[Any], tf.RaggedTensor]:
-        """Returns a `tokenize` that finds some added tokens in texts by other contents.
+        """Returns a `tokenize` that finds some added tokens by other strings in texts.
 
         Args:
-            contents: an added token -> what stands for it in texts, as it is. The token's own name
-                is ordinary text then.
+            contents: an added token -> the exact string for it in texts. The token's own name is
+                then ordinary text.
         """
         description = self.description
         tokens = [
@@ -230,7 +231,7 @@ class DescribedTokenizer(tf.Module):
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
-            skip_special_tokens: whether to leave special tokens out, or write their names.
+            skip_special_tokens: whether to leave out special tokens instead of writing their names.
 
         Returns:
             Strings (batch,), or (...).
@@ -257,7 +258,7 @@ class DescribedTokenizer(tf.Module):
     def split_at_masks(self, text: Any) -> tf.RaggedTensor:
         """Cuts strings (batch,) at every `mask_token`: (batch, None).
 
-        The mask takes the white space beside it, if the file says so (lstrip, rstrip).
+        The mask includes the white space beside it, if the file says so (lstrip, rstrip).
         """
         mask = self.mask_token
         flags = {token["content"]: token for token in self.description.get("added_tokens") or []}
@@ -278,9 +279,9 @@ class DescribedTokenizer(tf.Module):
     def pack(
         self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
     ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs, with the special tokens that the file puts there.
+        """Packs the tokens of texts or pairs, with the special tokens of the file.
 
-        Rows that are too long lose their end, the longer text of a pair first.
+        Rows that are too long are truncated, the longer text of a pair first.
 
         Args:
             segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
@@ -303,17 +304,17 @@ class DescribedTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from a folder with `tokenizer.json`, and what `config` returned.
+        """Restores a tokenizer from a folder with `tokenizer.json` and the result of `config`.
 
         Raises:
             FileNotFoundError: the file does not exist.
-            ValueError: it is damaged, or describes what has no exact form here.
+            ValueError: it is damaged, or describes something that cannot be reproduced exactly.
         """
         file = Path(folder, FILE)
         description = read_json(file)
         try:
             return cls(description, **config)
-        except Exception as error:  # whatever becomes of a damaged part
+        except Exception as error:  # any error that a damaged part causes
             raise ValueError(f"{file}: {error}") from error
 
     def config(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Trie:
             row_end: the end of each character's row, int32 (characters,).
 
         Returns:
-            The string's number or -1, and the index behind its last character, int32 (characters,).
+            The string's number or -1, and the index after its last character, int32 (characters,).
         """
         index = tf.range(tf.size(text.codes))
         size = tf.size(index)
@@ -91,13 +91,13 @@ def row_bounds(text: Text) -> tuple[Any, Any, Any]:
 
 
 def leftmost(found: Any, end: Any, row: Any, num_rows: Any) -> Any:
-    """Returns which matches to take: in each row the first, then the first behind it, ...
+    """Returns which matches to use: in each row the first, then the first after it, ...
 
     Args:
         found: whether a string starts at each character, bool (characters,).
-        end: the index behind it, int32 (characters,).
+        end: the index after it, int32 (characters,).
         row: int32 (characters,), from 0.
-        num_rows: their number.
+        num_rows: the number of rows.
     """
     size = tf.size(found)
 
@@ -121,6 +121,6 @@ def leftmost(found: Any, end: Any, row: Any, num_rows: Any) -> Any:
 
 
 def marks(places: Any, size: Any) -> Any:
-    """Returns True at the places, bool (size,); places behind the end are left out."""
+    """Returns True at the places, bool (size,); places after the end are left out."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(places), places, size + 1)
     return counts[:size] > 0

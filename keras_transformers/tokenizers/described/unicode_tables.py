@@ -1,4 +1,4 @@
-"""Unicode as the `tokenizers` library knows it, asked about every character once.
+"""Tabulates Unicode as the `tokenizers` library knows it, by querying every character once.
 
 Python's `unicodedata` and TensorFlow's ops are built with other versions of Unicode.
 """
@@ -19,7 +19,7 @@ _SEPARATOR, _OTHER_SEPARATOR = "|", "\ue000"
 _LARGEST_CLASS = "\u0345"  # the combining mark of the largest class, 240
 
 
-# Runs of characters of one kind, unassigned or for private use: the first speaks for all.
+# Runs of characters of one kind, unassigned or for private use: the first represents all.
 _ALIKE = (
     *(range(0x32400, 0xE0000), range(0xE1000, 0xF0000)),
     *(range(0xF0000, 0xFFFFE), range(0xFFFFE, 0x100000)),
@@ -59,22 +59,22 @@ def class_of(pattern: str) -> np.ndarray:
 
 
 def word_characters() -> np.ndarray:
-    r"""Returns what Rust calls `\w`, which Oniguruma does not: bool (CODES,)."""
+    r"""Returns the characters in Rust's `\w`, which differs from Oniguruma's: bool (CODES,)."""
     return class_of(r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]")
 
 
 @functools.cache
 def kept_by(pre_tokenizer: str) -> np.ndarray:
-    """Returns which characters a pre-tokenizer that removes others keeps: bool (CODES,)."""
+    """Returns which characters survive a pre-tokenizer that removes others: bool (CODES,)."""
     words = _pre_tokenizer(pre_tokenizer).pre_tokenize_str("".join(_surveyed()))
     return _members("".join(word for word, _ in words))
 
 
 @functools.cache
 def isolated_by(pre_tokenizer: str) -> np.ndarray:
-    """Returns which characters a pre-tokenizer makes words of their own: bool (CODES,).
+    """Returns which characters a pre-tokenizer splits off as single words: bool (CODES,).
 
-    It must split nothing else.
+    It must not split anything else.
     """
     words = _pre_tokenizer(pre_tokenizer).pre_tokenize_str("a" + "a".join(_surveyed()) + "a")
     return _members("".join(word for word, _ in words if len(word) == 1 and word != "a"))
@@ -87,7 +87,7 @@ def _pre_tokenizer(description: str) -> Any:
 
 @functools.cache
 def character_table(normalizer: str) -> dict[int, tuple[int, ...]]:
-    """Returns what a normalizer, given as JSON, makes of single characters that it changes."""
+    """Returns the single characters that a normalizer, given as JSON, changes, and the results."""
     normalize = normalizer_of(normalizer)
     unchanged = normalize(_OTHER_SEPARATOR) == _OTHER_SEPARATOR
     separator = _OTHER_SEPARATOR if unchanged else _SEPARATOR

@@ -1,4 +1,4 @@
-"""The BPE models of the `tokenizers` library, from their JSON, in the graph."""
+"""Implements the BPE models of the `tokenizers` library, from their JSON, in the graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 SPACE_MARK = "▁"  # SentencePiece's space
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
-# Field of the model -> the values that mean what is computed here.
+# Field of the model -> the values that are supported here.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0.0),
     "continuing_subword_prefix": (None, ""),
@@ -32,11 +32,11 @@ class BytePairs:
         byte_level: whether its tokens are written as bytes.
 
     Attributes:
-        tokens: those of the model by id.
-        steps: how to cut words where no merge reaches across, which changes no ids.
+        tokens: the model's tokens, by id.
+        steps: how to cut words where no merge reaches across, which does not change ids.
 
     Raises:
-        ValueError: it is damaged or has options without an exact form here; the message names them.
+        ValueError: it is damaged or has options that cannot be reproduced; the message names them.
     """
 
     def __init__(self, model: Mapping[str, Any], *, byte_level: bool) -> None:
@@ -135,7 +135,7 @@ class BytePairs:
         return ids, numbers, tf.ones_like(ids, tf.int64), starts
 
     def _characters(self, words: Any) -> tuple[Any, Any, Any, Any]:
-        """The same for characters; those that the vocabulary lacks become their bytes."""
+        """Does the same for characters; those that the vocabulary lacks become their bytes."""
         codes = tf.strings.unicode_decode(words, "UTF-8")
         place = tf.searchsorted(self._codes, codes.values)
         known = tf.gather(self._codes, place) == codes.values
@@ -159,10 +159,10 @@ class BytePairs:
 
 
 class _Cuts:
-    """Cuts text between characters that no merge joins: it could never reach across.
+    """Cuts text between characters that no merge joins, because merges cannot reach across.
 
-    A vocabulary of SentencePiece, which has a token for spaces within words, is applied to whole
-    texts. Most of its merges end before a space, so that this leaves words.
+    A SentencePiece vocabulary, which has a token for spaces within words, is applied to whole
+    texts. Most of its merges end before a space, so the results are mostly words.
     """
 
     def __init__(self, merges: Sequence[tuple[str, str]]) -> None:
@@ -177,7 +177,7 @@ class _Cuts:
 
 
 class _Whole:
-    """Finds words that are tokens, by fingerprints: tables of strings need initialization."""
+    """Finds words that are tokens, by fingerprints, because string tables need initialization."""
 
     def __init__(self, tokens: Sequence[str], byte_level: bool) -> None:
         spelled = {token: spelling(token, byte_level=byte_level) for token in tokens}
@@ -204,7 +204,7 @@ class _Whole:
 
 
 def spelling(token: str, *, byte_level: bool) -> bytes:
-    """Returns the bytes that a token of the model stands for."""
+    """Returns the bytes of one of the model's tokens."""
     if byte_level:
         found = [_BYTES.get(symbol, -1) for symbol in token]
         return token.encode() if -1 in found else bytes(found)

@@ -1,4 +1,4 @@
-"""BERT's text normalization as a table for tensorflow_text."""
+"""Builds BERT's text normalization as a table for tensorflow_text."""
 
 from keras_transformers.rooms import open_room
 

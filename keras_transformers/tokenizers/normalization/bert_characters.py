@@ -1,15 +1,15 @@
-"""BERT's character normalization as a table for tensorflow_text.
+"""Builds BERT's character normalization as a table for tensorflow_text.
 
 The op FastBertNormalize replaces characters one by one according to a table. The table in
 tensorflow_text is not BERT's: it folds compatibility characters ("²" becomes "2", "™" becomes "tm",
 "ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The table built
-here maps each character as `tokenizers.normalizers.BertNormalizer` does. So training, serving and
-Hugging Face agree by construction, and the op is as fast as before.
+here maps each character as `tokenizers.normalizers.BertNormalizer` does. Training, serving and
+Hugging Face therefore agree by construction, and the op is as fast as before.
 
 There are three additions:
 
-- Punctuation beyond ASCII gets spaces around it, so that words end there whatever version of
-  Unicode the ops were built with.
+- Non-ASCII punctuation gets spaces around it, so that words end there with any version of Unicode
+  that the ops were built with.
 - Characters that end words in tensorflow_text but not in BERT (punctuation newer than the Unicode
   of `tokenizers`, 256 Chinese characters) become stand-ins from a private use area. BERT deletes
   that area's characters from texts, so nothing else becomes a stand-in.
@@ -32,8 +32,8 @@ from tokenizers import normalizers, pre_tokenizers
 
 from keras_transformers.tokenizers.normalization.double_array import double_array
 
-# Each character in these ranges is a word. They are those of tokenizers.BertNormalizer; its sixth
-# starts at U+2B920, the one of Google's BERT at U+2B820.
+# Each character in these ranges is a word. They are those of tokenizers.BertNormalizer, whose sixth
+# range starts at U+2B920; in Google's BERT it starts at U+2B820.
 CHINESE = (
     "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
     "\U0002b740-\U0002b81f\U0002b920-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
@@ -151,7 +151,7 @@ def _replacements(lowercase: bool) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _invalid_utf8() -> Iterator[bytes]:
-    """Yields what the op sees of invalid UTF-8: single bytes and truncated characters."""
+    """Yields invalid UTF-8 as the op sees it: single bytes and truncated characters."""
     yield from (bytes([byte]) for byte in range(0x80, 0x100))
     yield from dict.fromkeys(
         chr(code).encode()[:length]

@@ -78,11 +78,11 @@ def _units(nodes: Sequence[_Node]) -> np.ndarray:
 
 
 def _bases(nodes: Sequence[_Node]) -> list[int]:
-    """Finds room for the children of every node: siblings first, only children in the gaps."""
+    """Places the children of every node: siblings first, only children in the gaps."""
     bases = [0] * len(nodes)
     used = {0}  # position 0 holds the root
     taken = {0}  # two nodes with the same base would share their children
-    search_from = {False: 1, True: 1}  # by "only child"; positions before it are full enough
+    search_from = {False: 1, True: 1}  # by "is an only child"; positions before it are full enough
     for number in sorted(range(len(nodes)), key=lambda number: -len(nodes[number])):
         labels = [label for label, _ in nodes[number]] or [_VALUE]
         position = search_from[len(labels) == 1]

@@ -1,4 +1,4 @@
-"""The tokenizers of families that come with SentencePiece models of their own."""
+"""Implements the tokenizers of families that have their own SentencePiece models."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""Added tokens around a SentencePiece model: it reads the text between them."""
+"""Finds added tokens in texts, and lets a SentencePiece model read the text between them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,30 +14,30 @@ from keras_transformers.tokenizers.sentencepiece import model_tokenizer
 
 __all__ = ["AddedPieces", "join_around"]
 
-_USER_DEFINED = 4  # a type of pieces
-# In no text. Normalization by nothing at all would be logged each time.
+_USER_DEFINED = 4  # a type of piece
+# Occurs in no text. An empty normalization would be logged each time.
 _CHARACTER = "\ufdd0"
 
 
 class AddedPieces(tf.Module):
-    """Finds added tokens in texts, and has a SentencePiece model read each part between them.
+    """Finds added tokens in texts, and lets a SentencePiece model read each part between them.
 
-    As in transformers, each part is read like a text of its own. Tokens with `normalized` are found
-    in the text that the model's normalization makes, others before it.
+    As in transformers, each part is read like a separate text. Tokens with `normalized` are matched
+    after the model's normalization, others before it.
 
     Args:
         tokens: their `id`, `content` and flags, as in the `added_tokens` of a tokenizer.json.
         model: the SentencePiece model.
-        tokenizer: the same, opened.
+        tokenizer: the opened model.
         num_tokens: number of tokens of the vocabulary without the added ones.
-        also: tokens of the vocabulary that are found in texts too.
+        also: tokens of the vocabulary that are also matched in texts.
 
     Attributes:
         names: the tokens that the vocabulary lacks, in the order of their ids.
 
     Raises:
-        ValueError: the tokens' ids have gaps, two cannot be told apart, or the model finds strings
-            of its own before it normalizes.
+        ValueError: the tokens' ids have gaps, two cannot be distinguished, or the model matches its
+            own strings before it normalizes.
     """
 
     def __init__(
@@ -52,8 +52,9 @@ class AddedPieces(tf.Module):
         super().__init__(name="added_pieces")
         charsmap = None
         if any(token.get("normalized") for token in tokens):
-            # The text is normalized before the model gets it, so the model must not do it again.
-            proto: Any = sentencepiece_model_pb2  # made at run time, without types
+            # The text is normalized before the model gets it, so the model must not normalize it
+            # again.
+            proto: Any = sentencepiece_model_pb2  # created at run time, without types
             found = proto.ModelProto.FromString(model)
             charsmap = found.normalizer_spec.precompiled_charsmap or None
             own = [piece.piece for piece in found.pieces if piece.type == _USER_DEFINED]
@@ -122,7 +123,7 @@ def join_around(
     Args:
         token_ids: int32 (rows, None).
         is_whole: whether each token keeps its name, bool (all tokens,).
-        names: the names of those tokens, strings (all tokens,); others count for nothing.
+        names: the names of those tokens, strings (all tokens,); others are ignored.
         detokenize: converts the ids between them, int32 (parts, None), to strings (parts,). It also
             gets the tokens that keep their names, each as a part of its own.
 

@@ -1,4 +1,4 @@
-"""ALBERT's tokenizer: SentencePiece after lower-casing and without accents, and BERT's packing."""
+"""ALBERT's tokenizer: SentencePiece on lower-cased text without accents, and BERT's packing."""
 
 import functools
 import json
@@ -23,12 +23,12 @@ _QUOTES = {"``": '"', "''": '"'}  # of the Penn Treebank
 class AlbertTokenizer(BertPacking, EncoderPieces):
     """SentencePiece as ALBERT uses it (Lan et al. 2019, arXiv:1909.11942).
 
-    Before the model reads a text, `` and '' become ", accents go (Unicode NFKD without combining
-    marks) and letters become lower case. All this is compiled into the model's own normalization,
-    so that it runs in the graph and spans are those of the original text. One text is packed as
-    [CLS] a [SEP], a pair as [CLS] a [SEP] b [SEP]. Ids equal those of Hugging Face's
+    Before the model reads a text, `` and '' become ", accents are removed (Unicode NFKD without
+    combining marks) and letters are lower-cased. All this is compiled into the model's own
+    normalization, so that it runs in the graph and spans are those of the original text. One text
+    is packed as [CLS] a [SEP], a pair as [CLS] a [SEP] b [SEP]. Ids equal those of Hugging Face's
     AlbertTokenizer, except that a special token's name in a text is ordinary text, that either of
-    two equally likely ways to split a word may be taken, that U+0000 is nothing, and that with
+    two equally likely ways to split a word may be chosen, that U+0000 is dropped, and that with
     `keep_accents` the model's normalization also composes characters before certain marks.
 
     Unusual text:
@@ -39,7 +39,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
 
     Args:
         path: a SentencePiece model, or a folder with `spiece.model`.
-        lowercase: whether letters become lower case (Hugging Face: do_lower_case).
+        lowercase: whether to lower-case letters (Hugging Face: do_lower_case).
         keep_accents: whether accents stay.
         added_tokens: more tokens, after the model's: `id`, `content` and flags, as in the
             `added_tokens` of a tokenizer.json. Their names in a text are these tokens.
@@ -53,7 +53,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         sep_token_id: 3, id of [SEP].
         mask_token: "[MASK]".
         mask_token_id: 4.
-        own_tokens: those that are ordinary text in a text.
+        own_tokens: the tokens whose names in a text are ordinary text.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -83,7 +83,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         super().__init__(path, name=name)
         self.lowercase = lowercase
         self.keep_accents = keep_accents
-        proto: Any = sentencepiece_model_pb2  # made at run time, without types
+        proto: Any = sentencepiece_model_pb2  # created at run time, without types
         found = proto.ModelProto.FromString(self._model)
         spec = found.normalizer_spec
         spec.precompiled_charsmap = _folded(spec.precompiled_charsmap, lowercase, keep_accents)
@@ -164,7 +164,7 @@ def _folded(charsmap: bytes, lowercase: bool, keep_accents: bool) -> bytes:
     def each(text: str) -> str:
         return "".join(changed.get(one, rules.get(one, one)) for one in text)
 
-    # Rules for several characters: those that single characters do not follow anyway.
+    # Rules for several characters, except those that follow from single characters.
     several = {key: after(before(key)) for key in rules if len(key) > 1}
     several = {key: value for key, value in several.items() if value != each(key)}
     single = {key: value for key, value in rules.items() if len(key) == 1}

@@ -1,4 +1,4 @@
-"""What the tokenizers of encoders that come with a SentencePiece model share."""
+"""Defines the base class of tokenizers of encoders that have a SentencePiece model."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ __all__: list[str] = []
 class EncoderPieces(tf.Module):
     """A SentencePiece model with the ids of an encoder.
 
-    A base of tokenizers, which say how the model's ids become the encoder's.
+    A base class of tokenizers, which define how the model's ids become the encoder's.
 
     Args:
         path: a SentencePiece model, or a folder with `model_file`.
@@ -38,7 +38,7 @@ class EncoderPieces(tf.Module):
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not a SentencePiece model, or its first pieces are others.
+        ValueError: it is not a SentencePiece model, or its first pieces differ.
     """
 
     model_file: ClassVar[str]
@@ -59,8 +59,8 @@ class EncoderPieces(tf.Module):
         found = [piece.decode() for piece in self._tokenizer.id_to_string(first).numpy().tolist()]
         if found != list(self.first_pieces):
             raise ValueError(
-                f"{path}: the first pieces are {found}, expected {list(self.first_pieces)}, as "
-                f"{type(self).__name__} needs: take the tokenizer of this model's family"
+                f"{path}: the first pieces are {found}, but {type(self).__name__} needs "
+                f"{list(self.first_pieces)}: use the tokenizer of this model's family"
             )
         with tf.device("CPU:0"):  # where strings live
             self._kinds = Kinds(*map(tf.constant, character_kinds()))
@@ -73,7 +73,7 @@ class EncoderPieces(tf.Module):
         *,
         num_tokens: int,
     ) -> None:
-        """Takes the model that reads texts, and the tokens added to the vocabulary's own."""
+        """Sets the model that reads texts, and the tokens added to the vocabulary's own."""
         self._tokenizer = tokenizer
         self._added = (
             AddedPieces(tokens, model, tokenizer, num_tokens=num_tokens) if tokens else None
@@ -149,7 +149,7 @@ class EncoderPieces(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         return cls(Path(folder, cls.model_file), **config)
 
     def config(self) -> dict[str, Any]:
@@ -185,11 +185,11 @@ class EncoderPieces(tf.Module):
         raise NotImplementedError
 
     def _pieces(self, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns the pieces of the tokens that the SentencePiece model has, but special ones."""
+        """Returns the pieces of the tokens in the SentencePiece model, except special ones."""
         raise NotImplementedError
 
     def _is_added(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Returns whether each token is one of the added ones, or behind them."""
+        """Returns whether each token is one of the added ones, or after them."""
         return token_ids >= self.vocabulary_size - len(self._names)
 
     def _texts(self, token_ids: tf.RaggedTensor) -> tf.Tensor:

@@ -19,7 +19,7 @@ Side = Literal["source", "target"]
 
 _VOCABULARY_FILE = "vocab.json"
 _END, _UNKNOWN, _PAD = "</s>", "<unk>", "<pad>"
-# What a source of a model with several target languages starts with, such as ">>fra<<".
+# The start of sources for models with several target languages, such as ">>fra<<".
 _LANGUAGE = r">>.*?<<"
 
 
@@ -28,27 +28,27 @@ class MarianTokenizer(tf.Module):
 
     Ids equal those of Hugging Face's MarianTokenizer without sacremoses, which would also replace
     unusual punctuation; special tokens' names in a text are ordinary text. A language such as
-    ">>fra<<" at the start of a text is one token. What is not in the vocabulary becomes the unknown
+    ">>fra<<" at the start of a text is one token. Text outside the vocabulary becomes the unknown
     token.
 
     Args:
         path: a folder with `vocab.json` and `source.spm` or `target.spm`.
         side: whose SentencePiece model to use, "source" or "target".
         vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
-            without text, only fill up its matrices. By default there are none.
+            without text, only pad its matrices. By default there are none.
         added_tokens: more tokens, after those of `vocab.json`: `id`, `content` and flags, as in the
-            `added_tokens` of a tokenizer.json. Their names in a text are these tokens, found before
-            normalization whatever `normalized` says, as transformers' tokenizer does.
+            `added_tokens` of a tokenizer.json. Their names in a text are these tokens, matched
+            before normalization regardless of `normalized`, as in transformers' tokenizer.
         name: name of the module.
 
     Attributes:
         vocabulary: all tokens, by id.
-        vocabulary_size: their number.
+        vocabulary_size: the number of tokens.
         end_token_id: id of "</s>".
         unknown_token_id: id of "<unk>".
         pad_token_id: id of "<pad>".
         start_token_id: the same: padding starts a target.
-        own_tokens: those that are ordinary text in a text.
+        own_tokens: the tokens whose names in a text are ordinary text.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -80,7 +80,7 @@ class MarianTokenizer(tf.Module):
             if single := [token["content"] for token in raw if token.get("single_word")]:
                 raise ValueError(
                     f"added token {single[0]!r}: single_word=true is not supported with Marian: "
-                    "transformers means another thing by it than for other tokenizers"
+                    "it has a different meaning there in transformers"
                 )
             self._added = AddedPieces(raw, self._model, self._tokenizer, num_tokens=len(known))
             known = [*known, *self._added.names]
@@ -88,7 +88,7 @@ class MarianTokenizer(tf.Module):
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
         if self.vocabulary_size < self._num_tokens:
             raise ValueError(
-                f"{Path(path, _VOCABULARY_FILE)} has {self._num_tokens} tokens, the model only "
+                f"{Path(path, _VOCABULARY_FILE)} has {self._num_tokens} tokens, but the model only "
                 f"{vocabulary_size}: use the vocabulary that belongs to the weights"
             )
         without_text = range(self._num_tokens, self.vocabulary_size)
@@ -106,7 +106,7 @@ class MarianTokenizer(tf.Module):
             [ids.get(piece.decode("utf-8", "replace"), ids[_UNKNOWN]) for piece in pieces]
         )
         languages = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
-        # No text starts with the last one, which makes this a table even without languages.
+        # No text starts with the last entry, which makes this a table even without languages.
         self._languages = tf.constant([*languages, ""])
         self._language_ids = tf.constant([*(ids[token] for token in languages), ids[_UNKNOWN]])
 
@@ -154,7 +154,7 @@ class MarianTokenizer(tf.Module):
         """Converts token ids to texts.
 
         Padding, start and end tokens are left out. The unknown token becomes " ⁇ ". An added token
-        stands where it is, without more spaces.
+        stays in place, without additional spaces.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
@@ -181,7 +181,7 @@ class MarianTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         return cls(folder, **config)
 
     def config(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class MarianTokenizer(tf.Module):
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens, without those that only fill up a model's matrices."""
+        """The number of tokens, without those that only pad a model's matrices."""
         return self._num_tokens
 
     def tokens(self, token_ids: Any) -> tf.Tensor:

@@ -15,7 +15,7 @@ from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_end
 __all__ = ["T5Tokenizer"]
 
 _SPECIAL_TOKENS = ["<pad>", "</s>", "<unk>"]
-# Around extra ids, before the text is split there: not UTF-8, so that no text has it.
+# Around extra ids, before the text is split there: not UTF-8, so that no text contains it.
 _SEPARATOR = b"\xff\xfe\xff"
 
 
@@ -30,23 +30,24 @@ class T5Tokenizer(tf.Module):
         path: a SentencePiece model, or a folder with `spiece.model`.
         num_extra_ids: number of extra ids (Hugging Face: extra_ids).
         vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
-            without text, only fill up its matrices. By default there are none.
+            without text, only pad its matrices. By default there are none.
         added_tokens: more tokens, after the extra ids: `id`, `content` and flags, as in the
             `added_tokens` of a tokenizer.json. Their names in a text are these tokens.
         name: name of the module.
 
     Attributes:
-        own_tokens: those that need no flags: the extra ids, and those that are ordinary text.
+        own_tokens: the tokens without flags: the extra ids, and those whose names are ordinary
+            text.
         vocabulary_size: the number of tokens.
         pad_token_id: 0.
-        start_token_id: 0, too: padding starts a target.
+        start_token_id: also 0, because padding starts a target.
         end_token_id: 1.
         unknown_token_id: 2.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not a SentencePiece model, has other special tokens, has more tokens than
-            `vocabulary_size`, or added tokens do not fit: see `AddedPieces`.
+        ValueError: it is not a SentencePiece model, has different special tokens, has more tokens
+            than `vocabulary_size`, or added tokens do not fit: see `AddedPieces`.
     """
 
     pad_token_id = 0
@@ -65,7 +66,9 @@ class T5Tokenizer(tf.Module):
         name: str = "t5_tokenizer",
     ) -> None:
         if num_extra_ids < 0:
-            raise ValueError(f"num_extra_ids={num_extra_ids}: give a number of tokens, 0 or more")
+            raise ValueError(
+                f"num_extra_ids={num_extra_ids}: expected a number of tokens, 0 or more"
+            )
         super().__init__(name=name)
         path = Path(path)
         path = path / self.model_file if path.is_dir() else path
@@ -97,7 +100,7 @@ class T5Tokenizer(tf.Module):
         if first != _SPECIAL_TOKENS:
             raise ValueError(
                 f"{path}: the first tokens are {first}, T5's are {_SPECIAL_TOKENS}: "
-                "take the model's own spiece.model"
+                "use the model's own spiece.model"
             )
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
         if self.vocabulary_size < self._num_tokens:
@@ -170,12 +173,12 @@ class T5Tokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        """Restores a tokenizer from the files of `save` and the result of `config`."""
         return cls(folder, **config)
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens, without those that only fill up a model's matrices."""
+        """The number of tokens, without those that only pad a model's matrices."""
         return self._num_tokens
 
     @property
@@ -211,7 +214,7 @@ class T5Tokenizer(tf.Module):
         return self._tokenizer.id_to_string(self._or_pad(token_ids))
 
     def _or_pad(self, token_ids: Any) -> Any:
-        """Replaces ids that the SentencePiece model lacks by padding."""
+        """Replaces ids that the SentencePiece model lacks with padding."""
         return tf.where(token_ids < self._num_pieces, token_ids, self.pad_token_id)
 
     def _texts(self, token_ids: tf.RaggedTensor) -> tf.Tensor:

@@ -23,11 +23,11 @@ class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
     <unk> first; <mask> is last. One text is packed as <s> a </s>, a pair as <s> a </s></s> b </s>.
     All methods run in the graph. Ids equal those of Hugging Face's XLMRobertaTokenizer, except that
     a special token's name in a text is ordinary text, and that either of two equally likely ways to
-    split a word may be taken ("AA" "A" or "A" "AA").
+    split a word may be chosen ("AA" "A" or "A" "AA").
 
     Unusual text:
-      - White space ends a word; runs of it are one space. The model's normalization decides what
-        becomes of other characters; XLM-RoBERTa's own applies Unicode NFKC.
+      - White space ends a word; runs of it are one space. The model's normalization converts other
+        characters; XLM-RoBERTa's own applies Unicode NFKC.
       - Characters that the model does not know and invalid UTF-8 become the unknown token,
         neighbours together.
       - Empty or blank text has no tokens.
@@ -46,7 +46,7 @@ class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
         unknown_token_id: 3, id of <unk>.
         mask_token: "<mask>".
         mask_token_id: the last id before added tokens.
-        own_tokens: those that are ordinary text in a text.
+        own_tokens: the tokens whose names in a text are ordinary text.
 
     Raises:
         FileNotFoundError: the file does not exist.

@@ -94,7 +94,7 @@ def test_a_config_comes_back(change, tmp_path):
     [
         ({"num_hidden_groups": 2}, "num_hidden_groups=2; only 1 is supported"),
         ({"inner_group_num": 2}, "inner_group_num=2; only 1 is supported"),
-        ({"embedding_size": 0}, "embedding_size=0; give an integer"),
+        ({"embedding_size": 0}, "embedding_size=0; expected an integer"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_config_comes_back(tmp_path):
     ("change", "message"),
     [
         ({"model_type": "bert"}, "model_type is 'bert'"),
-        ({"activation": "elu"}, "activation='elu'; known are gelu"),
+        ({"activation": "elu"}, "activation='elu'; expected one of gelu"),
         ({"dim": None}, "has no field 'dim'"),
     ],
 )

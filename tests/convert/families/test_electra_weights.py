@@ -106,8 +106,8 @@ def test_a_config_comes_back(change, tmp_path):
     [
         ({"model_type": "bert"}, "model_type is 'bert'"),
         ({"summary_activation": "tanh"}, "summary_activation='tanh'; only 'gelu' is supported"),
-        ({"embedding_size": 0}, "embedding_size=0; give an integer"),
-        ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
+        ({"embedding_size": 0}, "embedding_size=0; expected an integer"),
+        ({"hidden_act": "elu"}, "hidden_act='elu'; expected one of gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
     ],
 )
@@ -216,5 +216,5 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
 
 def test_a_head_that_electra_lacks_is_not_written(tmp_path):
     model = kt.heads.pretrainer(with_pooler(electra(**SHAPE)))
-    with pytest.raises(ValueError, match="'next_sentence_logits' has no place in .* ELECTRA"):
+    with pytest.raises(ValueError, match="'next_sentence_logits' has no counterpart in .* ELECTRA"):
         ELECTRA.save(model, tmp_path / "model.safetensors")

@@ -332,7 +332,7 @@ def test_tokenizers_that_name_no_end_are_refused(change, message, tmp_path):
     ("change", "message"),
     [
         ({"attention.head_count": 3}, "hidden_size=16 is not a multiple of num_attention_heads=3"),
-        ({"attention.head_count_kv": 8}, "no multiple of num_key_value_heads=8"),
+        ({"attention.head_count_kv": 8}, "not a multiple of num_key_value_heads=8"),
         ({"attention.head_count": 0}, "num_attention_heads=0"),
         ({"block_count": 2**31}, "num_hidden_layers=2147483648"),
     ],
@@ -348,13 +348,13 @@ def test_gguf_with_wrong_numbers_is_refused(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "rope_type='longrope'; known"),
+        ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "rope_type='longrope'; expected"),
         ("llama", {"rope_scaling": [1], "rope_parameters": None}, "rope_scaling=.*an object"),
         ("llama", {"rope_parameters": {"rope_type": "linear"}}, "'linear' has no field 'factor'"),
         ("llama", {"rope_parameters": {"rope_theta": 0.5}}, "rope_theta=0.5"),
-        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5; only whole heads"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5; only 1"),
         ("llama", {"tie_word_embeddings": "yes"}, "tie_word_embeddings='yes'"),
-        ("llama", {"num_key_value_heads": 3}, "no multiple of num_key_value_heads=3"),
+        ("llama", {"num_key_value_heads": 3}, "not a multiple of num_key_value_heads=3"),
         ("llama", {"head_dim": 5}, "heads are 5 wide"),
         ("mistral", {"sliding_window": 0}, "sliding_window=0"),
         ("qwen2", {"layer_types": ["full_attention"]}, "layer_types=.*each of the 2 layers"),
@@ -407,7 +407,7 @@ def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     for one, other in zip(until_the_end(texts), generate(texts), strict=True):
         assert other.text == one.text[: one.text.find("1") + 1 or None]
         assert other.finished == (one.finished or "1" in one.text)
-    with pytest.raises(ValueError, match="also_end_token_ids: 7 is no token"):
+    with pytest.raises(ValueError, match="also_end_token_ids: 7 is not a token"):
         kt.pipelines.TextGenerator(model, tokenizer, also_end_token_ids=[7])
     exported = kt.export(again, tmp_path / "export")
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]

@@ -153,9 +153,9 @@ def test_a_config_comes_back_in_both_spellings(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"classifier_pooling": "max"}, "classifier_pooling='max'; known are cls and mean"),
-        ({"classifier_activation": "elu"}, "classifier_activation='elu'; known are"),
-        ({"local_attention": 1}, "local_attention=1; give an integer from 2"),
+        ({"classifier_pooling": "max"}, "classifier_pooling='max'; expected cls or mean"),
+        ({"classifier_activation": "elu"}, "classifier_activation='elu'; expected one of"),
+        ({"local_attention": 1}, "local_attention=1; expected an integer from 2"),
         ({"decoder_bias": False}, "decoder_bias=False; only True is supported"),
         ({"layer_types": ["sliding_attention"] * 4}, "layer_types=.*full_attention in the first"),
         ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers=0"),

@@ -80,9 +80,9 @@ def test_a_config_comes_back(tmp_path):
             "relative_attention_num_buckets=64; only 32 is supported",
         ),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
-        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer from 3"),
-        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
-        ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; expected an integer from 3"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; expected an integer"),
+        ({"hidden_act": "elu"}, "hidden_act='elu'; expected one of gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
     ],
 )

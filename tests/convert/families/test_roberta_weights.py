@@ -84,11 +84,11 @@ def test_a_config_comes_back(tmp_path):
         ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported"),
         ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is supported"),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
-        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer from 3"),
-        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
-        ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; expected an integer from 3"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; expected an integer"),
+        ({"hidden_act": "elu"}, "hidden_act='elu'; expected one of gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
-        ({"max_position_embeddings": 2}, "=2; give an integer from 3"),
+        ({"max_position_embeddings": 2}, "=2; expected an integer from 3"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):

@@ -161,8 +161,11 @@ def test_what_files_leave_out_or_have_too_much(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "mt5"}, "model_type is 'mt5'; only 't5' can be read here"),
-        ({"feed_forward_proj": "gated-elu"}, "feed_forward_proj='gated-elu'; known are gated-g"),
+        ({"model_type": "mt5"}, "model_type is 'mt5'; expected 't5'"),
+        (
+            {"feed_forward_proj": "gated-elu"},
+            "feed_forward_proj='gated-elu'; expected one of gated-g",
+        ),
         ({"pad_token_id": 3}, "pad_token_id=3; only 0 is supported"),
         ({"decoder_start_token_id": 2}, "decoder_start_token_id=2; only 0 is supported"),
         ({"d_kv": None}, "has no field 'd_kv'"),
@@ -239,7 +242,7 @@ def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(written, tm
     save_weights(model, tmp_path, toys.t5_tokenizer(num_extra_ids=10), family="t5")
     for bad in ("many", -1, True, 10**9):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": bad}))
-        with pytest.raises(ValueError, match=f"tokenizer_config.json: extra_ids={bad!r}; give"):
+        with pytest.raises(ValueError, match=f"tokenizer_config.json: extra_ids={bad!r}; expected"):
             kt.load(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(ValueError, match="33 tokens.*100 extra.*128"):

@@ -79,9 +79,9 @@ def test_a_config_comes_back(tmp_path):
         ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported"),
         ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is supported"),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
-        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer from 3"),
-        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
-        ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; expected an integer from 3"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; expected an integer"),
+        ({"hidden_act": "elu"}, "hidden_act='elu'; expected one of gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_folder_of_a_masked_language_model_is_an_encoder(tmp_path):
 
 def test_a_named_model_with_its_vocabulary(tmp_path):
     xlm_roberta_toy.tokenizer(tmp_path)
-    with pytest.raises(ValueError, match="model=.xlm_roberta_huge.: take one of .*xlm_roberta_b"):
+    with pytest.raises(ValueError, match="model=.xlm_roberta_huge.: use one of .*xlm_roberta_b"):
         kt.convert.load_encoder(model="xlm_roberta_huge", vocabulary=tmp_path)
 
 

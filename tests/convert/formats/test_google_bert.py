@@ -274,7 +274,7 @@ def test_a_taggers_head_is_used(head, tmp_path, caplog):
 
 def test_where_nothing_tells_a_tagger_from_a_classifier_the_user_does(tmp_path, caplog):
     arrays = write(tmp_path / "either", WITHOUT_SLOTS, name="model.ckpt-30")
-    wanted = r"either: output_weights may be a classifier's or a tagger's.* give pipeline='clas"
+    wanted = r"either: output_weights may be a classifier's or a tagger's.* pass pipeline='clas"
     with pytest.raises(ValueError, match=wanted):
         kt.load(tmp_path / "either")
     classify = kt.load(tmp_path / "either", pipeline="classification", labels=["a", "b", "c"])

@@ -87,7 +87,7 @@ def test_other_weights_are_fetched_where_there_are_no_safetensors(hub, files, mi
 def test_a_branch_or_tag_is_resolved_and_its_commit_named(hub, revision, caplog):
     fetch("hf://org/name" + (f"@{revision}" if revision else ""))
     assert hub == [("org/name", revision)]
-    assert f"hf://org/name@{COMMIT} names the same files for ever" in caplog.text
+    assert f"use hf://org/name@{COMMIT} to pin these files" in caplog.text
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])

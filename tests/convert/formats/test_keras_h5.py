@@ -63,7 +63,7 @@ def test_the_encoder_loads_and_other_layers_are_named(file, caplog):
 def test_weights_alone_need_the_encoders_configuration(file, caplog):
     weights = weights_alone(file)
     with pytest.raises(
-        FileNotFoundError, match=r"weights\.h5 has weights alone.*copy the config\.json"
+        FileNotFoundError, match=r"weights\.h5 has only weights.*copy the config\.json"
     ):
         kt.load(weights)
     weights.with_name("config.json").write_text(json.dumps(config_of(file)))

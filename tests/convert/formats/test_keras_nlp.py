@@ -209,10 +209,10 @@ def test_a_t5_gives_keras_nlps_logits(version, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"activation": "elu"}, "activation='elu'; known are relu"),
+        ({"activation": "elu"}, "activation='elu'; expected one of relu"),
         ({"use_gated_activation": 1}, "use_gated_activation=1; expected true or false"),
-        ({"key_value_dim": -1}, "key_value_dim=-1; give an integer"),
-        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon='x'; give a number"),
+        ({"key_value_dim": -1}, "key_value_dim=-1; expected an integer"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon='x'; expected a number"),
         ({"num_layers": 0}, "num_layers=0 is out of range"),
     ],
 )
@@ -236,8 +236,11 @@ def preset(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"registered_name": "keras_hub>LlamaBackbone"}, "a preset of 'LlamaBackbone'; known are"),
-        ({"registered_name": "mine>BertBackbone"}, "not the configuration of a class of keras-nlp"),
+        (
+            {"registered_name": "keras_hub>LlamaBackbone"},
+            "a preset of 'LlamaBackbone'; expected one of",
+        ),
+        ({"registered_name": "mine>BertBackbone"}, "not the configuration of a keras-nlp class"),
         ({"config": {}}, "has no field 'vocabulary_size'"),
     ],
 )

@@ -86,8 +86,8 @@ def test_logits_are_opennmts(name, more, left_behind, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("relative", "relative positions .*: serve the SavedModel"),
-        ("lstm", "no Transformer, but another model of OpenNMT-tf's"),
+        ("relative", "relative positions .*: serve its SavedModel"),
+        ("lstm", "not a Transformer but another OpenNMT-tf model"),
     ],
 )
 def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
@@ -98,12 +98,27 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
 @pytest.mark.parametrize(
     ("file", "text", "error", "message"),
     [
-        ("model_description.py", None, ValueError, "how many heads .* 16 wide: copy the model_d"),
-        ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; give a number"),
+        (
+            "model_description.py",
+            None,
+            ValueError,
+            "how many heads .* width 16 have: copy the run's model_d",
+        ),
+        ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; expected a number"),
         ("model_description.py", "num_heads = (", ValueError, "not a description in Python"),
-        ("model_description.py", "f(ffn_activation=elu)", ValueError, "ffn_activation=elu; known"),
+        (
+            "model_description.py",
+            "f(ffn_activation=elu)",
+            ValueError,
+            "ffn_activation=elu; expected one of",
+        ),
         ("transformer.yml", None, FileNotFoundError, "no configuration .* source_vocabulary: copy"),
-        ("transformer.yml", "beam_width: many", ValueError, "beam_width: many, which is no number"),
+        (
+            "transformer.yml",
+            "beam_width: many",
+            ValueError,
+            "beam_width: many, which is not a number",
+        ),
         ("tgt.vocab", None, FileNotFoundError, "tgt.vocab is missing: copy the vocabulary data/"),
         ("tgt.vocab", "a\nb\n", ValueError, "tgt.vocab: the vocabulary starts with"),
         (

@@ -22,8 +22,8 @@ BERT = {"model_type": "bert", "architectures": ["BertModel"]}
         ("openvino_model.xml", b"x", r"OpenVINO"),
         ("model.tflite", b"x", r"TensorFlow Lite"),
         ("adapter_model.bin", b"\x80", r"an adapter of peft.*merge_and_unload"),
-        ("training_args.bin", b"PK\x03\x04", r"the state of a training"),
-        ("weights.pt", b"PK\x03\x04", r"a file of PyTorch of another name.*pytorch_model\.bin"),
+        ("training_args.bin", b"PK\x03\x04", r"the state of a training run"),
+        ("weights.pt", b"PK\x03\x04", r"a PyTorch file of another name.*pytorch_model\.bin"),
         ("cc.en.vec", b"2 3", r"word vectors as text.*gensim"),
         ("model.pkl", b"\x80", r"a pickle \(model\.pkl\).*not opened"),
     ],
@@ -72,9 +72,9 @@ def test_the_folder_inside_or_around_is_named(tmp_path):
     with pytest.raises(ValueError, match="has model.safetensors, but no config.json"):
         kt.load(inner)
     (inner / "config.json").write_text(json.dumps(BERT))
-    with pytest.raises(ValueError, match="folders with weights: give bert"):
+    with pytest.raises(ValueError, match="folders with weights: pass bert"):
         kt.load(tmp_path)
-    with pytest.raises(ValueError, match=f"part of a folder, with a config.json: give {inner}"):
+    with pytest.raises(ValueError, match=f"part of a folder, with a config.json: pass {inner}"):
         kt.load(inner / "model.safetensors")
 
 

@@ -109,7 +109,7 @@ def test_only_masks_that_are_drawn_can_be_all_alike(made):
     )
     assert (hidden[is_chosen] == made.tokenizer.mask_token_id).all()
     assert (targets["mask_logits"].numpy()[is_chosen] != made.tokenizer.mask_token_id).all()
-    with pytest.raises(ValueError, match="without dynamic_masking none are"):
+    with pytest.raises(ValueError, match="none are drawn without dynamic_masking"):
         made.batches(LENGTH, **options)
 
 
@@ -151,7 +151,7 @@ def test_public_corpora(data_dir):
 
 def test_text_that_is_not_there(tmp_path):
     assert read_text(None) is None
-    with pytest.raises(ValueError, match="brown: give the folder that holds these corpora"):
+    with pytest.raises(ValueError, match="brown: pass the folder that holds these corpora"):
         read_text(None, corpora=("brown",))
     with pytest.raises(FileNotFoundError, match=r"brown.zip: no such file"):
         read_text(tmp_path, corpora=("brown",))

@@ -320,7 +320,7 @@ def test_places_that_are_not_free(
         make_pretraining_data(files, tmp_path, tokenizer, OPTIONS)
     with pytest.raises(FileNotFoundError, match="missing: no such file or folder"):
         make_pretraining_data(tmp_path / "missing", tmp_path / "data", tokenizer, OPTIONS)
-    with pytest.raises(ValueError, match="num_processes is 0"):
+    with pytest.raises(ValueError, match="num_processes=0"):
         make_pretraining_data(files, tmp_path / "data", tokenizer, OPTIONS, engine=Local(0))
     assert not (tmp_path / "data").exists()
 

@@ -72,7 +72,7 @@ def test_classes_of_datasets_have_names():
     assert columns_of(data, WANTED)["label"] == ["good", "bad", "good"]
     splits = datasets.DatasetDict({"train": data, "test": data})
     with pytest.raises(
-        ValueError, match=r"splits train, test: give one of them, such as data\['tr"
+        ValueError, match=r"splits train, test: pass one of them, such as data\['tr"
     ):
         columns_of(splits, WANTED)
 
@@ -103,21 +103,21 @@ def test_optional_columns():
     ("data", "message"),
     [
         ((TEXTS, LABELS[1:]), "differ in length, 3 of text, 2 of label"),
-        ((TEXTS, [1, None, 0]), r"row 1 has no label \(None\): give a value, or leave the row out"),
+        ((TEXTS, [1, None, 0]), r"row 1 has no label \(None\): fill it in, or remove the row"),
         ((TEXTS, [1, 0, float("nan")]), r"row 2 has no label \(nan\)"),
         (([b"\xff"], [0]), "row 0: text is not UTF-8"),
         (([], []), "the data has no rows"),
         ([], "the data has no rows"),
-        ((TEXTS, LABELS, LABELS), r"a tuple of 3: give the columns \(text, label\)"),
-        ((TEXTS, "yes"), "a column is 'yes': give a list with one value per row"),
-        ({"sentence": TEXTS}, r"no column 'label' among sentence: give columns=\{'label': '...'\}"),
+        ((TEXTS, LABELS, LABELS), r"a tuple of 3: pass the columns \(text, label\)"),
+        ((TEXTS, "yes"), "a column is 'yes': pass a list with one value per row"),
+        ({"sentence": TEXTS}, r"no column 'label' among sentence: pass columns=\{'label': '...'\}"),
         (
             {"sentence": TEXTS, "review": TEXTS, "label": LABELS},
-            r"sentence or review may be the column 'text': give columns=\{'text': 'sentence'\}",
+            r"sentence or review may be the column 'text': pass columns=\{'text': 'sentence'\}",
         ),
-        (TEXTS, r"row 0 of the data is 'a': give columns or rows of \(text, label\)"),
+        (TEXTS, r"row 0 of the data is 'a': pass columns or rows of \(text, label\)"),
         ([{"text": "a", "label": 0}, {"text": "b"}], "row 1 has other names than row 0"),
-        ([("a", 0), ("b",)], "row 1 has not 2 values, as row 0 has"),
+        ([("a", 0), ("b",)], "row 1 needs 2 values, as row 0 has"),
         (
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2),
             "the tf.data.Dataset is bat",
@@ -125,7 +125,7 @@ def test_optional_columns():
         (tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).take(0), "has no elements"),
         (
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).repeat(),
-            "has no end: give it before",
+            "has no end: pass it before",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_errors(data, message):
 
 
 def test_wrong_names():
-    with pytest.raises(ValueError, match="no column 'texts' is read; give names for text, label"):
+    with pytest.raises(ValueError, match="no column 'texts' is read; pass names for text, label"):
         columns_of(TABLE, WANTED, names={"texts": "sentence"})
     with pytest.raises(ValueError, match="no column 'body' among idx, sentence, label"):
         columns_of(TABLE, WANTED, names={"text": "body"})
@@ -143,5 +143,5 @@ def test_wrong_names():
 
 @pytest.mark.parametrize("data", [3, "text", None, {1, 2}])
 def test_other_kinds(data):
-    with pytest.raises(TypeError, match=f"data is a {type(data).__name__}: give a tuple"):
+    with pytest.raises(TypeError, match=f"data is a {type(data).__name__}: pass a tuple"):
         columns_of(data, WANTED)

@@ -43,7 +43,7 @@ def numbered(start=0):
             "a.csv",
             [("", "text", "label"), *numbered()],
             r"a\.csv:1: column 0, for the texts, is named '': "
-            "give text_column='text', label_column='label'",
+            "pass text_column='text', label_column='label'",
         ),
         (
             "a.csv",
@@ -55,7 +55,7 @@ def numbered(start=0):
         (
             "a.tsv",
             [("id", "text", "label"), *numbered()],
-            "is named 'id': give text_column='text', label_column='label'",
+            "is named 'id': pass text_column='text', label_column='label'",
         ),
         (
             "a.tsv",
@@ -65,14 +65,14 @@ def numbered(start=0):
         (
             "a.csv",
             [("label", "text"), *((label, text) for text, label in examples())],
-            "is named 'label': give text_column='text', label_column='label'",
+            "is named 'label': pass text_column='text', label_column='label'",
         ),
         # A text column, but the labels are something else.
         (
             "a.csv",
             [("text", "id", "my label"), *((t, i, n) for i, t, n in numbered())],
             "column 1, for the labels, is named 'id': "
-            "give text_column='text', label_column='my label'",
+            "pass text_column='text', label_column='my label'",
         ),
         (
             "a.csv",
@@ -126,7 +126,7 @@ def test_a_long_text_with_a_rare_label_is_an_example(tmp_path):
 def test_json_names_its_keys(tmp_path):
     line = {"id": "a1", "text": "a good film", "label": 1, "tags": []}
     path = write(tmp_path / "a.jsonl", json.dumps(line))
-    message = "give the name of a key of id, text, label, tags, such as text_column='text', label"
+    message = "pass the name of a key of id, text, label, tags, such as text_column='text', label"
     with pytest.raises(ValueError, match=message):
         load(path)
 
@@ -212,7 +212,7 @@ def test_a_delimiter_can_be_stated(tmp_path):
         assert load(path, delimiter=said).texts == TEXTS
     path = write(tmp_path / "d.csv", "sep=#\ntext#label\na#b\n")  # as Excel writes
     assert load(path).texts == ["a"]
-    with pytest.raises(ValueError, match="';;': give.*';',"):
+    with pytest.raises(ValueError, match="';;': pass.*';',"):
         load(path, delimiter=";;")
 
 
@@ -252,7 +252,7 @@ def test_a_wrong_encoding_is_refused(tmp_path):
     path = table(tmp_path / "a.csv", UMLAUTS, delimiter=",")
     with pytest.raises(ValueError, match=r"a\.csv:1:.*utf-16"):
         load(path, encoding="utf-16")
-    with pytest.raises(ValueError, match="'utf-99':.*give"):
+    with pytest.raises(ValueError, match="'utf-99':.*pass"):
         load(path, encoding="utf-99")
     cyrillic = write(tmp_path / "b.tsv", "хороший\tда\n", "cp1251")  # noqa: RUF001
     with pytest.raises(ValueError, match="an older encoding of its language, such as cp1251"):

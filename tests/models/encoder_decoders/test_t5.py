@@ -108,7 +108,7 @@ def test_logits_start_small_enough_to_learn():
 
 
 def test_buckets_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="num_buckets=5: give.*number"):
+    with pytest.raises(ValueError, match="num_buckets=5: expected.*number"):
         t5(**(SIZES | {"num_buckets": 5}))
     with pytest.raises(ValueError, match="max_distance=2.*num_buckets=8"):
         t5(**(SIZES | {"max_distance": 2}))

@@ -84,7 +84,7 @@ def test_a_generator_of_any_size(size):
 def test_wrong_generators_are_refused(models):
     generator, detector, _ = models
     for size in (0, 1.5):
-        with pytest.raises(ValueError, match=f"size={size}: give the generator's share"):
+        with pytest.raises(ValueError, match=f"size={size}: pass the generator's share"):
             electra_generator(electra(**SHAPE), size=size)
     with pytest.raises(ValueError, match="has no output 'replaced_logits'"):
         kt.heads.electra_pretrainer(generator, kt.heads.tagger(electra(**SHAPE), 2))

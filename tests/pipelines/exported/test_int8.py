@@ -204,7 +204,7 @@ def test_no_kernel_multiplies_numbers_of_four_bits():
 
 
 def test_other_dtypes_are_refused(embed, tmp_path):
-    with pytest.raises(ValueError, match="'int4': take 'float32', 'bfloat16' or 'int8'"):
+    with pytest.raises(ValueError, match="'int4': use 'float32', 'bfloat16' or 'int8'"):
         kt.export(embed, tmp_path, weights_dtype="int4")
     assert not list(tmp_path.iterdir())
 

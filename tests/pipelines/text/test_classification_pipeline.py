@@ -188,9 +188,9 @@ def test_longer_texts_are_trimmed_to_the_length_asked_for(pipelines):
         (["negative"], r"1 labels \['negative'\] for the 2 classes of model 'bert_classifier'"),
         (["a", "b", "c"], "3 labels .* for the 2 classes"),
         (["same", "same"], r"labels \['same'\] occur more than once"),
-        (["a", ""], r"not empty, not \[''\]"),
-        ([0, 1], r"must be strings that are not empty, not \[0, 1\]"),
-        ("no", "must be strings that are not empty, not 'no'"),
+        (["a", ""], r"non-empty strings, not \[''\]"),
+        ([0, 1], r"must be non-empty strings, not \[0, 1\]"),
+        ("no", "must be non-empty strings, not 'no'"),
     ],
 )
 def test_labels_that_do_not_fit(classify, tokenizer, labels, text):

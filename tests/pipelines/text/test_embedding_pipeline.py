@@ -85,5 +85,5 @@ def test_tokens_that_do_not_fit_are_refused(run):
     with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids.*14 tokens"):
         run("embedding", "tokens", **token_inputs([[2, 14, 3]]))
     mask = [[True, True], [False, False]]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a row is nothing but padding"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a row has only padding"):
         run("embedding", "tokens", **token_inputs([[2, 3], [0, 0]], mask))

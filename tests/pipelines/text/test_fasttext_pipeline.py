@@ -76,5 +76,5 @@ def test_what_does_not_fit(classify):
     with pytest.raises(ValueError, match="a bag has no second text"):
         TextClassifier(model, tokenizer, LABELS, max_sequence_length=9, pair=True)
     other = NgramTokenizer(["</s>"], num_buckets=7, word_ngrams=2)
-    with pytest.raises(ValueError, match="tokenizer has 8 tokens and model .* embeds 504"):
+    with pytest.raises(ValueError, match="tokenizer has 8 tokens but model .* embeds 504"):
         TextClassifier(model, other, LABELS, max_sequence_length=9)

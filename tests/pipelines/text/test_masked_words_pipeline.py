@@ -165,7 +165,7 @@ def test_a_masked_lm_and_a_shorter_length(tokenizer):
 @pytest.mark.parametrize("top_k", [0, 15])
 def test_top_k_out_of_range(fill, tokenizer, top_k):
     model = lively_pretrainer()
-    with pytest.raises(ValueError, match=rf"top_k={top_k}: give.*1.*14"):
+    with pytest.raises(ValueError, match=rf"top_k={top_k}: expected.*1.*14"):
         MaskFiller(model, tokenizer, top_k=top_k)
 
 

@@ -77,7 +77,7 @@ def test_metadata_tell_what_was_exported(exports, score):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"scale": 0.0}, r"scale=0.0, .* the scale not 0"), ({"offset": float("inf")}, "finite")],
+    [({"scale": 0.0}, r"scale=0.0, .* a scale other than 0"), ({"offset": float("inf")}, "finite")],
 )
 def test_ranges_that_do_not_fit(score, tokenizer, options, message):
     with pytest.raises(ValueError, match=message):

@@ -42,7 +42,7 @@ def test_linear_scores(rank):
     linear = kt.pipelines.Reranker(rank.model, rank.tokenizer, activation="linear")
     one, other = (each("a film", ["good", "bad"]).scores for each in (rank, linear))
     np.testing.assert_allclose(one, 1 / (1 + np.exp(-np.array(other))), atol=1e-6)
-    with pytest.raises(ValueError, match="activation='tanh': take 'linear' or 'sigmoid'"):
+    with pytest.raises(ValueError, match="activation='tanh': use 'linear' or 'sigmoid'"):
         kt.pipelines.Reranker(rank.model, rank.tokenizer, activation="tanh")
 
 

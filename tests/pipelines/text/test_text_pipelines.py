@@ -246,14 +246,14 @@ MAKERS = {
 @pytest.mark.parametrize("make", MAKERS)
 def test_vocabularies_and_lengths_that_do_not_fit(tokenizer, make):
     build, _ = MAKERS[make]
-    with pytest.raises(ValueError, match=r"tokenizer has 14 tokens and model .* embeds 13"):
+    with pytest.raises(ValueError, match=r"tokenizer has 14 tokens but model .* embeds 13"):
         make(build(vocabulary_size=13), tokenizer)
     model, pair = build(), make in (MultipleChoice, NextSentenceClassifier)
     for length in (17, 4 if pair else 2, 0):
         with pytest.raises(ValueError, match=rf"max_sequence_length={length}: .* at most 16"):
             make(model, tokenizer, max_sequence_length=length)
     if make in (classifier, TextRegressor):
-        with pytest.raises(ValueError, match="max_sequence_length=4: give.*5"):
+        with pytest.raises(ValueError, match="max_sequence_length=4: expected.*5"):
             make(model, tokenizer, max_sequence_length=4, pair=True)
 
 

@@ -43,9 +43,9 @@ def test_attention_names_extra_ids(answer):
 
 
 def test_a_model_without_positions_needs_a_length(answer):
-    with pytest.raises(ValueError, match="'t5' has no positions .* give max_sequence_length"):
+    with pytest.raises(ValueError, match="'t5' has no positions .* pass max_sequence_length"):
         Translator(answer.model, answer.tokenizer)
-    wrong = "tokenizer has 49 tokens and model 't5' embeds 48: use the vocabulary"
+    wrong = "tokenizer has 49 tokens but model 't5' embeds 48: use the vocabulary"
     with pytest.raises(ValueError, match=wrong):
         Translator(answer.model, toys.t5_tokenizer(padded_to=49), max_sequence_length=9)
 

@@ -237,14 +237,14 @@ def tiny_transformer(**options):
 
 def test_a_vocabulary_of_another_size_is_refused(translate):
     other = tiny_transformer(vocabulary_size=11)
-    wrong = "tokenizer has 290 tokens and model 'transformer' embeds 11: use the vocabulary"
+    wrong = "tokenizer has 290 tokens but model 'transformer' embeds 11: use the vocabulary"
     with pytest.raises(ValueError, match="the source's " + wrong):
         Translator(other, translate.tokenizer)
 
 
 def test_other_padding_is_refused(translate):
     padded = tiny_transformer(vocabulary_size=290, pad_token_id=1)
-    with pytest.raises(ValueError, match="takes token 1 for padding, the tokenizer 0: build"):
+    with pytest.raises(ValueError, match="pads with token 1, the tokenizer with 0: build"):
         Translator(padded, translate.tokenizer)
 
 
@@ -255,19 +255,19 @@ def test_a_length_that_does_not_fit_is_refused(translate, length):
 
 
 def test_without_positions_the_length_must_be_reported():
-    with pytest.raises(ValueError, match="'seq2seq' has no positions .*give max_sequence_length"):
+    with pytest.raises(ValueError, match="'seq2seq' has no positions .*pass max_sequence_length"):
         Translator(recurrent(None), *spelling())
-    with pytest.raises(ValueError, match="max_sequence_length=1 .*give at least 2"):
+    with pytest.raises(ValueError, match="max_sequence_length=1 .*expected at least 2"):
         Translator(recurrent(None), *spelling(), max_sequence_length=1)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_beams": 0}, "num_beams=0: a search needs at least 1"),
+        ({"num_beams": 0}, "num_beams=0: must be at least 1"),
         ({"length_penalty": -0.5}, "length_penalty=-0.5: must be 0"),
-        ({"extra_length": -1}, "extra_length=-1: give a number of tokens, 0 or more"),
-        ({"min_length": -1}, "min_length=-1: give a number of tokens, 0 or more"),
+        ({"extra_length": -1}, "extra_length=-1: expected a number of tokens, 0 or more"),
+        ({"min_length": -1}, "min_length=-1: expected a number of tokens, 0 or more"),
     ],
 )
 def test_options_out_of_range_are_refused(translate, options, message):

@@ -45,7 +45,7 @@ def test_a_language_model_samples_as_its_folder_says(file, fields, options, gpt2
 def test_what_sampling_does_not_know_is_named(gpt2, caplog):
     change_json(gpt2 / "generation_config.json", min_length=2, num_beams=4, max_length=9)
     kt.load(gpt2)
-    assert "generation_config.json: the search here does not know" in caplog.text
+    assert "generation_config.json: the search here does not support" in caplog.text
     for field in ("min_length=2", "num_beams=4", "max_length=9"):
         assert field in caplog.text
 

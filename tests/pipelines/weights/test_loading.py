@@ -147,7 +147,7 @@ def test_elmo_embeds_words(tmp_path):
     for found, wanted in rest:
         np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
     (tmp_path / "other_options.json").write_text("{}")
-    with pytest.raises(ValueError, match="leave one weights file and one options file"):
+    with pytest.raises(ValueError, match="keep one weights file and one options file"):
         kt.load(tmp_path)
 
 
@@ -166,9 +166,9 @@ def test_a_new_head_is_random_and_the_encoder_is_not(tmp_path, caplog):
     for task in ("regression", "fill_mask", "tagging"):
         labels = {"labels": LABELS} if task == "tagging" else {}
         assert kt.load(tmp_path / "bert", pipeline=task, **labels).task == task
-    with pytest.raises(ValueError, match="give labels="):
+    with pytest.raises(ValueError, match="pass labels="):
         kt.load(tmp_path / "bert", pipeline="tagging")
-    with pytest.raises(ValueError, match="pipeline='summary': take.*emb"):
+    with pytest.raises(ValueError, match="pipeline='summary': use one of .*emb"):
         kt.load(tmp_path / "bert", pipeline="summary")
 
 
@@ -385,8 +385,11 @@ def test_a_new_head_takes_another_pooling_if_it_is_given(tmp_path):
     ("change", "message"),
     [
         ({"modules": (*POOLED, ("CNN", "2_CNN"))}, "modules Transformer, Pooling, CNN; only"),
-        ({"modules": POOLED[:1]}, "Transformer alone .*CrossEncoder"),
-        ({"modules": (("Transformer", "../x"), POOLED[1])}, "path '../x' leaves the folder"),
+        ({"modules": POOLED[:1]}, "a single Transformer means a CrossEncoder"),
+        (
+            {"modules": (("Transformer", "../x"), POOLED[1])},
+            "path '../x' points outside the folder",
+        ),
         ({"pooling_mode_median": True}, "pooling by .*pooling_mode_median"),
         ({"pooling_mode_mean_tokens": False}, "pooling by nothing"),
         ({"max_seq_length": "long"}, "max_seq_length='long'"),
@@ -464,7 +467,7 @@ GAP = "id2label names 0, 2 and num_labels is None, but the head has 3 classes"
         (
             {"id2label": {"0": "a", "1": "b", "2": "c"}, "label2id": {"a": 1, "b": 0, "c": 2}},
             ["a", "b", "c"],
-            "label2id has other numbers than id2label, which decides: {'a': 1, 'b': 0}",
+            "label2id differs from id2label, which takes precedence: {'a': 1, 'b': 0}",
         ),
         ({"id2label": None, "label2id": {"a": 1, "b": 0, "c": 2}}, ["b", "a", "c"], None),
         ({"id2label": None, "num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"], None),
@@ -516,7 +519,7 @@ def test_the_encoder_of_a_model_for_another_task_is_there(tmp_path, caplog):
         (
             "config.json",
             {"problem_type": "regression"},
-            "=.regression.,.* 3 outputs.* one: give",
+            "=.regression.,.* 3 outputs.* one: pass",
         ),
         ("config.json", {"problem_type": "ranking"}, "problem_type='ranking' is unknown"),
         ("config.json", {"id2label": {"a": 0, "b": 1}}, "expected names for the numbers 0, 1, 2"),
@@ -527,7 +530,7 @@ def test_the_encoder_of_a_model_for_another_task_is_there(tmp_path, caplog):
         ("config.json", {"id2label": {"0": 1, "1": "1", "2": 2}}, "expected different names"),
         ("config.json", {"id2label": {"0": "a", "1": "a", "2": "b"}}, "expected different names"),
         ("config.json", {"vocab_size": 15}, "of another shape: .*word_embeddings.weight"),
-        ("config.json", {"hidden_act": "elu"}, "hidden_act='elu'; known are"),
+        ("config.json", {"hidden_act": "elu"}, "hidden_act='elu'; expected one of"),
         ("config.json", {"architectures": ["BertForTokenClassification"]}, None),
         ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTok"),
         ("tokenizer_config.json", {"strip_accents": 0}, "strip_accents=0; expected true or false"),
@@ -569,7 +572,7 @@ def test_a_short_vocabulary_is_asked_about(tmp_path, caplog):
     vocabulary = tmp_path / "bert/vocab.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-2]))
     assert kt.load(tmp_path / "bert").tokenizer.vocabulary_size == 12
-    assert "the tokenizer has 12 tokens and model 'bert_classifier' embeds 14" in caplog.text
+    assert "the tokenizer has 12 tokens but model 'bert_classifier' embeds 14" in caplog.text
     assert "is this the vocabulary that the model was trained with?" in caplog.text
 
 
@@ -585,10 +588,12 @@ def test_no_weights_of_ours(tmp_path):
     handlers = list(logging.getLogger("keras_transformers").handlers)  # a recipe's test adds one
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         kt.load(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="holds no weights in a known format, which are .*bilm-tf"):
+    with pytest.raises(
+        ValueError, match="holds no weights in a known format; expected one of .*bilm-tf"
+    ):
         kt.load(tmp_path)
     weights_folders.write("bert", "classification", tmp_path / "bert")
-    with pytest.raises(ValueError, match="part of a folder, with a config.json: give"):
+    with pytest.raises(ValueError, match="part of a folder, with a config.json: pass"):
         kt.load(tmp_path / "bert/model.safetensors")
     (tmp_path / "bert/model.safetensors").rename(tmp_path / "bert/pytorch_model.bin")
     with pytest.raises(ValueError, match=r"pytorch_model.bin.*torch.save"):

@@ -116,7 +116,7 @@ def test_a_masked_words_probabilities_are_those_of_the_tokens(tmp_path):
     found = answers(fill)
     assert found["probabilities"].shape[-1] == size
     np.testing.assert_allclose(np.sum(found["probabilities"], axis=-1), 1, atol=1e-5)
-    with pytest.raises(ValueError, match=rf"top_k={size + 1}: give from 1 to {size}"):
+    with pytest.raises(ValueError, match=rf"top_k={size + 1}: expected 1 to {size}"):
         kt.load(tmp_path / "more", top_k=size + 1)
 
 
@@ -193,7 +193,7 @@ def test_fewer_rows_are_an_error_and_more_than_padding_a_warning(caplog):
     tokenizer = tiny.wordpiece()
     size = tokenizer.vocabulary_size
     shape = weights_folders.SHAPE
-    with pytest.raises(ValueError, match=f"has {size} tokens and model 'bert' embeds {size - 1}:"):
+    with pytest.raises(ValueError, match=f"has {size} tokens but model 'bert' embeds {size - 1}:"):
         kt.pipelines.Embedder(bert(vocabulary_size=size - 1, **shape), tokenizer)
     for padded in (16, 24, 64, 128):
         kt.pipelines.Embedder(bert(vocabulary_size=padded, **shape), tokenizer)

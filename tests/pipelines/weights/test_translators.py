@@ -90,7 +90,7 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
     change_json(folder / "generation_config.json", max_new_tokens=9, max_length=50, **more)
     options = {"num_beams": 4, "max_length": 9, "length_penalty": 2, "force_end": True}
     assert kt.load(folder).config().items() >= options.items()
-    assert "the search here does not know do_sample=True, no_repeat_ngram_size=3" in caplog.text
+    assert "the search here does not support do_sample=True, no_repeat_ngram_size=3" in caplog.text
     change_json(folder / "generation_config.json", max_new_tokens=None)
     assert kt.load(folder).max_length == {"t5": 49, "marian": 12}[family]  # its positions
 
@@ -98,13 +98,13 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_beams": 0}, "num_beams=0; give an integer from 1"),
+        ({"num_beams": 0}, "num_beams=0; expected an integer from 1"),
         ({"num_beams": 2000}, "num_beams=2000; at most 1000"),
-        ({"max_length": 2}, "max_length=2; give an integer from 3"),
+        ({"max_length": 2}, "max_length=2; expected an integer from 3"),
         ({"max_length": "long"}, "max_length='long'"),
         ({"min_length": -1}, "min_length=-1"),
         ({"length_penalty": -1.0}, "length_penalty=-1.0"),
-        ({"forced_bos_token_id": 5}, "forced_bos_token_id=5; a first token"),
+        ({"forced_bos_token_id": 5}, "forced_bos_token_id=5; forcing the first"),
         ({"forced_eos_token_id": 5, "eos_token_id": 0}, "forced_eos_token_id=5; only the end"),
         ({"eos_token_id": 9}, "eos_token_id=9, but config.json has"),
         ({"eos_token_id": [0, 1]}, r"eos_token_id=\[0, 1\], but config.json has"),
@@ -143,7 +143,7 @@ def test_embeddings_may_have_more_rows_than_the_vocabulary_but_not_fewer(folder_
         assert loaded.vocabulary == tokenizer.vocabulary
     more = {f"more{index}": rows + index for index in range(3)}
     change_json(marian_folder / "vocab.json", **more)
-    with pytest.raises(ValueError, match=f"vocab.json has {rows + 3} tokens, the model only"):
+    with pytest.raises(ValueError, match=f"vocab.json has {rows + 3} tokens, but the model only"):
         kt.load(marian_folder)
     change_json(t5_folder / "tokenizer_config.json", extra_ids=PADDED)
     with pytest.raises(ValueError, match=f"{PADDED}.*{PADDED}: use"):
@@ -155,14 +155,24 @@ def test_embeddings_may_have_more_rows_than_the_vocabulary_but_not_fewer(folder_
     [
         ("t5", "config.json", {"architectures": ["T5ForTokenClassification"]}, "uses the head of"),
         ("t5", "config.json", {"num_layers": 2}, "missing from the file: .*encoder.block.1"),
-        ("t5", "config.json", {"d_ff": "wide"}, "d_ff='wide'; give an integer"),
-        ("t5", "config.json", {"dropout_rate": 1.0}, "dropout_rate=1.0; give a number"),
-        ("t5", "config.json", {"feed_forward_proj": 3}, "feed_forward_proj=3; known are"),
-        ("t5", "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"}, "known are T5Token"),
+        ("t5", "config.json", {"d_ff": "wide"}, "d_ff='wide'; expected an integer"),
+        ("t5", "config.json", {"dropout_rate": 1.0}, "dropout_rate=1.0; expected a number"),
+        ("t5", "config.json", {"feed_forward_proj": 3}, "feed_forward_proj=3; expected one of"),
+        (
+            "t5",
+            "tokenizer_config.json",
+            {"tokenizer_class": "BertTokenizer"},
+            "expected one of T5Token",
+        ),
         ("marian", "config.json", {"d_model": 9}, "d_model=9 is not a multiple of encoder_att"),
         ("marian", "config.json", {"pad_token_id": 3, "decoder_start_token_id": 3}, "padding is"),
         ("marian", "tokenizer_config.json", {"separate_vocabs": True}, "separate_vocabs=True; on"),
-        ("marian", "tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"}, "known are Marian"),
+        (
+            "marian",
+            "tokenizer_config.json",
+            {"tokenizer_class": "T5Tokenizer"},
+            "expected one of Marian",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(family, file, change, message, folder_of):
@@ -206,8 +216,11 @@ def test_a_t5s_vocabulary_in_tokenizer_json_is_enough(folder_of):
     assert after.tokenize(toys.T5_TEXTS).to_list() == before.tokenize(toys.T5_TEXTS).to_list()
     model = contents["model"]
     for change, message in (
-        ({"normalizer": {"type": "NFC"}}, "not a Unigram tokenizer .*no normalizer Precompiled"),
-        ({"model": {**model, "vocab": [["a", "b", "c"]]}}, "not a Unigram tokenizer"),
+        (
+            {"normalizer": {"type": "NFC"}},
+            "not a Hugging Face Unigram tokenizer .*no normalizer Precompiled",
+        ),
+        ({"model": {**model, "vocab": [["a", "b", "c"]]}}, "not a Hugging Face Unigram tokenizer"),
         ({"model": {**model, "vocab": model["vocab"][1:]}}, "lacks one of <pad>"),
     ):
         change_json(folder / "tokenizer.json", **contents | change)

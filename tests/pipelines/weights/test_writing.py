@@ -134,7 +134,7 @@ def test_the_same_translator_comes_back(family, tmp_path, caplog):
     assert ("forced_eos_token_id" in written) == (family == "marian")
     if family == "marian":
         alone = kt.pipelines.Translator(made.model, made.tokenizer)
-        with pytest.raises(ValueError, match="tokenizers of the side source: .* give both"):
+        with pytest.raises(ValueError, match="tokenizers of the side source: .* pass both"):
             kt.save(alone, tmp_path / "alone", format="huggingface")
 
 
@@ -203,14 +203,17 @@ def test_nothing_is_written_where_something_is_or_when_it_fails(tmp_path):
     made = tiny.pipeline("classification")
     (tmp_path / "there").mkdir()
     for format in ("huggingface", "keras_transformers"):
-        with pytest.raises(FileExistsError, match="there exists: give another folder"):
+        with pytest.raises(FileExistsError, match="there exists: choose another folder"):
             kt.save(made, tmp_path / "there", format=format)
-    with pytest.raises(ValueError, match="format='onnx': take.*keras_transformers, huggi"):
+    with pytest.raises(ValueError, match="format='onnx': use one of keras_transformers, huggi"):
         kt.save(made, tmp_path / "new", format="onnx")
     for task, message in (
-        ("translation", "by model 'transformer' with SentencePieceTokenizer fits no class of tra"),
+        (
+            "translation",
+            "by model 'transformer' with SentencePieceTokenizer fits none of transformers",
+        ),
         ("translation", "which are MarianMTModel with MarianTokenizer, T5ForConditionalGeneration"),
-        ("word_embedding", "word_embedding by model .* fits no class of transformers"),
+        ("word_embedding", "word_embedding by model .* fits none of transformers' classes"),
     ):
         with pytest.raises(ValueError, match=message):
             kt.save(tiny.pipeline(task), tmp_path / "new", format="huggingface")
@@ -242,7 +245,7 @@ def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
         tokenizer = kt.tokenizers.MPNetTokenizer(weights_folders.MPNET_VOCABULARY[::-1])
     encoder = ENCODERS[family][0](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
     made = kt.pipelines.Embedder(encoder, tokenizer)
-    with pytest.raises(ValueError, match="'<pad>' has the id .*padding must have it: save in the"):
+    with pytest.raises(ValueError, match="'<pad>' has the id .*must be the padding: save in the"):
         kt.save(made, tmp_path / "hf", format="huggingface")
     assert not (tmp_path / "hf").exists()
 
@@ -252,7 +255,7 @@ def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
     [
         ({"options": ["pair"]}, r"keras_transformers.json: options=\['pair'\]; expected an obj"),
         ({"options": {"pairs": True}}, "unexpected keyword argument 'pairs'"),
-        ({"options": {"max_sequence_length": 17}}, "max_sequence_length=17: give at least 3"),
+        ({"options": {"max_sequence_length": 17}}, "max_sequence_length=17: expected at least 3"),
         ({"options": {"pair": "yes"}}, "hf: "),
         ({"task": "tagging", "options": {"pairs": True}}, None),  # not of this head
     ],

@@ -65,7 +65,7 @@ def test_a_toy_is_learnt_measured_and_exported(folder):
         ({"train_file": "none.csv"}, "none.csv: no such file"),
         ({"dev_file": "test.csv"}, "test.csv: no labels: give files for training, dev and test"),
         ({"train_file": "encoder/vocab.txt"}, "expected SWAG's .csv, or .jsonl"),
-        ({"max_sequence_length": 3}, "--max-sequence-length 3: give at least 5"),
+        ({"max_sequence_length": 3}, "--max-sequence-length 3: expected at least 5"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):

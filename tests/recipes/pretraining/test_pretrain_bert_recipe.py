@@ -140,7 +140,7 @@ def test_a_run_that_was_killed_between_the_phases_ends_as_one_that_was_not(outco
     resumed = resume(outcome.folder, runs / "whole", runs / "killed-2", **options(folder))
     assert [epoch["epoch"] for epoch in resumed.metrics["epochs"]] == [1, 2, 3]
     error = error_of(capsys, **options(folder, learning_rate=1e-3, resume=True))
-    assert "learning_rate was 0.005, is 0.001; give the same" in error
+    assert "learning_rate was 0.005, is 0.001; pass the same" in error
 
 
 @pytest.mark.slow
@@ -235,12 +235,12 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": None}, "give --data FILE, or existing --records FOLDER"),
+        ({"data": None}, "pass --data FILE, or existing --records FOLDER"),
         ({"data": "none.txt"}, "none.txt: no such file"),
         ({"corpora": ("brown",)}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
-        ({"model": "bert_tinny"}, "--model bert_tinny: take one of bert_tiny"),
-        ({"model": "albert_base"}, "as bert_l4_h128; or one of distilbert_base,"),
+        ({"model": "bert_tinny"}, "--model bert_tinny: use one of bert_tiny"),
+        ({"model": "albert_base"}, "such as bert_l4_h128; or one of distilbert_base,"),
         ({"weights": "w", "vocabulary": "v"}, "--weights has its own vocabulary and shape"),
         (
             {"weights": "none", "num_layers": None, "hidden_dim": None},

@@ -132,7 +132,7 @@ def test_a_run_starts_from_a_bert(outcome, folder, tmp_path):
     ("changes", "message"),
     [
         ({"weights": "bert"}, "--weights has its own vocabulary and shape"),
-        ({"data": None}, "give --data FILE, or existing --records FOLDER"),
+        ({"data": None}, "pass --data FILE, or existing --records FOLDER"),
         ({"model": "bert_tiny"}, "--model bert_tiny: take one of electra_small"),
         ({"generator_size": 0}, "--generator-size 0: must be above 0"),
         ({"discriminator_weight": -1}, "--discriminator-weight -1: must be 0 or more"),

@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(outcome, folder, capsys)
         # Not bit for bit: TensorFlow's sums depend on threads and addresses.
         np.testing.assert_allclose(whole[name], stopped[name], rtol=0, atol=1e-5)
     changed = options(folder, filters=FILTERS, learning_rate=1e-3, resume=True)
-    assert "learning_rate was 0.02, is 0.001; give the same" in error_of(capsys, **changed)
+    assert "learning_rate was 0.02, is 0.001; pass the same" in error_of(capsys, **changed)
 
 
 @pytest.mark.parametrize(

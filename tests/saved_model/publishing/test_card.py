@@ -47,7 +47,7 @@ def test_the_card_of_an_export_says_what_its_files_know(version, classify):
         "tags": ["tensorflow", "saved-model", "tf-serving", "classification"],
         "metrics": ["accuracy"],
     }
-    assert list(text) == ["What it is", "Data", "Scores", "Licence", "Limits", "How to ask it"]
+    assert list(text) == ["What it is", "Data", "Scores", "Licence", "Limits", "How to use it"]
     assert f"| {classify.model.count_params():,} |" in text["What it is"]
     assert "| labels | negative, positive |" in text["What it is"]
     assert "`label` string (?,); `probabilities` float32 (?, 2)" in text["What it is"]
@@ -60,7 +60,7 @@ def test_the_card_of_an_export_says_what_its_files_know(version, classify):
 def test_a_card_says_plainly_what_is_not_given(version):
     _, text = parts(write_card(version))
     assert text["Data"].strip() == "Not given: what it was trained on."
-    assert "Not given: the command that gave them." in text["Scores"]
+    assert "Not given: the command that measured them." in text["Scores"]
     assert "Of the weights: not given." in text["Licence"]
     assert "Of the training data: not given." in text["Licence"]
     assert "Languages: not given." in text["Limits"]
@@ -70,7 +70,7 @@ def test_a_card_says_plainly_what_is_not_given(version):
 def test_the_request_in_a_card_is_one_that_the_export_answers(version):
     _, text = parts(write_card(version))
     (body,) = re.findall(
-        r"curl -d '(.*)' http://127.0.0.1:8501/v1/models/toy:predict", text["How to ask it"]
+        r"curl -d '(.*)' http://127.0.0.1:8501/v1/models/toy:predict", text["How to use it"]
     )
     (row,) = json.loads(body)["instances"]
     assert Predictor(version)({name: [value] for name, value in row.items()})[0]["label"]
@@ -112,10 +112,10 @@ def test_what_the_options_say(version, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--language", "English"], "language 'English': give an ISO 639 code"),
-        (["--score", "0.9"], "--score '0.9': give NAME=VALUE"),
-        (["--score", "F1=high"], "--score 'F1=high': give NAME=VALUE"),
-        (["--score", "F1=nan"], "score 'F1': nan: give finite numbers"),
+        (["--language", "English"], "language 'English': pass an ISO 639 code"),
+        (["--score", "0.9"], "--score '0.9': pass NAME=VALUE"),
+        (["--score", "F1=high"], "--score 'F1=high': pass NAME=VALUE"),
+        (["--score", "F1=nan"], "score 'F1': nan: expected finite numbers"),
         (["--score", "F1 on dev=0.6"], "score 'F1 on dev': "),
         (["--data", "other data"], "training data 'other data': the manifest beside"),
     ],
@@ -149,9 +149,9 @@ def test_the_card_of_a_saved_pipeline(classify, tmp_path):
     assert front["tags"] == ["tensorflow", "keras", "classification"]
     assert f"| {classify.model.count_params():,} |" in text["What it is"]
     assert "`text` string (?,)" in text["What it is"]
-    assert "Not given: how good it is." in text["Scores"]
+    assert "Not given: its scores." in text["Scores"]
     assert "Vocabulary: 14 tokens; SHA-256" in text["Limits"]
-    (code,) = re.findall(r"```python\n(.*?)```", text["How to ask it"], re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", text["How to use it"], re.DOTALL)
     assert 'pipeline = kt.load("toy")\npipeline("' in code
 
 
@@ -167,7 +167,7 @@ def test_every_task_has_a_card(task, tmp_path):
     assert task.replace("_", "-") in front["tags"]
     assert f"| parameters, exact | {pipeline.model.count_params():,} |" in text["What it is"]
     for name in pipeline.text_names:
-        assert f'"{name}": ' in text["How to ask it"]
+        assert f'"{name}": ' in text["How to use it"]
 
 
 def test_without_examples_a_request_has_gaps(version):

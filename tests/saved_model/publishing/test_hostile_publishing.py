@@ -112,7 +112,7 @@ def test_versions_that_no_server_serves_are_refused(capsys, export, base, tmp_pa
 def test_the_last_version_has_none_after_it(capsys, export, base, tmp_path):
     assert publish(export, base / str(2**63 - 2)).name == str(2**63 - 2)
     line = refused(capsys, tmp_path, "publish", export, base)
-    assert f"no version is left after {2**63 - 2}: give a smaller number, {base}/<number>" in line
+    assert f"no version is left after {2**63 - 2}: use a smaller number, {base}/<number>" in line
     assert publish(export, base / "7") == base / "7"
 
 
@@ -160,7 +160,7 @@ def test_a_rollback_and_a_pruning_where_there_is_nothing(capsys, export, base, t
     assert f"{missing}: no such config file" in line
     with pytest.raises(FileNotFoundError, match="nobody: no such folder"):
         prune(base.parent / "nobody", keep=1)
-    with pytest.raises(FileNotFoundError, match="no such folder; give"):
+    with pytest.raises(FileNotFoundError, match="no such folder; pass"):
         prune(tmp_path / "no" / "body", keep=1)
 
 
@@ -224,7 +224,7 @@ def test_a_pipe_in_an_export_is_refused(capsys, export, base, tmp_path):
 def test_a_base_that_leads_nowhere(capsys, export, tmp_path, make):
     make(tmp_path / "base")
     line = refused(capsys, tmp_path, "publish", export, tmp_path / "base")
-    assert f"{tmp_path}/base is a file, or a link that leads to no folder" in line
+    assert f"{tmp_path}/base is a file, or a link without a folder behind it" in line
     refused(capsys, tmp_path, "publish", export, tmp_path / "base" / "model")
 
 

@@ -132,7 +132,7 @@ def test_what_is_served_follows_the_policy(export, base, policy, served):
 def test_a_config_that_cannot_be_read_stops_before_anything_changes(export, base):
     publish(export, base)
     for content, text in (
-        ("no proto", "no model config of TF Serving"),
+        ("no proto", "not a TF Serving model config"),
         ("custom_model_config { }", "only its owner can change"),
     ):
         (base.parent / "models.config").write_text(content)

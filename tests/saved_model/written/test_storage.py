@@ -75,5 +75,5 @@ def test_float32_is_left_alone(model):
 
 
 def test_other_dtypes_are_refused(model):
-    with pytest.raises(ValueError, match="'int4': take 'float32', 'bfloat16' or 'int8'"):
+    with pytest.raises(ValueError, match="'int4': use 'float32', 'bfloat16' or 'int8'"):
         StoredWeights(model.weights, "int4")

@@ -200,7 +200,7 @@ def test_every_file_that_adds_tokens_is_read(name, tmp_path):
     [
         ({"<new>": 99}, "the added tokens have the ids \\[99\\]; expected 54"),
         ({"<new>": 20}, "'<new>' has the id 20, which the vocabulary gives to"),
-        ({"▁film": 54}, "'▁film' has the id 54, and the id"),
+        ({"▁film": 54}, "'▁film' has the id 54, but the id"),
     ],
 )
 def test_ids_that_contradict_the_vocabulary_are_refused(tokens, message, tmp_path):
@@ -283,7 +283,7 @@ def changed(contents, **fields):
         ({"pre_tokenizer": {"type": "Digits"}}, "splits texts by Digits"),
         ({"pre_tokenizer": {**META, "prepend_scheme": "first"}}, "prepend_scheme='first'"),
         ({"pre_tokenizer": META}, "Metaspace without WhitespaceSplit keeps spaces"),
-        ({"normalizer": {"type": "NFC"}}, "not a Unigram tokenizer"),
+        ({"normalizer": {"type": "NFC"}}, "not a Hugging Face Unigram tokenizer"),
     ],
 )
 def test_a_file_that_splits_otherwise_is_refused(change, message, tmp_path):

@@ -83,7 +83,7 @@ def test_files_and_sizes_that_do_not_fit_are_refused(tmp_path):
         T5Tokenizer(tmp_path)
     with pytest.raises(ValueError, match="33 tokens.*10 extra.*40: use"):
         toys.t5_tokenizer(padded_to=40)
-    with pytest.raises(ValueError, match="num_extra_ids=-1: give.*0.*more"):
+    with pytest.raises(ValueError, match="num_extra_ids=-1: expected.*0.*more"):
         toys.t5_tokenizer(num_extra_ids=-1)
 
 
