@@ -13,13 +13,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.dependencies.private_api import int8_product
-from keras_transformers.layers import TokenEmbedding
+from keras_transformers.dependencies.private_api import inner_layers, int8_product
+from keras_transformers.layers import FeedForward, TokenEmbedding
 from keras_transformers.layers.dense import activation_function
 from keras_transformers.pipelines.exported.replaced import ReplacedForm
 
 _STEPS = 127
 _WIDE = 64  # units of the layers that int8 is for: narrower ones, such as heads, gain nothing
+_ROOT_OF_HALF = np.float32(np.sqrt(0.5))
 _LEAST = 1e-6  # stands for the largest number of a column of zeros
 
 
@@ -45,6 +46,10 @@ class Int8Form(ReplacedForm):
                 f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
             )
         _check_kernel()
+        replaced = {id(layer): new for layer, new in self._replaced}
+        for each in _plain_gelus(model):
+            if id(each.intermediate) in replaced and id(each.output_projection) in replaced:
+                replaced[id(each.intermediate)].move_scale_to(replaced[id(each.output_projection)])
 
     def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "Int8Dense":
         """Returns what computes `activation(x W + b)` for rows."""
@@ -77,6 +82,16 @@ class Int8Dense:
         if bias is not None:
             self.variables.append(tf.Variable(bias.numpy(), trainable=False))
         self._activation = _QUICK.get(activation, activation)
+
+    def move_scale_to(self, following: "Int8Dense") -> None:
+        """Leaves the constants of this layer's `gelu` to its own matrix and the following one.
+
+        With u = x / sqrt(2), `gelu(x)` is u (1 + erf(u)) / sqrt(2): the scales of the two matrices
+        take the constants, which saves two passes over the widest vectors of a block.
+        """
+        for scaled in (*self.variables[1:], following.variables[1]):
+            scaled.assign(scaled * _ROOT_OF_HALF)
+        self._activation = _scaled_gelu
 
     def __call__(self, rows: Any) -> Any:
         """Maps rows (rows, features) to (rows, units)."""
@@ -115,7 +130,9 @@ class Int8Embedding:
 
 def _product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
     """Multiplies rows (rows, features), each rounded by its own largest number, by a matrix."""
-    limits = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # (rows, 1)
+    largest_of_row = tf.reduce_max(rows, axis=1, keepdims=True)  # (rows, 1)
+    smallest_of_row = tf.reduce_min(rows, axis=1, keepdims=True)
+    limits = tf.maximum(largest_of_row, -smallest_of_row)  # takes less time than max(abs(rows))
     rounded = tf.cast(tf.round(rows * tf.math.divide_no_nan(float(_STEPS), limits)), tf.int8)
     return int8_product(rounded, matrix, largest, transpose=transpose) * limits
 
@@ -129,7 +146,21 @@ def _rounded(array: np.ndarray, *, axis: int) -> tuple[Any, Any]:
 
 def quick_gelu(x: Any) -> Any:
     """`gelu` by erf: TensorFlow's takes erfc, which needs twice the time."""
-    return 0.5 * x * (1.0 + tf.math.erf(x * np.float32(np.sqrt(0.5))))
+    return 0.5 * x * (1.0 + tf.math.erf(x * _ROOT_OF_HALF))
+
+
+def _scaled_gelu(x: Any) -> Any:
+    return x * (1.0 + tf.math.erf(x))
+
+
+def _plain_gelus(model: keras.Model) -> list[FeedForward]:
+    """Returns the feed-forward layers with `gelu` between two matrices and nothing else."""
+    inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
+    return [
+        layer
+        for layer in {id(each): each for each in inner}.values()
+        if isinstance(layer, FeedForward) and layer.gate is None and layer.activation == "gelu"
+    ]
 
 
 _QUICK: dict[Any, Callable[[Any], Any]] = {activation_function("gelu"): quick_gelu}

@@ -83,6 +83,34 @@ def test_a_product_is_that_of_the_rounded_numbers(activation, use_bias):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_a_gelus_constants_are_in_the_scales(use_bias):
+    rng = np.random.default_rng(0)
+    x, w, v = (rng.normal(size=size).astype("float32") for size in ((5, 48), (48, 96), (96, 7)))
+    bias = keras.Variable(rng.normal(size=96), dtype="float32") if use_bias else None
+
+    def layers():
+        first = Int8Dense(keras.Variable(w), bias, activation_function("gelu"))
+        return first, Int8Dense(keras.Variable(v), None)
+
+    (first, second), (moved, following) = layers(), layers()
+    moved.move_scale_to(following)
+    expected = in_graph(lambda rows: second(first(rows)), x)
+    np.testing.assert_allclose(
+        in_graph(lambda rows: following(moved(rows)), x), expected, rtol=1e-4, atol=1e-3
+    )
+
+
+def test_a_feed_forward_layer_is_scaled_once_wherever_it_is_used():
+    """ALBERT's blocks are one block; GEGLU's product needs the constants."""
+    encoders, sizes = kt.models.encoders, SIZES | {"num_layers": 2, "vocabulary_size": 50}
+    albert = encoders.albert.albert(activation="gelu", **sizes)
+    modern_bert = encoders.modern_bert.modern_bert(intermediate_dim=128, **sizes)
+    for model, gelus in ((albert, 1), (modern_bert, 0)):
+        replaced = [new for _, new in Int8Form(model)._replaced if isinstance(new, Int8Dense)]
+        assert sum(new._activation is int8._scaled_gelu for new in replaced) == gelus
+
+
 def test_zeros_have_zeros_for_a_product():
     zeros, bias = np.zeros((4, 3)), np.array([1.0, 2.0, 3.0])
     with np.errstate(all="raise"):
