@@ -96,7 +96,9 @@ def parse(arguments: Sequence[str] | None = None) -> Command:
         args=words,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    return dataclasses.replace(command, options=of_recipe) if of_recipe else command
+    if isinstance(command, Train):
+        return dataclasses.replace(command, options=of_recipe)
+    return command
 
 
 def _divide(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
