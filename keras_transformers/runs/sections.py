@@ -43,14 +43,16 @@ def _sections(config_class: type) -> Iterator[Any]:
         own = [left.pop(name) for name in inspect.get_annotations(base) if name in left]
         if not own:
             continue
-        # tyro finds the comments in the source by these.
-        names = ("__module__", "__qualname__", "__doc__", "__firstlineno__")
         section = dataclasses.make_dataclass(
             base.__name__,
             [(field.name, _with_range(hints[field.name], field), _default(field)) for field in own],
-            namespace={name: vars(base)[name] for name in names if name in vars(base)},
             kw_only=True,
         )
+        # tyro finds the comments in the source by these. From Python 3.12 on, `make_dataclass` sets
+        # the module; from 3.13 on, that deletes the line number.
+        for name in ("__module__", "__qualname__", "__doc__", "__firstlineno__"):
+            if name in vars(base):
+                setattr(section, name, vars(base)[name])
         _, _, place = base.__module__.partition("keras_transformers.")
         room = place.rpartition(".")[0]
         title = "own" if base is config_class else f"{room}.{base.__name__}".lstrip(".")
