@@ -252,7 +252,7 @@ def test_a_wrong_encoding_is_refused(tmp_path):
     path = table(tmp_path / "a.csv", UMLAUTS, delimiter=",")
     with pytest.raises(ValueError, match=r"a\.csv:1:.*utf-16"):
         load(path, encoding="utf-16")
-    with pytest.raises(ValueError, match="'utf-99':.*pass"):
+    with pytest.raises(ValueError, match="'utf-99' is unknown; use"):
         load(path, encoding="utf-99")
     cyrillic = write(tmp_path / "b.tsv", "хороший\tда\n", "cp1251")  # noqa: RUF001
     with pytest.raises(ValueError, match="an older encoding of its language, such as cp1251"):
