@@ -10,6 +10,7 @@ import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import forks
 import hypothesis
 import pytest
 from jax_process import JaxProcess
@@ -33,17 +34,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _seconds: collections.Counter[str] = collections.Counter()  # of each file's tests
+_until_now = 0.0
+
+
+def _processor_seconds() -> float:
+    """Returns what this process and the ones it waited for have computed, whoever else computes."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to a report how much processor time has passed since the last one."""
+    global _until_now
+    report = yield
+    before, _until_now = _until_now, _processor_seconds()
+    report.processor_seconds = _until_now - before
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Adds up what the tests of a file take, their fixtures included."""
-    _seconds[report.nodeid.partition("::")[0]] += report.duration
+    _seconds[report.nodeid.partition("::")[0]] += report.processor_seconds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Lists the files whose tests take longest."""
     if number := terminalreporter.config.getoption("--dearest"):
-        terminalreporter.section(f"dearest files, of {_seconds.total():.0f} s")
+        terminalreporter.section(f"dearest files, of {_seconds.total():.0f} s of one core")
         for file, seconds in _seconds.most_common(number):
             terminalreporter.write_line(f"{seconds:7.1f} s  {file}")
 
@@ -55,6 +72,8 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
+    global _until_now
+    _until_now = _processor_seconds()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,6 +101,30 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         logger.handlers = printers
         signal.signal(signal.SIGTERM, handler)
         sys.excepthook = hook
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _checks_in_forks() -> Iterator[None]:
+    """The checks of exports do not import TensorFlow each time."""
+    if "tensorflow" not in sys.modules:  # no test here needs it
+        yield
+        return
+    with forks.checks_in_forks():
+        yield
+
+
+@pytest.fixture
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipelines answer without a graph, which takes longer to trace than a toy to compute.
+
+    That the graph answers the same is held by the tests of calls and of each task's export.
+    """
+    from keras_transformers.pipelines import TextGenerator
+    from keras_transformers.pipelines.base import Pipeline
+
+    chat = property(lambda pipeline: pipeline.chat_complete)
+    monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
+    monkeypatch.setattr(TextGenerator, "_chat_graph", chat)
 
 
 @pytest.fixture(scope="session")

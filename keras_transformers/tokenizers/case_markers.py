@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.tokenizers.tensors import texts_of
+from keras_transformers.tokenizers.tensors import row_numbers, texts_of
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["CaseMarkedTokenizer"]
@@ -76,7 +76,7 @@ class CaseMarkedTokenizer(WordPieceTokenizer):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds their spans; see `WordPieceTokenizer`."""
         ids, starts, ends = super().tokenize_with_offsets(text)
-        row = ids.value_rowids()  # (tokens,)
+        row = row_numbers(ids)  # (tokens,)
         begins_word = ~tf.gather(self._continues_word, ids.values)
         # A word extends to the start of the next one; there are no letters in between.
         number = tf.cumsum(tf.cast(begins_word, tf.int32)) - 1

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.files import read_lines, write_lines
 from keras_transformers.tokenizers import packing
-from keras_transformers.tokenizers.tensors import texts_of
+from keras_transformers.tokenizers.tensors import item_numbers, kept, places, row_numbers, texts_of
 
 __all__ = ["NgramTokenizer"]
 
@@ -297,7 +297,7 @@ class NgramTokenizer(tf.Module):
         ids = self._ids.lookup(words)
         is_known = ids >= 0
         own = tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(ids, is_known), tf.cast(is_known, tf.int64), validate=False
+            kept(ids, is_known), tf.cast(is_known, tf.int64), validate=False
         )
         if not self.max_characters:
             return own
@@ -308,9 +308,9 @@ class NgramTokenizer(tf.Module):
         marked = tf.where(words == END_OF_TEXT, "", tf.strings.join(["<", words, ">"]))
         codes, _, num_bytes = _bytes(marked)
         # A character is a byte and the continuation bytes after it, even in invalid UTF-8.
-        starts = tf.where(codes & 0xC0 != 0x80)[:, 0]  # (characters,)
+        starts = places(codes & 0xC0 != 0x80)  # (characters,)
         lengths = tf.concat([starts[1:], tf.size(codes, tf.int64)[None]], 0) - starts
-        word = tf.gather(tf.repeat(tf.range(tf.size(words)), num_bytes), starts)
+        word = tf.gather(item_numbers(num_bytes), starts)
         here, remaining = _places(word, tf.size(words))
         hashes = tf.fill(tf.shape(starts), tf.constant(_BASIS, tf.int64))
         ids, exist = [], []
@@ -334,7 +334,7 @@ class NgramTokenizer(tf.Module):
         hashes = tf.gather(_fnv1a(hashes, codes, starts, num_bytes), places)
         # fastText stores signed 32-bit numbers but computes with unsigned 64-bit ones.
         hashes = tf.bitcast(tf.cast(tf.cast(hashes, tf.int32), tf.int64), tf.uint64)
-        text = tf.cast(words.value_rowids(), tf.int32)
+        text = tf.cast(row_numbers(words), tf.int32)
         num_texts = tf.cast(words.nrows(), tf.int32)
         _, remaining = _places(text, num_texts)
         joined, ids, exist = hashes, [], []

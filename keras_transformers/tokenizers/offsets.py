@@ -5,6 +5,8 @@ Uses only core TensorFlow ops, eagerly or in a graph.
 
 import tensorflow as tf
 
+from keras_transformers.tokenizers.tensors import kept, row_numbers, searchsorted
+
 
 def origins_of_spans(
     text: tf.Tensor, origins: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor
@@ -23,11 +25,11 @@ def origins_of_spans(
     """
     # One rising sequence for all texts: each text's origins plus the lengths of earlier texts.
     rooms = tf.cast(tf.strings.length(text), tf.int64) + 1
-    shifts = tf.gather(tf.cumsum(rooms, exclusive=True), origins.value_rowids())
+    shifts = tf.gather(tf.cumsum(rooms, exclusive=True), row_numbers(origins))
     rising = origins.values + shifts
     # The bytes that one character becomes have equal origins, and a span may end between them. Its
     # end is then where the next character starts.
-    ends = tf.searchsorted(rising, tf.gather(rising, ends - 1), side="right", out_type=tf.int64)
+    ends = searchsorted(rising, tf.gather(rising, ends - 1), side="right", dtype=tf.int64)
     values = tf.cast(origins.values, tf.int32)
     return tf.gather(values, starts), tf.gather(values, ends)
 
@@ -79,12 +81,12 @@ def without_white_space(
     text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     shown = tf.logical_not(is_white_space)
     character_ends = tf.concat([character_starts[1:], tf.reduce_sum(lengths)[None]], 0)
-    character_ends = tf.boolean_mask(character_ends[: tf.size(shown)], shown)
-    character_starts = tf.boolean_mask(character_starts, shown)
+    character_ends = kept(character_ends[: tf.size(shown)], shown)
+    character_starts = kept(character_starts, shown)
     # The first shown character that ends after the span starts, and the last one that starts
     # before the span ends.
-    first = tf.searchsorted(character_ends, starts, side="right")
-    last = tf.searchsorted(character_starts, ends) - 1
+    first = searchsorted(character_ends, starts, side="right")
+    last = searchsorted(character_starts, ends) - 1
     before = tf.concat([[0], character_ends], 0)  # the end of the character before each
     ends = tf.maximum(tf.gather(before, last + 1), text_starts)
     after = tf.concat([character_starts, [0]], 0)
@@ -108,8 +110,8 @@ def to_characters(text: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTe
     _, begins = tf.strings.unicode_decode_with_offsets(text, "UTF-8")  # (batch, characters)
     rooms = tf.cast(tf.strings.length(text), tf.int64) + 1
     shifts = tf.cumsum(rooms, exclusive=True)  # (batch,)
-    rising = begins.values + tf.gather(shifts, begins.value_rowids())
-    row = byte_offsets.value_rowids()
+    rising = begins.values + tf.gather(shifts, row_numbers(begins))
+    row = row_numbers(byte_offsets)
     wanted = tf.cast(byte_offsets.values, tf.int64) + tf.gather(shifts, row)
-    before = tf.searchsorted(rising, wanted, out_type=tf.int64)  # in this and earlier texts
+    before = searchsorted(rising, wanted, dtype=tf.int64)  # in this and earlier texts
     return byte_offsets.with_values(tf.cast(before - tf.gather(begins.row_starts(), row), tf.int32))

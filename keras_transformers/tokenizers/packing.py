@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.tokenizers.tensors import kept, row_numbers
+
 
 def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
     """Cuts the ends off rows that are too long.
@@ -21,9 +23,9 @@ def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
         The shortened rows.
     """
     num_kept = tf.minimum(rows.row_lengths(), max_tokens)  # (batch,)
-    row = rows.value_rowids()  # (tokens,)
+    row = row_numbers(rows)  # (tokens,)
     position = tf.range(tf.size(row, tf.int64)) - tf.gather(rows.row_starts(), row)
-    values = tf.boolean_mask(rows.values, position < tf.gather(num_kept, row))
+    values = kept(rows.values, position < tf.gather(num_kept, row))
     return tf.RaggedTensor.from_row_lengths(values, num_kept, validate=False)
 
 

@@ -14,6 +14,50 @@ def texts_of(text: Any) -> tf.Tensor:
     return text
 
 
+def places(mask: Any, dtype: tf.DType = tf.int64) -> tf.Tensor:
+    """Returns the indices at which a mask, bool (items,), is True: (True items,)."""
+    return tf.cast(tf.squeeze(tf.where(mask), axis=1), dtype)
+
+
+def kept(values: Any, mask: Any) -> tf.Tensor:
+    """Returns the values (items, ...) at which a mask, bool (items,), is True.
+
+    Does what `tf.boolean_mask` does for masks of any rank with a sixth of its nodes. Take `places`
+    for several values of one mask.
+    """
+    return tf.gather(values, places(mask))
+
+
+def searchsorted(
+    ascending: Any, values: Any, *, side: str = "left", dtype: tf.DType = tf.int32
+) -> tf.Tensor:
+    """Does for vectors what `tf.searchsorted` does for any shape, with a third of its nodes."""
+    bound = tf.raw_ops.UpperBound if side == "right" else tf.raw_ops.LowerBound
+    found = bound(
+        sorted_inputs=tf.expand_dims(ascending, 0), values=tf.expand_dims(values, 0), out_type=dtype
+    )
+    return tf.squeeze(found, axis=0)
+
+
+def item_numbers(lengths: Any, dtype: tf.DType = tf.int32) -> tf.Tensor:
+    """Returns 0 `lengths[0]` times, then 1 `lengths[1]` times, and so on: (sum of the lengths,).
+
+    Does what `tf.repeat` of a range does, with a third of its nodes.
+    """
+    items = tf.range(tf.reduce_sum(lengths))
+    return searchsorted(tf.cumsum(lengths), items, side="right", dtype=dtype)
+
+
+def row_numbers(rows: tf.RaggedTensor) -> tf.Tensor:
+    """Returns the row of each value, int64 (values,).
+
+    Does what `rows.value_rowids()` does, with a sixth of its nodes, unless the tensor was made of
+    these numbers.
+    """
+    splits = rows.row_splits
+    return searchsorted(splits, tf.range(splits[-1]), side="right", dtype=tf.int64) - 1
+
+
 def with_ends(
     token_ids: tf.RaggedTensor, *, start_token_id: int | None, end_token_id: int | None
 ) -> tf.RaggedTensor:

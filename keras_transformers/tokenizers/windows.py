@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformers.tokenizers import packing
+from keras_transformers.tokenizers.tensors import item_numbers
 
 
 class Windows(NamedTuple):
@@ -42,7 +43,7 @@ def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
     num_tokens = tf.cast(num_tokens, tf.int64)
     room, step = (tf.cast(size, tf.int64) + tf.zeros_like(num_tokens) for size in (room, step))
     counts = 1 + tf.nn.relu(-((room - num_tokens) // step))  # rounded up
-    rows = tf.repeat(tf.range(tf.size(num_tokens, tf.int64)), counts)
+    rows = item_numbers(counts, tf.int64)
     first = tf.gather(tf.cumsum(counts, exclusive=True), rows)
     starts = (tf.range(tf.size(rows, tf.int64)) - first) * tf.gather(step, rows)
     lengths = tf.minimum(tf.gather(room, rows), tf.gather(num_tokens, rows) - starts)

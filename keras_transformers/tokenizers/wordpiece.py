@@ -13,7 +13,7 @@ from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.normalization import bert_characters
-from keras_transformers.tokenizers.tensors import texts_of
+from keras_transformers.tokenizers.tensors import row_numbers, texts_of
 
 __all__ = ["WordPieceTokenizer"]
 
@@ -230,14 +230,15 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         parts = tf.strings.split(separated, "\x01")  # (batch, parts)
         lengths = tf.cast(tf.strings.length(parts.values), tf.int64)  # (all parts,), in bytes
         part = tf.range(tf.size(lengths, tf.int64))
-        is_long_word = (part - tf.gather(parts.row_starts(), parts.value_rowids())) % 2 == 1
+        row = row_numbers(parts)
+        is_long_word = (part - tf.gather(parts.row_starts(), row)) % 2 == 1
         ids, starts, ends = self._wordpiece.tokenize_with_offsets(
             tf.where(is_long_word, _UNKNOWN_WORD, parts.values)
         )  # each (all parts, None)
-        part = ids.value_rowids()  # (all tokens,)
+        part = row_numbers(ids)  # (all tokens,)
         ends = tf.where(tf.gather(is_long_word, part), tf.gather(lengths, part), ends.values)
         # `origins` has one entry per normalized byte, and one for the end of each text.
-        first = tf.gather(tf.cumsum(lengths, exclusive=True) + parts.value_rowids(), part)
+        first = tf.gather(tf.cumsum(lengths, exclusive=True) + row, part)
         starts, ends = offsets.origins_of_spans(text, origins, first + starts.values, first + ends)
         ids = parts.with_values(ids).merge_dims(1, 2)
         return ids, ids.with_values(starts), ids.with_values(ends)
@@ -301,7 +302,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         ids, starts, ends = self._wordpiece.tokenize_with_offsets(
             tf.where(is_long, _UNKNOWN_WORD, words)
         )
-        lengths = tf.gather(tf.strings.length(words), ids.value_rowids())
+        lengths = tf.gather(tf.strings.length(words), row_numbers(ids))
         lengths = tf.cast(lengths, ends.dtype)
         ends = ids.with_values(tf.minimum(ends.values, lengths))
         return ids, *(each.with_values(tf.cast(each.values, tf.int64)) for each in (starts, ends))

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tokenizers.normalization.bert_characters import CHINESE
+from keras_transformers.tokenizers.tensors import kept, places, row_numbers, searchsorted
 
 _OTHER, _MARK, _CHINESE, _SPACE, _ACCENT, _UNSEEN = range(6)  # kinds of characters
 _ROOM = 2**32  # above every offset into a text
@@ -31,36 +32,35 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         Starts and ends (exclusive), each int32 (batch, words), in bytes of the text.
     """
     codes, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")  # (batch, characters)
-    row, start = codes.value_rowids(), offsets.values  # (characters,)
+    row, start = row_numbers(codes), offsets.values  # (characters,)
     first_codes, kinds = _character_kinds()
-    kind = tf.gather(kinds, tf.searchsorted(first_codes, codes.values, side="right") - 1)
+    kind = tf.gather(kinds, searchsorted(first_codes, codes.values, side="right") - 1)
     gap = tf.cumsum(tf.cast(kind == _SPACE, tf.int32))  # equal if no white space lies between
 
     # Invisible characters and accents belong to the character before them.
     after_space = _differs(row)[:-1] | (tf.concat([[_SPACE], kind], axis=0)[:-1] == _SPACE)
     is_seen = (kind < _ACCENT) | ((kind == _ACCENT) & after_space)
-    row, start, kind, gap = (tf.boolean_mask(part, is_seen) for part in (row, start, kind, gap))
+    seen = places(is_seen)
+    row, start, kind, gap = (tf.gather(part, seen) for part in (row, start, kind, gap))
     length = tf.gather(tf.cast(tf.strings.length(text), tf.int64), row)
     end = tf.where(_differs(row)[1:], length, tf.concat([start[1:], length[-1:]], axis=0))
 
-    is_text = kind != _SPACE
-    row, start, end, kind, gap = (
-        tf.boolean_mask(part, is_text) for part in (row, start, end, kind, gap)
-    )
+    shown = places(kind != _SPACE)
+    row, start, end, kind, gap = (tf.gather(part, shown) for part in (row, start, end, kind, gap))
     is_chinese = tf.concat([[False], kind == _CHINESE], axis=0)
     is_apart = _differs(row)[:-1] | _differs(gap)[:-1] | is_chinese[1:] | is_chinese[:-1]
     # In a run without gaps: how many non-marks come before a character, and how many from there on.
     run = tf.cumsum(tf.cast(is_apart, tf.int32)) - 1
     is_other = tf.cast(kind != _MARK, tf.int32)
     num_before = tf.cumsum(is_other, exclusive=True)
-    num_before -= tf.gather(tf.boolean_mask(num_before, is_apart), run)
+    num_before -= tf.gather(kept(num_before, is_apart), run)
     num_from_here = tf.gather(tf.math.segment_sum(is_other, run), run) - num_before
     begins = is_apart | (num_before == 0) | (num_from_here == 0)
 
-    ends = tf.boolean_mask(end, tf.concat([begins[1:], [True]], axis=0)[: tf.size(begins)])
+    ends = kept(end, tf.concat([begins[1:], [True]], axis=0)[: tf.size(begins)])
     starts = tf.RaggedTensor.from_value_rowids(
-        tf.cast(tf.boolean_mask(start, begins), tf.int32),
-        tf.boolean_mask(row, begins),
+        tf.cast(kept(start, begins), tf.int32),
+        kept(row, begins),
         codes.nrows(),
         validate=False,
     )
@@ -78,7 +78,7 @@ def split(text: Any) -> tf.RaggedTensor:
 
 def cut(text: Any, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.RaggedTensor:
     """Cuts byte spans out of texts, strings (batch,): strings (batch, words)."""
-    row = starts.value_rowids()
+    row = row_numbers(starts)
     words = tf.strings.substr(tf.gather(text, row), starts.values, ends.values - starts.values)
     return starts.with_values(words)
 
@@ -92,7 +92,7 @@ def join(words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedT
     Returns:
         Strings (batch,); and the starts and ends of the words, as `spans` returns them.
     """
-    row = words.value_rowids()
+    row = row_numbers(words)
     # Not with `separator`, which drops empty words at the start of a text.
     spaces = tf.where(_differs(row)[1:], "", " ")
     text = tf.strings.reduce_join(words.with_values(words.values + spaces), axis=1)
@@ -122,10 +122,10 @@ def first_tokens(
         token, bool (words of all texts,).
     """
     start, end, token_start, token_end = (
-        side.value_rowids() * _ROOM + tf.cast(side.values, tf.int64)
+        row_numbers(side) * _ROOM + tf.cast(side.values, tf.int64)
         for side in (starts, ends, token_starts, token_ends)
     )
-    first = tf.searchsorted(token_end, start, side="right", out_type=tf.int64)
+    first = searchsorted(token_end, start, side="right", dtype=tf.int64)
     token_start = tf.concat([token_start, [tf.int64.max]], axis=0)
     return first, (tf.gather(token_start, first) < end) & (start < end)
 

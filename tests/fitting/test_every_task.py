@@ -1,6 +1,7 @@
 """`fit` and `evaluate` of each task: the tiny pipelines learn, and figures have baselines."""
 
 import copy
+import functools
 
 import keras
 import numpy as np
@@ -123,6 +124,16 @@ def training(task):
     return {"epochs": 5, "learning_rate": 2e-2, "batch_size": 2, "quiet": True}
 
 
+@functools.cache
+def fitted(task):
+    """Returns a trained pipeline, the history, and the figures before and after: read only."""
+    data, *_ = DATA[task]
+    pipeline = fresh(task)
+    before = kt.evaluate(pipeline, data)
+    history = kt.fit(pipeline, data, validation=data, **training(task))
+    return pipeline, history, before, kt.evaluate(pipeline, data)
+
+
 def test_every_job_has_data_here():
     assert set(DATA) == set(all_jobs())
 
@@ -136,11 +147,8 @@ QUICK = {"classification", "multi_label_classification", "embedding", "image_cla
     [task if task in QUICK else pytest.param(task, marks=pytest.mark.slow) for task in DATA],
 )
 def test_training_beats_chance(task):
-    data, figure, baseline = DATA[task]
-    pipeline = fresh(task)
-    before = kt.evaluate(pipeline, data)
-    history = kt.fit(pipeline, data, validation=data, **training(task))
-    after = kt.evaluate(pipeline, data)
+    _, figure, baseline = DATA[task]
+    _, history, before, after = fitted(task)
     assert len(history.epoch) == training(task)["epochs"]
     assert {"loss", f"val_{figure}"} <= set(history.history)
     if figure in LOWER_IS_BETTER:
@@ -224,11 +232,9 @@ def test_training_needs_no_validation(task):
 
 
 def test_several_labels_get_thresholds_from_validation():
-    data, *_ = DATA["multi_label_classification"]
-    pipeline = fresh("multi_label_classification")
-    kt.fit(pipeline, data, validation=data, **training("multi_label_classification"))
+    pipeline, _, _, after = fitted("multi_label_classification")
     assert pipeline.thresholds != tiny.pipeline("multi_label_classification").thresholds
-    assert kt.evaluate(pipeline, data)["micro_f1"] == 1
+    assert after["micro_f1"] == 1
     assert sorted(pipeline(f"{GOOD} .").labels) == ["joy", "surprise"]
     assert pipeline(f"{BAD} .").labels == ["anger"]
 

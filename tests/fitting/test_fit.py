@@ -115,11 +115,15 @@ def test_a_stopped_training_goes_on_bit_for_bit(tmp_path):
 
 def test_a_folder_belongs_to_one_training(tmp_path):
     place = tmp_path / "run"
-    kt.fit(fresh("classification"), (TEXTS, LABELS), folder=place, epochs=1, quiet=True)
+    data, fewer = (TEXTS, LABELS), (TEXTS[2:], LABELS[2:])
+    options = {"validation": data, "folder": place, "epochs": 1, "quiet": True}
+    kt.fit(fresh("classification"), data, **options)
     with pytest.raises(ValueError, match="another configuration: data was [0-9a-f]{16}, is"):
-        kt.fit(fresh("classification"), (TEXTS[2:], LABELS[2:]), folder=place, epochs=1)
+        kt.fit(fresh("classification"), fewer, **options)
+    with pytest.raises(ValueError, match="another configuration: data was [0-9a-f]{16}, is"):
+        kt.fit(fresh("classification"), data, **options | {"validation": fewer})
     with pytest.raises(ValueError, match="another configuration: seed was 0, is 1"):
-        kt.fit(fresh("classification"), (TEXTS, LABELS), folder=place, epochs=1, seed=1)
+        kt.fit(fresh("classification"), data, **options, seed=1)
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
@@ -135,15 +139,6 @@ def test_nothing_is_left_without_a_folder(tmp_path, monkeypatch):
     kt.fit(fresh("classification"), (TEXTS, LABELS), epochs=1, quiet=True)
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_other_validation_is_another_training(tmp_path):
-    options = {"folder": tmp_path / "run", "epochs": 1, "quiet": True}
-    kt.fit(fresh("classification"), (TEXTS, LABELS), validation=(TEXTS, LABELS), **options)
-    with pytest.raises(ValueError, match="another configuration: data was"):
-        kt.fit(
-            fresh("classification"), (TEXTS, LABELS), validation=(TEXTS[:4], LABELS[:4]), **options
-        )
 
 
 def test_a_digest_is_the_same_in_every_process():

@@ -26,8 +26,14 @@ def trained(task="classification", **options):
     return pipeline, before, history
 
 
-def test_only_updates_and_the_head_train():
-    pipeline, before, history = trained()
+@pytest.fixture(scope="module")
+def classifier():
+    """A trained classifier, its weights before, and the history: read only."""
+    return trained()
+
+
+def test_only_updates_and_the_head_train(classifier):
+    pipeline, before, history = classifier
     after = values(pipeline)
     changed = {path for path in after if not np.array_equal(before[path], after[path])}
     attention = {f"self_attention/{name}" for name in ("query", "key", "value", "output")}
@@ -112,8 +118,8 @@ def test_a_model_without_blocks():
         ("alpha_pattern", {"q": []}),
     ],
 )
-def test_damaged_adapters(field, value, tmp_path):
-    pipeline, before, _ = trained()
+def test_damaged_adapters(field, value, classifier, tmp_path):
+    pipeline, before, _ = classifier
     base_of(pipeline, before, tmp_path / "base")
     kt.save(pipeline, tmp_path / "adapter", format="peft")
     file = tmp_path / "adapter/adapter_config.json"

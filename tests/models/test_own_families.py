@@ -29,7 +29,7 @@ from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.training import recompute_layers
 
-V, L, H, INNER, HEADS, KEY_HEADS = 30, 3, 16, 24, 4, 2
+V, L, H, INNER, HEADS, KEY_HEADS = 30, 2, 16, 24, 4, 2
 RANDOM = np.random.default_rng(0)
 IDS = RANDOM.integers(1, V, (3, 9)).astype("int32")
 LENGTHS = np.array([5, 1, 9])
@@ -64,7 +64,7 @@ def llama(places="rotary", *, vocabulary_size=V, shared=False, **options):
 
     first = block("encoder_layer")
     for number in range(L):
-        layer = first if shared or number == 0 else block(f"floor{'abc'[number]}")
+        layer = first if shared or number == 0 else block(f"floor{'ab'[number]}")
         hidden = layer(hidden, **bias)
     hidden = norm_layer("rms", 1e-6, name="roof")(hidden)
     logits = RowDense(vocabulary_size, use_bias=False, dtype="float32", name="speak")(hidden)
@@ -104,7 +104,7 @@ def logits_of(model, ids):
 def test_its_parts_are_found(model):
     found = anatomy(model, "token_embedding", "blocks", "projection")
     assert found.token_embedding is model.get_layer("wte")
-    assert [block.name for block in found.blocks] == ["encoder_layer", "floorb", "floorc"]
+    assert [block.name for block in found.blocks] == ["encoder_layer", "floorb"]
     assert [type(layer) for layer in found.positions] == [RotaryPositions] * L
     assert (found.final_norm.name, found.projection.name) == ("roof", "speak")
     assert (found.max_sequence_length, found.pooler, found.encoder) == (None, None, None)
@@ -178,7 +178,7 @@ def test_its_account_is_exact(model):
     assert rows["encoder_layer/feed_forward"].formula == "3H*I"
     flops = {row.name: row.flops for row in flops_table(model, {"token_ids": (2, 5)})}
     per_block = 2 * 2 * 5 * (own + 3 * H * INNER) + 4 * 2 * 5 * 5 * H
-    assert flops["floorc"] == per_block
+    assert flops["floorb"] == per_block
     assert flops["speak"] == 2 * 2 * 5 * V * H
 
 
@@ -263,6 +263,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.usefixtures("untraced")  # the export of one is a graph
 @pytest.mark.parametrize("task", ["classification", "fill_mask", "question_answering", *SLOW])
 def test_every_task_takes_an_encoder_with_odd_names(task, tmp_path):
     like = tiny.pipeline(task)

@@ -121,6 +121,7 @@ def test_a_penalty_divides_the_logits_of_tokens_that_are_there(generator, model_
     assert found["finished"].shape == (2,)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_pipelines_own_options_hold_everywhere(model_and_tokenizer, generator, tmp_path):
     whole = generator("abc").text
     own = TextGenerator(
@@ -222,6 +223,7 @@ def test_without_a_template_there_is_no_chat(model_and_tokenizer, generator):
         generator.chat(CHAT, beams=3)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_folders_of_transformers_keep_the_template(generator, tmp_path, caplog):
     published = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
     published += (

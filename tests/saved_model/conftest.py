@@ -1,11 +1,19 @@
 """What the tests of exports share: an export of the tiny classifier."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 import tiny
 
 import keras_transformers as kt
+from keras_transformers.saved_model.checks import check
+
+
+@pytest.fixture
+def new_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks of exports run in processes that were started for them."""
+    monkeypatch.setattr(check, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

@@ -146,6 +146,7 @@ def test_a_crash_in_the_process_of_its_own_is_a_failure(exported, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("new_processes")
 def test_the_process_of_its_own_imports_neither_keras_nor_us(tmp_path, monkeypatch):
     (tmp_path / "probe.py").write_text(
         "import json\n"

@@ -67,12 +67,14 @@ def test_a_wrong_method_name_is_found(exported, tmp_path):
     assert failure.endswith("'tensorflow/serving/predict' instead of 'tensorflow/serving/classify'")
 
 
+@pytest.mark.usefixtures("new_processes")
 def test_a_check_that_cannot_run_says_why(exported, monkeypatch):
     monkeypatch.setattr(check.sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match=r"(?s)ended with status 1 .*so it was not published"):
         check.self_check(exported)
 
 
+@pytest.mark.usefixtures("new_processes")
 def test_a_process_that_fails_tells_its_last_lines(tmp_path, monkeypatch):
     (tmp_path / "probe.py").write_text("def main(path):\n    open(path)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -80,6 +82,7 @@ def test_a_process_that_fails_tells_its_last_lines(tmp_path, monkeypatch):
         check.in_fresh_process("probe", str(tmp_path / "nowhere"))
 
 
+@pytest.mark.usefixtures("new_processes")
 def test_a_check_that_hangs_is_an_error(exported, monkeypatch):
     monkeypatch.setattr(check, "_TIMEOUT_S", 0.05)
     with pytest.raises(RuntimeError, match=r"took more than 0.05 s.*check=False"):

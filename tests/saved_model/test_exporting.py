@@ -48,12 +48,13 @@ def test_examples_are_stored_in_the_types_that_the_signature_takes(tmp_path):
     assert example["inputs"]["x"].dtype == np.float32
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("new_processes")
 def test_a_good_export_passes_the_check_in_a_fresh_process(classify, tmp_path):
     assert kt.export(classify, tmp_path) == tmp_path / "1"
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("new_processes")
 def test_a_tampered_answer_is_found_in_a_fresh_process(tmp_path):
     folder = export_doubling(tmp_path)
     metadata = json.loads((folder / METADATA_FILE).read_text())

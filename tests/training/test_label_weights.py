@@ -1,5 +1,7 @@
 """Weights of labels: the option, the batches, and an update by them."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -57,31 +59,33 @@ def test_batches_have_the_weights_and_evaluation_has_none(static_shapes):
         TextBatches(TRAIN, classifier(), label_weights={"no": 1.0}, **options)
 
 
+@functools.cache
+def update(reduction, **options):
+    """Returns what one step changes, and its loss."""
+    classify = classifier()
+    batches = TextBatches(TRAIN, classify, batch_size=5, shuffle=False, label_weights=WEIGHTS)
+    classify.model.compile(
+        keras.optimizers.SGD(1.0),
+        {"logits": TokenCrossentropy(reduction=reduction)},
+        jit_compile=False,
+    )
+    before = classify.model.get_weights()
+    if options:
+        prepare(classify.model, **options)
+    found = classify.model.fit(batches.dataset(), epochs=1, verbose=0)
+    after = classify.model.get_weights()
+    steps = [one - other for one, other in zip(after, before, strict=True)]
+    return steps, found.history["loss"][0]
+
+
 @pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
 @pytest.mark.parametrize(
     "options", [{"accumulate": 2}, {"r_drop": 1.0}, {"accumulate": 2, "r_drop": 1.0}], ids=str
 )
 def test_an_update_by_parts_is_the_update_by_the_whole_batch(options, reduction):
     """Without dropout R-Drop's two passes agree, and its loss is the plain one."""
-
-    def gradients(**options):
-        classify = classifier()
-        batches = TextBatches(TRAIN, classify, batch_size=5, shuffle=False, label_weights=WEIGHTS)
-        classify.model.compile(
-            keras.optimizers.SGD(1.0),
-            {"logits": TokenCrossentropy(reduction=reduction)},
-            jit_compile=False,
-        )
-        before = classify.model.get_weights()
-        if options:
-            prepare(classify.model, **options)
-        found = classify.model.fit(batches.dataset(), epochs=1, verbose=0)
-        after = classify.model.get_weights()
-        steps = [one - other for one, other in zip(after, before, strict=True)]
-        return steps, found.history["loss"][0]
-
-    wanted, loss = gradients()
-    found, other = gradients(**options)
+    wanted, loss = update(reduction)
+    found, other = update(reduction, **options)
     assert other == pytest.approx(loss, rel=1e-5)
     for one, another in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, another, atol=1e-5)

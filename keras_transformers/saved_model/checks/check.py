@@ -77,7 +77,9 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
         "CUDA_VISIBLE_DEVICES": "-1",  # the calling process uses the GPU
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
-    code = f"import sys; from {module} import main; main(*sys.argv[1:])"
+    # Else TensorFlow would import Keras, which takes as long as the rest.
+    code = "import sys; sys.modules['keras'] = None; "
+    code += f"from {module} import main; main(*sys.argv[1:])"
     try:
         process = subprocess.run(
             [sys.executable, "-P", "-c", code, *arguments],  # -P: nothing from the current folder

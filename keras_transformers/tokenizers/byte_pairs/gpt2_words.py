@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tokenizers.tensors import row_numbers, searchsorted
+
 OTHER, LETTER, NUMBER, SPACE, _BORDER = range(5)  # kinds of characters; _BORDER: none
 # Unicode's White_Space, which will not change in later versions.
 _WHITE_SPACE = (
@@ -57,8 +59,8 @@ def characters_of(text: tf.Tensor, kinds: Kinds) -> Characters:
     codes, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="replace")
     lengths = tf.cast(tf.strings.length(text), tf.int64)  # in bytes
     text_starts = tf.cumsum(lengths, exclusive=True)
-    rows = codes.value_rowids()  # (characters,)
-    run = tf.searchsorted(kinds.starts, codes.values, side="right") - 1
+    rows = row_numbers(codes)  # (characters,)
+    run = searchsorted(kinds.starts, codes.values, side="right") - 1
     return Characters(
         codes.values,
         tf.gather(kinds.kinds, run),

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import shifted
+from keras_transformers.tokenizers.tensors import places, searchsorted
 
 __all__: list[str] = []
 
@@ -53,25 +54,25 @@ class Merges:
     def _once(self, ids: tf.Tensor, words: tf.Tensor, firsts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Applies one merge in each word, to every occurrence of its pair."""
         pairs = tf.cast(ids[:-1], tf.int64) * self._vocabulary_size + tf.cast(ids[1:], tf.int64)
-        merge = tf.searchsorted(self._pairs, pairs)
+        merge = searchsorted(self._pairs, pairs)
         mergeable = (tf.gather(self._pairs, merge) == pairs) & (words[:-1] == words[1:])
         ranks = tf.where(mergeable, tf.gather(self._ranks, merge), _NEVER)
         earliest = tf.math.segment_min(ranks, words[:-1])  # (words,)
         merges = mergeable & (ranks == tf.gather(earliest, words[:-1]))
         merges &= _distance_from_start(merges) % 2 == 0  # in "aaa" merge the first two
         ids = tf.concat([tf.where(merges, tf.gather(self._merged, merge), ids[:-1]), ids[-1:]], 0)
-        stays = tf.logical_not(tf.concat([[False], merges], 0)[: tf.size(ids)])
+        stays = places(tf.logical_not(tf.concat([[False], merges], 0)[: tf.size(ids)]))
         return (
             tf.reduce_any(mergeable),
-            tf.boolean_mask(ids, stays),
-            tf.boolean_mask(words, stays),
-            tf.boolean_mask(firsts, stays),
+            tf.gather(ids, stays),
+            tf.gather(words, stays),
+            tf.gather(firsts, stays),
         )
 
 
 def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
     """Returns each True's distance from the start of its run, int32; meaningless elsewhere."""
     starts = flags & tf.logical_not(shifted(flags, 1, False))
-    first = tf.concat([tf.cast(tf.where(starts)[:, 0], tf.int32), [0]], 0)
+    first = tf.concat([places(starts, tf.int32), [0]], 0)
     run = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32)) - 1, 0)
     return tf.range(tf.size(flags)) - tf.gather(first, run)

@@ -23,7 +23,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.parts import Parts
-from keras_transformers.tokenizers.tensors import texts_of
+from keras_transformers.tokenizers.tensors import item_numbers, kept, texts_of
 
 __all__ = ["BytePairTokenizer"]
 
@@ -297,7 +297,7 @@ class BytePairTokenizer(tf.Module):
     def _words(self, text: tf.Tensor, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
         """Splits texts into words, strings (words,); also returns their rows, int64 (words,)."""
         is_start = starts_word(characters)
-        starts = tf.boolean_mask(characters.starts, is_start)
+        starts = kept(characters.starts, is_start)
         # Back to bytes: all texts end to end, each byte with the number of its word.
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(text), tf.uint8)
         marks = tf.scatter_nd(
@@ -308,16 +308,15 @@ class BytePairTokenizer(tf.Module):
             tf.cumsum(marks) - 1,
             tf.size(starts),
         )
-        return words, tf.boolean_mask(characters.rows, is_start)
+        return words, kept(characters.rows, is_start)
 
     def _encode(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Converts distinct words, strings (words,), to token ids, int32 (words, None)."""
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))  # (bytes,)
-        numbers = tf.repeat(tf.range(tf.size(words)), tf.strings.length(words))  # (bytes,)
-        ids, numbers, _ = self._merges(ids, numbers)
+        ids, words_of, _ = self._merges(ids, item_numbers(tf.strings.length(words)))
         return tf.RaggedTensor.from_value_rowids(
-            ids, tf.cast(numbers, tf.int64), tf.size(words, tf.int64), validate=False
+            ids, tf.cast(words_of, tf.int64), tf.size(words, tf.int64), validate=False
         )
 
     def _encode_words(

@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_transformers.tokenizers.described import unicode_tables
 from keras_transformers.tokenizers.described.text import CharacterClass, Text, before, numbered
 from keras_transformers.tokenizers.described.trie import NOTHING, Trie, leftmost, marks, row_bounds
+from keras_transformers.tokenizers.tensors import places, searchsorted
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
@@ -57,27 +58,26 @@ class AddedTokens:
         row_start = tf.gather(row_first, row_number)  # (characters,)
         token, end = self._trie.longest(text, row_end)
         chosen = leftmost(token >= 0, end, row_number, tf.size(row_first))
-        at = tf.boolean_mask(index, chosen)  # (tokens,)
+        at = places(chosen, tf.int32)  # (tokens,)
         token, stop = tf.gather(token, at), tf.gather(end, at)
         if self._in_word is not None:
             word = self._in_word(text.codes)
             joined = (at > tf.gather(row_start, at)) & tf.gather(before(word, False), at)
             inside = tf.gather(tf.concat([word, [False]], 0), stop)
             joined |= (stop < tf.gather(row_end, at)) & inside
-            stays = ~(tf.gather(self._single_word, token) & joined)
-            at, token = tf.boolean_mask(at, stays), tf.boolean_mask(token, stays)
-            stop = tf.boolean_mask(stop, stays)
-        shown = tf.boolean_mask(index, ~self._is_space(text.codes))
+            stays = places(~(tf.gather(self._single_word, token) & joined))
+            at, token, stop = (tf.gather(each, stays) for each in (at, token, stop))
+        shown = places(~self._is_space(text.codes), tf.int32)
         # rstrip: forward to the next character that is not white space.
-        following = tf.gather(tf.concat([shown, [size]], 0), tf.searchsorted(shown, stop))
+        following = tf.gather(tf.concat([shown, [size]], 0), searchsorted(shown, stop))
         following = tf.minimum(following, tf.gather(row_end, at))
         stop = tf.where(tf.gather(self._rstrip, token), following, stop)
         # lstrip: back to the previous one, but not into the previous token.
-        last = tf.gather(tf.concat([[-1], shown], 0), tf.searchsorted(shown, at)) + 1
+        last = tf.gather(tf.concat([[-1], shown], 0), searchsorted(shown, at)) + 1
         last = tf.maximum(tf.maximum(last, tf.gather(row_start, at)), before(stop, 0))
         start = tf.where(tf.gather(self._lstrip, token), last, at)
         ids = tf.gather(self._ids, token)
-        place = tf.searchsorted(start, index, side="right") - 1
+        place = searchsorted(start, index, side="right") - 1
         inside = (place >= 0) & (index < tf.gather(tf.concat([[0], stop], 0), place + 1))
         found = tf.gather(tf.concat([[NOTHING], ids], 0), place + 1)
         firsts = tf.zeros_like(begins) if self.is_empty else marks(start, size) | marks(stop, size)

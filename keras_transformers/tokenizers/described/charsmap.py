@@ -20,6 +20,7 @@ from keras_transformers.tokenizers.described.text import (
 )
 from keras_transformers.tokenizers.described.trie import NOTHING, leftmost, row_bounds
 from keras_transformers.tokenizers.normalization.double_array import double_array
+from keras_transformers.tokenizers.tensors import kept, places, searchsorted
 
 __all__ = ["Charsmap", "charsmap_of", "charsmap_rules"]
 
@@ -57,7 +58,7 @@ class Charsmap:
         index = tf.range(tf.size(end))
         chosen = leftmost(end > index + 1, end, row, tf.size(first))
         place = tf.cumsum(tf.cast(chosen, tf.int32))
-        stop = tf.gather(tf.concat([[0], tf.boolean_mask(end, chosen)], 0), place)
+        stop = tf.gather(tf.concat([[0], kept(end, chosen)], 0), place)
         covered = ~chosen & (index < stop)
         codes = tf.where(string == NOTHING, text.codes, CODES + string)
         return self._replace(with_deleted(text._replace(codes=codes), ~covered))
@@ -80,13 +81,14 @@ class Charsmap:
             child = tf.where(inside, child, 0)
             matches = inside & (tf.gather(self._labels, child) == label)
             matches &= position < tf.gather(limits, at)
-            at, child = tf.boolean_mask(at, matches), tf.boolean_mask(child, matches)
+            matching = places(matches)
+            at, child = tf.gather(at, matching), tf.gather(child, matching)
             found = tf.gather(self._values, child)
-            ends_here = found != NOTHING
-            where = tf.boolean_mask(at, ends_here)[:, None]
+            ends_here = places(found != NOTHING)
+            where = tf.gather(at, ends_here)[:, None]
             stop = tf.gather(starts, where[:, 0]) + length + 1
-            string = tf.tensor_scatter_nd_update(string, where, tf.boolean_mask(found, ends_here))
-            end = tf.tensor_scatter_nd_update(end, where, tf.searchsorted(stops, stop) + 1)
+            string = tf.tensor_scatter_nd_update(string, where, tf.gather(found, ends_here))
+            end = tf.tensor_scatter_nd_update(end, where, searchsorted(stops, stop) + 1)
             return at, child, length + 1, string, end
 
         shape = tf.TensorShape([None])
@@ -106,16 +108,22 @@ def charsmap_rules(charsmap: bytes) -> dict[str, str]:
     """Returns the rules of a normalization, string -> replacement; see `Charsmap`."""
     units, strings = _read(charsmap)
     bases, numbers = _bases(units), _numbers(units, strings)
-    labels = np.arange(1, 256)
+    # Units with labels, in the order of their parents' bases.
+    (children,) = np.nonzero((units & _LABEL > 0) & (units & _LABEL < 256))
+    children = children[np.argsort(children ^ units[children] & 255, kind="stable")]
+    of_parents = children ^ units[children] & 255
     rules, keys, nodes = {}, [b""], np.zeros(1, np.int64)
     while keys:
-        children = bases[nodes][:, None] ^ labels
-        inside = children < len(units)
-        children = np.where(inside, children, 0)
-        parent, label = np.nonzero(inside & ((units[children] & _LABEL) == labels))
-        keys = [keys[p] + bytes([labels[at]]) for p, at in zip(parent, label, strict=True)]
-        nodes = children[parent, label]
-        for key, number in zip(keys, numbers[nodes], strict=True):
+        first, last = (
+            np.searchsorted(of_parents, bases[nodes], side) for side in ("left", "right")
+        )
+        counts = last - first
+        parent = np.repeat(np.arange(len(nodes)), counts)
+        place = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
+        nodes = children[first[parent] + place]
+        labels = (units[nodes] & 255).tolist()
+        keys = [keys[p] + bytes([label]) for p, label in zip(parent.tolist(), labels, strict=True)]
+        for key, number in zip(keys, numbers[nodes].tolist(), strict=True):
             if number != NOTHING:
                 rules[key.decode()] = strings[number].decode()
     return rules

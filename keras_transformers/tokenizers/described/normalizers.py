@@ -18,6 +18,7 @@ from keras_transformers.tokenizers.described.text import (
     numbered,
     with_deleted,
 )
+from keras_transformers.tokenizers.tensors import item_numbers, kept, places, searchsorted
 
 Step = Callable[[Text], Text]
 
@@ -79,15 +80,15 @@ def _strip(left: bool, right: bool) -> Step:
     is_space = CharacterClass(unicode_tables.class_of(r"\s"))
 
     def strip(text: Text) -> Text:
-        shown = tf.boolean_mask(tf.range(tf.size(text.rows)), ~is_space(text.codes))
+        shown = places(~is_space(text.codes), tf.int32)
         index, count = tf.range(tf.size(text.rows)), tf.size(shown)
         row_of = tf.concat([tf.gather(text.rows, shown), [-1]], 0)
         kept = tf.fill([tf.size(index)], True)
         if left:  # something shown stands before it in its row, or it is shown
-            last = tf.searchsorted(shown, index, side="right") - 1
+            last = searchsorted(shown, index, side="right") - 1
             kept &= tf.gather(row_of, tf.where(last < 0, count, last)) == text.rows
         if right:
-            kept &= tf.gather(row_of, tf.searchsorted(shown, index)) == text.rows
+            kept &= tf.gather(row_of, searchsorted(shown, index)) == text.rows
         return text.only(kept)
 
     return strip
@@ -105,7 +106,7 @@ def _prepend(prefix: str) -> Step:
 def prepended(text: Text, places: Any, codes: list[int]) -> Text:
     """Inserts characters before the places, bool (characters,); they have no origin in the text."""
     counts = tf.where(places, 1 + len(codes), 1)
-    origin = tf.repeat(tf.range(tf.size(counts)), counts)
+    origin = item_numbers(counts)
     firsts = tf.gather(tf.cumsum(counts, exclusive=True), origin)
     number = tf.range(tf.size(origin)) - firsts
     is_new = tf.gather(places, origin) & (number < len(codes))
@@ -134,7 +135,7 @@ def _replace(description: Mapping[str, Any]) -> Step:
         found = belongs(text.codes)
         repeats = found & before(found, False) & ~text.begins()
         text = with_deleted(text, ~repeats)  # each run becomes its first character
-        found = tf.boolean_mask(found, ~repeats)
+        found = kept(found, ~repeats)
         # A code point that no text has stands for the run.
         marked = text._replace(codes=tf.where(found, CODES - 1, text.codes))
         return insert(marked)
@@ -149,7 +150,7 @@ def _unicode_form(table: str, composes: bool) -> list[Step]:
     numbers = tf.constant([*(classes[code] for code in sorted(classes)), 0])
 
     def class_of(text: Text) -> Any:
-        place = tf.searchsorted(codes, text.codes)
+        place = searchsorted(codes, text.codes)
         return tf.where(tf.gather(codes, place) == text.codes, tf.gather(numbers, place), 0)
 
     def reorder(text: Text) -> Text:
@@ -179,15 +180,15 @@ def _composition(class_of: Callable[[Text], Any]) -> Step:
         is_base = number == 0
         begins = text.begins()
         # The base before each character, and the class of the character before it.
-        bases = tf.boolean_mask(index, is_base)
-        place = tf.searchsorted(bases, index) - 1
+        bases = places(is_base, tf.int32)
+        place = searchsorted(bases, index) - 1
         base = tf.gather(tf.concat([bases, [0]], 0), tf.maximum(place, 0))
         same = (place >= 0) & (tf.gather(text.rows, base) == text.rows)
         adjacent = ~begins & (before(index, -1) == base)
         free = same & (adjacent | (before(number, 0) < number) & (before(number, 0) > 0))
         pair = tf.cast(tf.gather(text.codes, base), tf.int64) * CODES
         pair += tf.cast(text.codes, tf.int64)
-        found = tf.minimum(tf.searchsorted(firsts, pair), len(keys) - 1)
+        found = tf.minimum(searchsorted(firsts, pair), len(keys) - 1)
         joins = free & ~passed & (tf.gather(firsts, found) == pair)
         # Only the first of each base, and no base that may itself join the one before it.
         first = tf.math.unsorted_segment_min(tf.where(joins, index, size), base, size)
@@ -202,7 +203,7 @@ def _composition(class_of: Callable[[Text], Any]) -> Step:
         codes = tf.where(value >= 0, value, text.codes)
         passed |= ~is_base & (index < tf.gather(last, base))
         new = text._replace(codes=codes, ends=tf.maximum(text.ends, end)).only(~joins)
-        return tf.reduce_any(joins), tf.boolean_mask(passed, ~joins), *new
+        return tf.reduce_any(joins), kept(passed, ~joins), *new
 
     def compose(text: Text) -> Text:
         flags = tf.zeros_like(text.codes, tf.bool)

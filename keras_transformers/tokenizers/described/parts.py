@@ -19,6 +19,7 @@ from keras_transformers.tokenizers.described.text import (
     encode,
     numbered,
 )
+from keras_transformers.tokenizers.tensors import kept, places, searchsorted
 
 __all__ = ["Parts"]
 
@@ -124,12 +125,10 @@ class Parts:
             # From bytes of words to characters of the text.
             lengths = byte_lengths(words.codes)
             byte_ends = tf.cumsum(lengths)
-            begin = tf.gather(
-                byte_ends - lengths, tf.boolean_mask(tf.range(tf.size(number)), is_first)
-            )
-            begin = tf.gather(begin, word)
-            first = tf.searchsorted(byte_ends, begin + starts.values, side="right")
-            last = tf.searchsorted(byte_ends - lengths, begin + ends.values) - 1
+            firsts = places(is_first)
+            begin = tf.gather(tf.gather(byte_ends - lengths, firsts), word)
+            first = searchsorted(byte_ends, begin + starts.values, side="right")
+            last = searchsorted(byte_ends - lengths, begin + ends.values) - 1
             span = tf.ragged.range(first, last + 1)
             row = span.value_rowids()
             tokens = tf.size(word, tf.int64)
@@ -139,16 +138,16 @@ class Parts:
             starts = tf.math.unsorted_segment_min(tf.gather(words.starts, span.values), row, tokens)
             ends = tf.math.unsorted_segment_max(tf.gather(words.ends, span.values), row, tokens)
             starts, ends = tf.where(is_empty, at, starts), tf.where(is_empty, at, ends)
-            places = tf.gather(tf.boolean_mask(words.places, is_first), word)
+            place = tf.gather(tf.gather(words.places, firsts), word)
             columns = [
                 tf.concat(column, 0)
-                for column in zip((places, ids.values, starts, ends), *found, strict=True)
+                for column in zip((place, ids.values, starts, ends), *found, strict=True)
             ]
             order = tf.argsort(columns[0], stable=True)
-            places, ids, starts, ends = (tf.gather(column, order) for column in columns)
+            place, ids, starts, ends = (tf.gather(column, order) for column in columns)
             ids = tf.RaggedTensor.from_value_rowids(
                 ids,
-                tf.gather(row_of, places // _ROOM),
+                tf.gather(row_of, place // _ROOM),
                 nrows=tf.size(text, tf.int64),
                 validate=False,
             )
@@ -169,7 +168,7 @@ class Parts:
         raw, late = self._matchers
         texts = decode(text)
         parts, ids = raw(texts)
-        row_of = tf.boolean_mask(texts.rows, parts.begins())
+        row_of = kept(texts.rows, parts.begins())
         leads = tf.gather(changes(row_of), parts.rows)
         parts = parts._replace(places=parts.rows * _ROOM, leads=leads)
         found = [_tokens(parts, ids)]
@@ -177,7 +176,7 @@ class Parts:
         for step in self._normalize:
             parts = step(parts)
         parts, ids = late(parts)
-        leads = tf.boolean_mask(changes(parts.places), parts.begins())
+        leads = kept(changes(parts.places), parts.begins())
         leads = parts.leads & tf.gather(leads, numbered(parts.begins()))
         parts = parts._replace(places=parts.places + parts.rows, leads=leads)
         found.append(_tokens(parts, ids))
@@ -189,13 +188,14 @@ class Parts:
 
 def _tokens(text: Text, ids: Any) -> tuple[Any, Any, Any, Any]:
     """Returns the places, ids, starts and ends of the parts that are added tokens."""
-    text, ids = text.only(ids >= 0), tf.boolean_mask(ids, ids >= 0)
+    at = places(ids >= 0)
+    text, ids = text.take(at), tf.gather(ids, at)
     is_first = text.begins()
     number = tf.cumsum(tf.cast(is_first, tf.int64)) - 1
     count = tf.reduce_sum(tf.cast(is_first, tf.int64))
     return (
-        tf.boolean_mask(text.places, is_first),
-        tf.boolean_mask(ids, is_first),
+        kept(text.places, is_first),
+        kept(ids, is_first),
         tf.math.unsorted_segment_min(text.starts, number, count),
         tf.math.unsorted_segment_max(text.ends, number, count),
     )

@@ -29,6 +29,7 @@ from keras_transformers.tokenizers.described.text import (
     changes,
     numbered,
 )
+from keras_transformers.tokenizers.tensors import places, searchsorted
 
 # Takes text whose rows are words, and returns it with smaller words.
 Step = Callable[[Text], Text]
@@ -279,15 +280,15 @@ def _cl100k(most_digits: int) -> Step:
         behind = before(before(short, False), False)
         behind |= before(before(before(long, False), False), False)
         # Line ends right after symbols.
-        group_first = tf.boolean_mask(index, begins | changes(line_end))
-        first = tf.gather(group_first, tf.searchsorted(group_first, index, side="right") - 1)
+        group_first = places(begins | changes(line_end), tf.int32)
+        first = tf.gather(group_first, searchsorted(group_first, index, side="right") - 1)
         taken = line_end & (tf.gather(was, first) == OTHER)
         # White space: `rest` is what follows the last line end of a run.
-        space_ends = tf.boolean_mask(index, is_space & (comes != SPACE))
-        line_ends = tf.boolean_mask(index, line_end)
-        run_end = tf.gather(tf.concat([space_ends, [0]], 0), tf.searchsorted(space_ends, index))
+        space_ends = places(is_space & (comes != SPACE), tf.int32)
+        line_ends = places(line_end, tf.int32)
+        run_end = tf.gather(tf.concat([space_ends, [0]], 0), searchsorted(space_ends, index))
         next_line = tf.gather(
-            tf.concat([line_ends, [tf.size(codes)]], 0), tf.searchsorted(line_ends, index)
+            tf.concat([line_ends, [tf.size(codes)]], 0), searchsorted(line_ends, index)
         )
         rest = is_space & (next_line > run_end)
         was_taken = ~begins & before(taken, False)
@@ -298,10 +299,10 @@ def _cl100k(most_digits: int) -> Step:
         starts |= is_letter & ~inside & (was != LETTER) & ~joined & ~before(free, False)
         starts |= is_letter & behind & (was == LETTER)
         starts |= is_other & (was != OTHER) & ~was_blank
-        number_starts = tf.boolean_mask(index, is_number & (was != NUMBER))
+        number_starts = places(is_number & (was != NUMBER), tf.int32)
         place = index - tf.gather(
             tf.concat([number_starts, [0]], 0),
-            tf.maximum(tf.searchsorted(number_starts, index, side="right") - 1, 0),
+            tf.maximum(searchsorted(number_starts, index, side="right") - 1, 0),
         )
         starts |= is_number & (place % most_digits == 0)
         return _divided(text, starts)

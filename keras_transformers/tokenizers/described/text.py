@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tokenizers.tensors import item_numbers, places, row_numbers, searchsorted
+
 CODES = 0x110000
 
 
@@ -29,7 +31,7 @@ class Text(NamedTuple):
 
     def only(self, kept: Any) -> "Text":
         """Returns the characters where `kept`, bool (characters,), is True."""
-        return Text(*(tf.boolean_mask(each, kept) for each in self))
+        return self.take(places(kept))
 
     def take(self, indices: Any) -> "Text":
         """Returns the characters with these indices, in this order."""
@@ -44,7 +46,7 @@ def decode(text: Any) -> Text:
     """Decodes texts, strings (batch,), into characters; invalid UTF-8 counts as U+FFFD."""
     codes, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="replace")
     lengths = tf.cast(tf.strings.length(text), tf.int64)  # in bytes
-    rows = codes.value_rowids()
+    rows = row_numbers(codes)
     starts = offsets.values + tf.gather(tf.cumsum(lengths, exclusive=True), rows)
     ends = tf.concat([starts[1:], tf.reduce_sum(lengths)[None]], 0)[: tf.size(starts)]
     return Text(codes.values, rows, starts, ends, rows, tf.ones_like(rows, tf.bool))
@@ -80,7 +82,7 @@ class CharacterClass:
 
     def __call__(self, codes: Any) -> Any:
         """Returns whether each code point is in the set."""
-        return tf.searchsorted(self._bounds, codes, side="right") % 2 == 1
+        return searchsorted(self._bounds, codes, side="right") % 2 == 1
 
 
 class CharacterMap:
@@ -99,11 +101,11 @@ class CharacterMap:
 
     def __call__(self, text: Text) -> Text:
         """Returns the text with replaced characters."""
-        place = tf.searchsorted(self._keys, text.codes)
+        place = searchsorted(self._keys, text.codes)
         found = tf.gather(self._keys, place) == text.codes
         lengths = tf.where(found, tf.gather(self._lengths, place), 1)  # (characters,)
         firsts = tf.cumsum(lengths, exclusive=True)
-        origin = tf.repeat(tf.range(tf.size(lengths)), lengths)  # (new characters,)
+        origin = item_numbers(lengths)  # (new characters,)
         number = tf.range(tf.size(origin, tf.int64)) - tf.gather(firsts, origin)
         value = tf.minimum(
             tf.gather(self._firsts, tf.gather(place, origin)) + number,

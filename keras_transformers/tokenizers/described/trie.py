@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.tokenizers.described.text import CODES, Text
+from keras_transformers.tokenizers.tensors import kept, places, searchsorted
 
 NOTHING = -1
 
@@ -52,16 +53,15 @@ class Trie:
 
         def step(at: Any, state: Any, length: Any, string: Any, end: Any) -> tuple[Any, ...]:
             key = state * CODES + tf.cast(tf.gather(codes, tf.minimum(at + length, size)), tf.int64)
-            place = tf.minimum(tf.searchsorted(self._keys, key), last)
+            place = tf.minimum(searchsorted(self._keys, key), last)
             matches = (tf.gather(self._keys, place) == key) & (at + length < tf.gather(row_end, at))
-            at = tf.boolean_mask(at, matches)
-            state = tf.gather(self._targets, tf.boolean_mask(place, matches))
+            matching = places(matches)
+            at = tf.gather(at, matching)
+            state = tf.gather(self._targets, tf.gather(place, matching))
             accepted = tf.gather(self._string_of, state)
-            ends_here = accepted >= 0
-            where = tf.boolean_mask(at, ends_here)[:, None]
-            string = tf.tensor_scatter_nd_update(
-                string, where, tf.boolean_mask(accepted, ends_here)
-            )
+            ends_here = places(accepted >= 0)
+            where = tf.gather(at, ends_here)[:, None]
+            string = tf.tensor_scatter_nd_update(string, where, tf.gather(accepted, ends_here))
             new_end = tf.fill([tf.shape(where)[0]], length + 1) + where[:, 0]
             return at, state, length + 1, string, tf.tensor_scatter_nd_update(end, where, new_end)
 
@@ -85,7 +85,7 @@ def row_bounds(text: Text) -> tuple[Any, Any, Any]:
     """Returns, for each row, its first character; for each character, its row and the row's end."""
     begins = text.begins()
     size = tf.size(text.codes)
-    first = tf.boolean_mask(tf.range(size), begins)
+    first = places(begins, tf.int32)
     row = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     return first, row, tf.gather(tf.concat([first[1:], [size]], 0), row)
 
@@ -102,10 +102,10 @@ def leftmost(found: Any, end: Any, row: Any, num_rows: Any) -> Any:
     size = tf.size(found)
 
     def step(open_: Any, chosen: Any) -> tuple[Any, Any]:
-        at = tf.boolean_mask(tf.range(size), open_)
+        at = places(open_, tf.int32)
         rows = tf.gather(row, at)
         first = tf.math.unsorted_segment_min(at, rows, num_rows)  # (rows,)
-        taken = tf.boolean_mask(first, first < size)
+        taken = kept(first, first < size)
         chosen |= marks(taken, size)
         stop = tf.gather(tf.concat([end, [size]], 0), tf.minimum(first, size))
         return open_ & (tf.range(size) >= tf.gather(stop, row)), chosen

@@ -10,6 +10,7 @@ from keras_transformers.tokenizers.byte_pairs.files import byte_symbols
 from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.splitters import Step
 from keras_transformers.tokenizers.described.text import CODES, Text, before, byte_lengths, numbered
+from keras_transformers.tokenizers.tensors import item_numbers, places, row_numbers, searchsorted
 
 __all__: list[str] = []
 
@@ -90,13 +91,12 @@ class BytePairs:
             ids, rows, starts, ends = self._encode(words)
             return _ragged(rows, count, ids, starts, ends)
         whole = self._whole(words)
-        at = tf.boolean_mask(tf.range(count), whole < 0)
-        ids, rows, starts, ends = self._encode(tf.boolean_mask(words, whole < 0))
-        found = tf.boolean_mask(tf.range(count), whole >= 0)
+        at, found = places(whole < 0), places(whole >= 0)
+        ids, rows, starts, ends = self._encode(tf.gather(words, at))
         lengths = tf.cast(tf.strings.length(tf.gather(words, found)), tf.int64)
         rows = tf.concat([tf.gather(at, rows), found], 0)
         columns = (
-            (ids, tf.boolean_mask(whole, whole >= 0)),
+            (ids, tf.gather(whole, found)),
             (starts, tf.zeros_like(lengths)),
             (ends, lengths),
         )
@@ -106,21 +106,21 @@ class BytePairs:
 
     def _encode(self, words: Any) -> tuple[Any, Any, Any, Any]:
         """Returns ids, words, starts and ends of tokens, all words end to end."""
-        ids, numbers, lengths, word_starts = (
+        ids, words_of, lengths, word_starts = (
             self._bytes(words) if self.byte_level else self._characters(words)
         )
         ends = tf.cumsum(lengths)  # (symbols,), in bytes of all words
-        kept = ids >= 0
-        ids, numbers, starts, ends = (
-            tf.boolean_mask(each, kept) for each in (ids, numbers, ends - lengths, ends)
+        known = places(ids >= 0)
+        ids, words_of, starts, ends = (
+            tf.gather(each, known) for each in (ids, words_of, ends - lengths, ends)
         )
         size = tf.size(ids)
-        ids, numbers, firsts = self._merges(ids, numbers)
+        ids, words_of, firsts = self._merges(ids, words_of)
         lasts = tf.concat([firsts, [size]], 0)[1:] - 1
-        shifts = tf.gather(word_starts, numbers)
+        shifts = tf.gather(word_starts, words_of)
         return (
             ids,
-            tf.cast(numbers, tf.int64),
+            tf.cast(words_of, tf.int64),
             tf.gather(starts, firsts) - shifts,
             tf.gather(ends, lasts) - shifts,
         )
@@ -130,18 +130,18 @@ class BytePairs:
         lengths = tf.strings.length(words)
         values = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(values, tf.int32))
-        numbers = tf.repeat(tf.range(tf.size(words)), lengths)
+        words_of = item_numbers(lengths)
         starts = tf.cumsum(tf.cast(lengths, tf.int64), exclusive=True)
-        return ids, numbers, tf.ones_like(ids, tf.int64), starts
+        return ids, words_of, tf.ones_like(ids, tf.int64), starts
 
     def _characters(self, words: Any) -> tuple[Any, Any, Any, Any]:
         """Does the same for characters; those that the vocabulary lacks become their bytes."""
         codes = tf.strings.unicode_decode(words, "UTF-8")
-        place = tf.searchsorted(self._codes, codes.values)
+        place = searchsorted(self._codes, codes.values)
         known = tf.gather(self._codes, place) == codes.values
         size = byte_lengths(codes.values)
         count = tf.where(known, tf.ones_like(size), size)
-        origin = tf.repeat(tf.range(tf.size(count)), count)  # (symbols,)
+        origin = item_numbers(count)  # (symbols,)
         number = tf.range(tf.size(origin, tf.int64)) - tf.gather(
             tf.cumsum(count, exclusive=True), origin
         )
@@ -153,9 +153,9 @@ class BytePairs:
             tf.gather(self._byte_ids, tf.where(is_known, 0, byte)),
         )
         starts = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64), exclusive=True)
-        numbers = tf.cast(tf.gather(codes.value_rowids(), origin), tf.int32)
+        words_of = tf.cast(tf.gather(row_numbers(codes), origin), tf.int32)
         lengths = tf.gather(tf.where(known, size, tf.ones_like(size)), origin)
-        return ids, numbers, lengths, starts
+        return ids, words_of, lengths, starts
 
 
 class _Cuts:
@@ -172,7 +172,7 @@ class _Cuts:
     def __call__(self, text: Text) -> Text:
         codes = tf.cast(text.codes, tf.int64)
         pairs = before(codes, 0) * CODES + codes
-        joined = tf.gather(self._joints, tf.searchsorted(self._joints, pairs)) == pairs
+        joined = tf.gather(self._joints, searchsorted(self._joints, pairs)) == pairs
         return text._replace(rows=numbered(text.begins() | ~joined))
 
 
@@ -198,7 +198,7 @@ class _Whole:
 
     def __call__(self, words: Any) -> Any:
         """Returns the id of each word that is a token, or -1."""
-        place = tf.searchsorted(self._hashes, tf.strings.to_hash_bucket_fast(words, _HASHES))
+        place = searchsorted(self._hashes, tf.strings.to_hash_bucket_fast(words, _HASHES))
         place = tf.gather(self._places, place)
         return tf.where(tf.gather(self._tokens, place) == words, tf.gather(self._ids, place), -1)
 

@@ -11,6 +11,7 @@ from sentencepiece import sentencepiece_model_pb2
 from keras_transformers.tokenizers.described.charsmap import charsmap_of
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.sentencepiece import model_tokenizer
+from keras_transformers.tokenizers.tensors import kept, row_numbers
 
 __all__ = ["AddedPieces", "join_around"]
 
@@ -130,20 +131,18 @@ def join_around(
     Returns:
         Strings (rows,).
     """
-    rows = token_ids.value_rowids()
+    rows = row_numbers(token_ids)
     row_before = tf.concat([[-1], rows], axis=0)[:-1]
     whole_before = tf.concat([[False], is_whole], axis=0)[:-1]
     starts = (rows != row_before) | is_whole | whole_before
     numbers = tf.cumsum(tf.cast(starts, tf.int64)) - 1
     num_parts = tf.reduce_sum(tf.cast(starts, tf.int64))
     parts = tf.RaggedTensor.from_value_rowids(token_ids.values, numbers, nrows=num_parts)
-    text = tf.where(
-        tf.boolean_mask(is_whole, starts), tf.boolean_mask(names, starts), detokenize(parts)
-    )
+    text = tf.where(kept(is_whole, starts), kept(names, starts), detokenize(parts))
     is_text = text != ""
     by_row = tf.RaggedTensor.from_value_rowids(
-        tf.boolean_mask(text, is_text),
-        tf.boolean_mask(tf.boolean_mask(rows, starts), is_text),
+        kept(text, is_text),
+        kept(kept(rows, starts), is_text),
         nrows=token_ids.nrows(),
     )
     return tf.strings.reduce_join(by_row, axis=1, separator=" ")

@@ -17,7 +17,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import row_by_row, texts_of
+from keras_transformers.tokenizers.tensors import row_by_row, row_numbers, texts_of
 
 __all__: list[str] = []
 
@@ -173,7 +173,7 @@ class EncoderPieces(tf.Module):
             return ids, starts.values, ends.values
         pieces, starts, ends = self._tokenizer.tokenize_with_offsets(text)
         lengths = tf.cast(tf.strings.length(text), tf.int64)  # (batch,), in bytes
-        text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), pieces.value_rowids())
+        text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), row_numbers(pieces))
         return (
             pieces.with_values(self._token_ids(pieces.values)),
             tf.cast(starts.values, tf.int64) + text_starts,

@@ -11,7 +11,7 @@ from keras_transformers.files import replaced, write_json
 from keras_transformers.tokenizers.byte_pairs.files import read_tokens
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.tensors import kept, row_by_row, texts_of, with_ends
 
 __all__ = ["MarianTokenizer"]
 
@@ -146,7 +146,7 @@ class MarianTokenizer(tf.Module):
         found = tf.gather(self._language_ids, tf.argmax(is_this, axis=1))
         found = tf.where(tf.reduce_any(is_this, axis=1), found, self.unknown_token_id)
         first = tf.RaggedTensor.from_row_lengths(
-            tf.boolean_mask(found, has_language), tf.cast(has_language, tf.int64)
+            kept(found, has_language), tf.cast(has_language, tf.int64)
         )
         return tf.concat([first, tokens], axis=1)
 

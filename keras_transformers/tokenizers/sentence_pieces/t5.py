@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformers.files import replaced
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.tensors import kept, row_by_row, texts_of, with_ends
 
 __all__ = ["T5Tokenizer"]
 
@@ -141,7 +141,7 @@ class T5Tokenizer(tf.Module):
         part = parts.flat_values  # (all parts,)
         is_extra = tf.strings.regex_full_match(part, self._extra_id)
         tokens = self._tokenizer.tokenize(tf.where(is_extra, "", part))  # (all parts, None)
-        number = tf.strings.regex_replace(tf.boolean_mask(part, is_extra), r"\D", "")
+        number = tf.strings.regex_replace(kept(part, is_extra), r"\D", "")
         extra = self._extra_end - 1 - tf.strings.to_number(number, tf.int32)
         extra = tf.RaggedTensor.from_row_lengths(extra, tf.cast(is_extra, tf.int64))
         tokens = parts.with_values(tf.concat([tokens, extra], axis=1))  # (batch, parts, None)

@@ -17,6 +17,11 @@ model = lambda: opennmt.models.Transformer(num_layers=2, num_heads=2{})
 """
 
 
+@pytest.fixture(autouse=True)
+def _untraced() -> None:
+    """Graphs, as searches over many texts take longer without."""
+
+
 @pytest.fixture
 def folder(left_behind, tmp_path):
     """The averaged checkpoint of a run, which made its predictions, with the files beside."""

@@ -18,7 +18,6 @@ from weights_folders import change_json
 
 import keras_transformers as kt
 from keras_transformers.cli import main as cli
-from keras_transformers.pipelines import Pipeline
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden"
@@ -235,8 +234,6 @@ def marks(title):
 @pytest.mark.parametrize("title", [pytest.param(title, marks=marks(title)) for title in NOW])
 def test_the_new_lines_run(title, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Without graphs, which take long to trace and have tests of their own.
-    monkeypatch.setattr(Pipeline, "_graph", property(lambda self: self.answer))
     for name, write in FOLDERS.items():
         if f'"{name}/' in NOW[title]:
             write(tmp_path / name)

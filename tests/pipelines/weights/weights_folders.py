@@ -1,6 +1,9 @@
 """Folders in Hugging Face's layout with the weights of tiny pipelines."""
 
+import functools
 import json
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,7 +115,23 @@ def _headed(encoder: keras.Model, task: str) -> keras.Model:
 
 
 def write(family: str, task: str, folder: Path, **config: Any) -> Any:
-    """Writes the folder that `from_pretrained` of the task's class takes; returns the pipeline."""
+    """Writes the folder that `from_pretrained` of the task's class takes.
+
+    Returns:
+        The pipeline, which is the same for each folder of this family and task: read only.
+    """
+    made, written = _written(family, task)
+    shutil.copytree(written, folder, dirs_exist_ok=True)
+    change_json(folder / "config.json", **config)
+    return made
+
+
+_folders = tempfile.TemporaryDirectory(prefix="weights_folders-")
+
+
+@functools.cache
+def _written(family: str, task: str) -> tuple[Any, Path]:
+    folder = Path(_folders.name, f"{family}-{task}")
     start, _, save, save_config = FAMILIES[family]
     made = pipeline(family, task, folder)
     folder.mkdir(exist_ok=True)
@@ -121,8 +140,8 @@ def write(family: str, task: str, folder: Path, **config: Any) -> Any:
     save(made.model, folder / "model.safetensors")
     labels = LABELS if task in ("classification", "tagging") else None
     save_config(made.model, folder / "config.json", labels=labels)
-    change_json(folder / "config.json", architectures=[f"{start}{CLASSES[task]}"], **config)
-    return made
+    change_json(folder / "config.json", architectures=[f"{start}{CLASSES[task]}"])
+    return made, folder
 
 
 def change_json(file: Path, **fields: Any) -> None:
