@@ -57,6 +57,12 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return _UPWARDS.sub(inside, markdown)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Names the theme's search dialog, which screen readers announce."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')
+
+
 def _outside(page: str, link: str) -> str | None:
     """Returns the path in the repository that a page links to; None if that is a page too."""
     name = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
