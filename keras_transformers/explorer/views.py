@@ -1,7 +1,9 @@
 """What the page shows of a pipeline, as JSON values: one function a view."""
 
 import base64
-from collections.abc import Mapping
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -25,6 +27,7 @@ from keras_transformers.tokenizers.packing import document_start
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
 _FARTHEST = 32  # distance drawn, in either direction
 _MOST_POINTS = 4_000_000  # probabilities in one answer
+_MOST_RESULTS = 10  # of a search
 
 
 def has_attention(model: keras.Model) -> bool:
@@ -65,27 +68,12 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
     embedding, multiplied by it and summed. `rollout`: attention followed through the layers, to the
     vector that the head reads (Abnar & Zuidema 2020). Neither is a proof of what the model does.
     """
-    encoded = pipeline.encode(*(tf.constant([text]) for text in texts))
     model = pipeline.model
-    watched: list[Any] = []
-    with tf.GradientTape() as tape:
-
-        def watching(layer: Any) -> Any:
-            def run(*args: Any, **kwargs: Any) -> Any:
-                outputs = layer(*args, **kwargs)
-                if isinstance(layer, TokenEmbedding) and not watched:
-                    tape.watch(outputs)
-                    watched.append(outputs)
-                return outputs
-
-            return run
-
-        outputs = run_through_graph(model, encoded, watching)
-        values = tf.reshape(outputs[next(iter(outputs))], [-1])
-        chosen = tf.reduce_max(values)
-    gradient = tape.gradient(chosen, watched[0])
-    by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
-    found: dict[str, Any] = {"gradient": by_token.tolist()}
+    encoded = pipeline.encode(*(tf.constant([text]) for text in texts))
+    by_token = _gradient_times_input(
+        model, encoded, lambda outputs: tf.reduce_max(outputs[next(iter(outputs))])
+    )
+    found: dict[str, Any] = {"gradient": by_token}
     if has_attention(model):
         kinds = attention(pipeline, *texts)
         maps = kinds["encoder"] if "encoder" in kinds else kinds["decoder"]
@@ -98,9 +86,59 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
             rollout = rollout.mean(axis=0)
         found |= {"tokens": maps.keys, "rollout": rollout.tolist()}
     else:
-        vocabulary = pipeline.tokenizer.vocabulary
-        found["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
+        found["tokens"] = _tokens(pipeline, encoded)
     return found
+
+
+def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the lines that are most similar to a question, the most similar first.
+
+    Each has `line`, its `place` among the lines, `score` (the cosine of the two vectors) and, where
+    the model reads tokens through a `TokenEmbedding`, `tokens` and `shares`: gradient times input,
+    as in `shares`, of the score. Of a model with prompts for questions and texts, both are used.
+
+    Raises:
+        ValueError: there is no line.
+    """
+    if not lines:
+        raise ValueError("give at least one line to search")
+    asking, reading = (
+        next((name for name in names if name in pipeline.prompts), None)
+        for names in (("query",), ("document", "passage", "corpus"))
+    )
+    vectors = np.array([each.vector for each in pipeline(list(lines), prompt_name=reading)])
+    asked = _unit(np.array(pipeline(question, prompt_name=asking).vector))
+    scores = _unit(vectors) @ asked
+    best = np.argsort(-scores, kind="stable")[:_MOST_RESULTS]
+    found = [
+        {"line": lines[place], "place": int(place), "score": float(scores[place])} for place in best
+    ]
+    if has_embedding(pipeline.model):
+        prompt = pipeline.prompts.get(reading)
+        for each in found:
+            encoded = pipeline.pack(pipeline.tokenize(tf.constant([each["line"]]), prompt=prompt))
+            each["tokens"] = _tokens(pipeline, encoded)
+            each["shares"] = _gradient_times_input(
+                pipeline.model,
+                encoded,
+                lambda outputs: tf.tensordot(
+                    tf.linalg.l2_normalize(tf.cast(outputs["embedding"][0], tf.float32)), asked, 1
+                ),
+            )
+    return found
+
+
+def chat(pipeline: Any, messages: Sequence[Any], **options: Any) -> dict[str, Any]:
+    """Returns the answer to a conversation: the columns of one row that exports return.
+
+    Raises:
+        ValueError: a message or an option is of another form, or the conversation is too long.
+    """
+    try:
+        return dataclasses.asdict(pipeline.chat(messages, **options))
+    except tf.errors.InvalidArgumentError as error:
+        said = re.search(r"assertion failed: \[(.*?)\]", error.message)
+        raise ValueError(said[1] if said else error.message) from error
 
 
 def beams(pipeline: Any, text: str) -> dict[str, Any]:
@@ -234,6 +272,42 @@ def _picture(kind: str, table: np.ndarray) -> dict[str, Any]:
 def _packed(probabilities: np.ndarray) -> str:
     shares = np.rint(np.clip(probabilities, 0, 1) * 65535).astype("<u2")
     return base64.b64encode(shares.tobytes()).decode()
+
+
+def _gradient_times_input(
+    model: keras.Model, encoded: Any, score: Callable[[Mapping[str, Any]], Any]
+) -> list[float]:
+    """Returns each token's part in a score of the outputs of one encoded text.
+
+    That is the score's derivative by the token's embedding, multiplied by it and summed.
+    """
+    watched: list[Any] = []
+    with tf.GradientTape() as tape:
+
+        def watching(layer: Any) -> Any:
+            def run(*args: Any, **kwargs: Any) -> Any:
+                outputs = layer(*args, **kwargs)
+                if isinstance(layer, TokenEmbedding) and not watched:
+                    tape.watch(outputs)
+                    watched.append(outputs)
+                return outputs
+
+            return run
+
+        value = score(run_through_graph(model, encoded, watching))
+    gradient = tape.gradient(value, watched[0])
+    found: list[float] = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy().tolist()
+    return found
+
+
+def _tokens(pipeline: Any, encoded: Mapping[str, Any]) -> list[str]:
+    vocabulary = pipeline.tokenizer.vocabulary
+    return [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
 
 
 def _written(tokenizer: Any, token_ids: list[int]) -> str:
