@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import functools
 import http.server
+import itertools
 import shutil
 import sys
 import threading
@@ -73,30 +74,28 @@ def faults(page: Page, width: int) -> list[str]:
     return found
 
 
-def browse(site: Path, names: list[str], folder: Path | None) -> list[str]:
-    """Returns the faults of pages of a built site; photographs them if there is a folder for it."""
-    found: list[str] = []
+def browse(site: Path, names: list[str], folder: Path | None = None) -> Iterator[str]:
+    """Yields the faults of pages of a built site; photographs them if there is a folder for it."""
     with served(site) as address, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
-        for width in WIDTHS:
-            for scheme in SCHEMES:
-                page = browser.new_page(
-                    viewport={"width": width, "height": 800},
-                    color_scheme=scheme,
-                    reduced_motion="reduce",
-                )
-                for name in names:
-                    page.goto(address + name)
-                    page.wait_for_load_state("networkidle")
-                    place = f"{name} at {width} pixels, {scheme}"
-                    found += [f"{place}: {fault}" for fault in faults(page, width)]
-                    if folder:
-                        stem = name.removesuffix(".html").replace("/", "_")
-                        path = folder / f"{stem}-{width}-{scheme}.png"
-                        page.screenshot(path=path, full_page=True)
-                page.close()
+        for width, scheme in itertools.product(WIDTHS, SCHEMES):
+            page = browser.new_page(
+                viewport={"width": width, "height": 800},
+                color_scheme=scheme,
+                reduced_motion="reduce",
+            )
+            page.set_default_timeout(180_000)
+            for name in names:
+                page.goto(address + name)
+                page.wait_for_load_state("networkidle")
+                for fault in faults(page, width):
+                    yield f"{name} at {width} pixels, {scheme}: {fault}"
+                if folder:
+                    stem = name.removesuffix(".html").replace("/", "_")
+                    path = folder / f"{stem}-{width}-{scheme}.png"
+                    page.screenshot(path=path, full_page=True)
+            page.close()
         browser.close()
-    return found
 
 
 def main() -> int:
@@ -111,10 +110,12 @@ def main() -> int:
     if not (options.site / "index.html").is_file():
         raise SystemExit(f"{options.site} is no built site: run make docs")
     options.folder.mkdir(parents=True, exist_ok=True)
-    found = browse(options.site, options.pages or pages_of(options.site), options.folder)
-    print("\n".join(found or ["no faults"]))
-    print(f"screenshots: {options.folder}", file=sys.stderr)
-    return 1 if found else 0
+    count = 0
+    for fault in browse(options.site, options.pages or pages_of(options.site), options.folder):
+        print(fault, flush=True)
+        count += 1
+    print(f"{count} faults; screenshots: {options.folder}", file=sys.stderr)
+    return 1 if count else 0
 
 
 if __name__ == "__main__":

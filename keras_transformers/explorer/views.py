@@ -3,7 +3,7 @@
 import base64
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -28,6 +28,7 @@ _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
 _FARTHEST = 32  # distance drawn, in either direction
 _MOST_POINTS = 4_000_000  # probabilities in one answer
 _MOST_RESULTS = 10  # of a search
+_MOST_READ = 20_000  # tokens, to explain one search
 
 
 def has_attention(model: keras.Model) -> bool:
@@ -68,12 +69,27 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
     embedding, multiplied by it and summed. `rollout`: attention followed through the layers, to the
     vector that the head reads (Abnar & Zuidema 2020). Neither is a proof of what the model does.
     """
-    model = pipeline.model
     encoded = pipeline.encode(*(tf.constant([text]) for text in texts))
-    by_token = _gradient_times_input(
-        model, encoded, lambda outputs: tf.reduce_max(outputs[next(iter(outputs))])
-    )
-    found: dict[str, Any] = {"gradient": by_token}
+    model = pipeline.model
+    watched: list[Any] = []
+    with tf.GradientTape() as tape:
+
+        def watching(layer: Any) -> Any:
+            def run(*args: Any, **kwargs: Any) -> Any:
+                outputs = layer(*args, **kwargs)
+                if isinstance(layer, TokenEmbedding) and not watched:
+                    tape.watch(outputs)
+                    watched.append(outputs)
+                return outputs
+
+            return run
+
+        outputs = run_through_graph(model, encoded, watching)
+        values = tf.reshape(outputs[next(iter(outputs))], [-1])
+        chosen = tf.reduce_max(values)
+    gradient = tape.gradient(chosen, watched[0])
+    by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
+    found: dict[str, Any] = {"gradient": by_token.tolist()}
     if has_attention(model):
         kinds = attention(pipeline, *texts)
         maps = kinds["encoder"] if "encoder" in kinds else kinds["decoder"]
@@ -86,16 +102,18 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
             rollout = rollout.mean(axis=0)
         found |= {"tokens": maps.keys, "rollout": rollout.tolist()}
     else:
-        found["tokens"] = _tokens(pipeline, encoded)
+        vocabulary = pipeline.tokenizer.vocabulary
+        found["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
     return found
 
 
 def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the lines that are most similar to a question, the most similar first.
 
-    Each has `line`, its `place` among the lines, `score` (the cosine of the two vectors) and, where
-    the model reads tokens through a `TokenEmbedding`, `tokens` and `shares`: gradient times input,
-    as in `shares`, of the score. Of a model with prompts for questions and texts, both are used.
+    Each has `line`, its `place` among the lines, and `score`, the cosine of the two vectors; the
+    best ones also have `tokens` and `shares`: how much the cosine falls without the token, as far
+    as that takes no more than `_MOST_READ` tokens. If the pipeline has prompts for questions and
+    texts, the search uses them.
 
     Raises:
         ValueError: there is no line.
@@ -106,25 +124,24 @@ def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str,
         next((name for name in names if name in pipeline.prompts), None)
         for names in (("query",), ("document", "passage", "corpus"))
     )
-    vectors = np.array([each.vector for each in pipeline(list(lines), prompt_name=reading)])
+    vectors = _unit(np.array([each.vector for each in pipeline(lines, prompt_name=reading)]))
     asked = _unit(np.array(pipeline(question, prompt_name=asking).vector))
-    scores = _unit(vectors) @ asked
-    best = np.argsort(-scores, kind="stable")[:_MOST_RESULTS]
-    found = [
-        {"line": lines[place], "place": int(place), "score": float(scores[place])} for place in best
-    ]
-    if has_embedding(pipeline.model):
-        prompt = pipeline.prompts.get(reading)
-        for each in found:
-            encoded = pipeline.pack(pipeline.tokenize(tf.constant([each["line"]]), prompt=prompt))
-            each["tokens"] = _tokens(pipeline, encoded)
-            each["shares"] = _gradient_times_input(
-                pipeline.model,
-                encoded,
-                lambda outputs: tf.tensordot(
-                    tf.linalg.l2_normalize(tf.cast(outputs["embedding"][0], tf.float32)), asked, 1
-                ),
+    scores = vectors @ asked
+    found, read = [], 0
+    for place in np.argsort(-scores, kind="stable")[:_MOST_RESULTS]:
+        each = {"line": lines[place], "place": int(place), "score": float(scores[place])}
+        text = tf.constant([lines[place]])
+        ids = pipeline.tokenize(text, prompt=pipeline.prompts.get(reading))[0][0].numpy().tolist()
+        read += len(ids) ** 2
+        if ids and read <= _MOST_READ:
+            without = tf.ragged.constant(
+                [ids[:i] + ids[i + 1 :] for i in range(len(ids))], tf.int32
             )
+            others = pipeline.decode(pipeline.pack([without]))["embedding"].numpy()
+            vocabulary = pipeline.tokenizer.vocabulary
+            each["tokens"] = [vocabulary[i] for i in ids]
+            each["shares"] = (scores[place] - _unit(others) @ asked).tolist()
+        found.append(each)
     return found
 
 
@@ -272,37 +289,6 @@ def _picture(kind: str, table: np.ndarray) -> dict[str, Any]:
 def _packed(probabilities: np.ndarray) -> str:
     shares = np.rint(np.clip(probabilities, 0, 1) * 65535).astype("<u2")
     return base64.b64encode(shares.tobytes()).decode()
-
-
-def _gradient_times_input(
-    model: keras.Model, encoded: Any, score: Callable[[Mapping[str, Any]], Any]
-) -> list[float]:
-    """Returns each token's part in a score of the outputs of one encoded text.
-
-    That is the score's derivative by the token's embedding, multiplied by it and summed.
-    """
-    watched: list[Any] = []
-    with tf.GradientTape() as tape:
-
-        def watching(layer: Any) -> Any:
-            def run(*args: Any, **kwargs: Any) -> Any:
-                outputs = layer(*args, **kwargs)
-                if isinstance(layer, TokenEmbedding) and not watched:
-                    tape.watch(outputs)
-                    watched.append(outputs)
-                return outputs
-
-            return run
-
-        value = score(run_through_graph(model, encoded, watching))
-    gradient = tape.gradient(value, watched[0])
-    found: list[float] = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy().tolist()
-    return found
-
-
-def _tokens(pipeline: Any, encoded: Mapping[str, Any]) -> list[str]:
-    vocabulary = pipeline.tokenizer.vocabulary
-    return [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-// The lines nearest to a question, and which of their tokens bring them there.
+// The lines nearest to a question, and what each of their tokens adds to that.
 
 import * as api from "./api.js";
 import { h, shaded } from "./dom.js";
@@ -32,7 +32,7 @@ export async function showSearch(model, { question, lines }) {
   return [
     h("h2", {}, word("nearest")),
     h("ol", { id: "nearest" }, rows),
-    h("p", { class: "soft" }, word(found[0]?.tokens ? "cosine" : "cosineOnly")),
+    h("p", { class: "soft" }, word(found[0]?.tokens ? "cosine" : "cosineAlone")),
   ];
 }
 
