@@ -70,6 +70,8 @@ CPU milliseconds on one thread, medians, all contestants of a row in turn in one
 ratio of ours to the best peer in the last columns: below 1 is ahead. `make benchmark` measures
 again and writes this page; the quartiles are in
 [benchmarks/results/suite](../benchmarks/results/suite).
+
+![Our CPU time as a share of the best peer's, for every row of the tables below](images/speed.svg)
 """
 _CLOSING = """\
 ## What an export does differently
