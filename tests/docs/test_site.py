@@ -12,7 +12,7 @@ sync_api = pytest.importorskip(
     "playwright.sync_api", reason="needs playwright: pip install -e .[dev]"
 )
 for package in ("axe_playwright_python", "mkdocs", "material", "mkdocstrings"):
-    pytest.importorskip(package, reason="needs the extra dev")
+    pytest.importorskip(package, reason="needs the extras dev and docs")
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("browse", ROOT / "docs/site/browse.py")
 browse = importlib.util.module_from_spec(spec)
