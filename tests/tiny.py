@@ -4,6 +4,7 @@ Pipelines and their exports are made once, when a test first asks for one.
 """
 
 import functools
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -204,6 +205,32 @@ def _image_classifier() -> Pipeline:
     of_images = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=(8, 12))
     model = lively(heads.classifier(of_images, 2))
     return kt.pipelines.ImageClassifier(model, ImageDecoder((8, 12)), ["a", "b"])
+
+
+@functools.cache
+def talker() -> Pipeline:
+    """A Llama of letters with SmolLM2's chat template, which answers with the likeliest tokens."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    described = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    described.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    described.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer = kt.tokenizers.DescribedTokenizer(
+        json.loads(described.to_str()), start_token="<|im_start|>", end_token="<|im_end|>"
+    )
+    model = kt.models.llama.llama(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=1,
+        num_heads=2,
+        num_key_value_heads=1,
+        hidden_dim=16,
+        intermediate_dim=16,
+        max_sequence_length=600,
+    )
+    return kt.pipelines.TextGenerator(
+        lively(model), tokenizer, max_length=12, top_k=1, chat_template="smollm2"
+    )
 
 
 _MAKERS: dict[str, Callable[[], Pipeline]] = {

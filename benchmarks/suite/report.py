@@ -73,6 +73,8 @@ Figures are medians of CPU milliseconds on one thread; all contestants of a row 
 process. The last columns have the ratio of ours to the best peer: below 1, ours is faster.
 `make benchmark` measures again and writes this page; the quartiles are in
 [benchmarks/results/suite](../benchmarks/results/suite).
+
+![Our CPU time as a share of the best peer's, for every row of the tables below](images/speed.svg)
 """
 _CLOSING = """\
 ## Optimizations in exports

@@ -11,6 +11,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "keras_transformers"
+_CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+_CODE = re.compile(r"(?<=<code>)[^<]+")
+_JOINT = re.compile(r"(?<=[_./,=(])(?=\w{3})|(?<=[a-z])(?=[A-Z])")  # of names in code
 _UPWARDS = re.compile(r"\]\((\.\./[^)#]+)")  # a link to a file of another folder
 
 
@@ -55,6 +58,17 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return f"]({posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or '.')}"
 
     return _UPWARDS.sub(inside, markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Lets code in tables break at its joints, and names the search dialog for screen readers."""
+    dialog = 'data-md-component="search" role="dialog"'
+    output = output.replace(dialog, f'{dialog} aria-label="Search"')
+    return _CELL.sub(lambda cell: _CODE.sub(_with_breaks, cell[0]), output)
+
+
+def _with_breaks(code: re.Match) -> str:
+    return _JOINT.sub("<wbr>", code[0])
 
 
 def _outside(page: str, link: str) -> str | None:

@@ -75,6 +75,10 @@ def of_pipeline(name: str, pipeline: Pipeline) -> Subject:
         found["beams"] = lambda given: views.beams(pipeline, given["text"])
     if pipeline.task == "generation":
         found["next"] = lambda given: views.next_tokens(pipeline, **given)
+    if getattr(pipeline, "chat_template", None) is not None:
+        found["chat"] = lambda given: views.chat(pipeline, **given)
+    if pipeline.task == "embedding":
+        found["search"] = lambda given: views.search(pipeline, **given)
     about = {
         "kind": "weights",
         "task": pipeline.task,
@@ -117,7 +121,12 @@ def _of_export(settings: ModelSettings, folder: Path) -> Subject:
         "labels": metadata.get("labels", []),
         "parameters": metadata["model"]["num_parameters"],
         "example": example,
-        "views": ["answer"],
+        # The page draws these from the answers of the server's API.
+        "views": [
+            "answer",
+            *(["chat"] if "chat_complete" in signatures else []),
+            *(["search"] if metadata["task"] == "embedding" else []),
+        ],
         "signatures": list(signatures),
     }
     return Subject(settings.name, about, {}, settings)

@@ -1,7 +1,9 @@
 """What the page shows of a pipeline, as JSON values: one function a view."""
 
 import base64
-from collections.abc import Mapping
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -25,6 +27,8 @@ from keras_transformers.tokenizers.packing import document_start
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
 _FARTHEST = 32  # distance drawn, in either direction
 _MOST_POINTS = 4_000_000  # probabilities in one answer
+_MOST_RESULTS = 10  # of a search
+_MOST_READ = 20_000  # tokens, to explain one search
 
 
 def has_attention(model: keras.Model) -> bool:
@@ -101,6 +105,57 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
         vocabulary = pipeline.tokenizer.vocabulary
         found["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
     return found
+
+
+def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the lines that are most similar to a question, the most similar first.
+
+    Each has `line`, its `place` among the lines, and `score`, the cosine of the two vectors; the
+    best ones also have `tokens` and `shares`: how much the cosine falls without the token, as far
+    as that takes no more than `_MOST_READ` tokens. If the pipeline has prompts for questions and
+    texts, the search uses them.
+
+    Raises:
+        ValueError: there is no line.
+    """
+    if not lines:
+        raise ValueError("give at least one line to search")
+    asking, reading = (
+        next((name for name in names if name in pipeline.prompts), None)
+        for names in (("query",), ("document", "passage", "corpus"))
+    )
+    vectors = _unit(np.array([each.vector for each in pipeline(lines, prompt_name=reading)]))
+    asked = _unit(np.array(pipeline(question, prompt_name=asking).vector))
+    scores = vectors @ asked
+    found, read = [], 0
+    for place in np.argsort(-scores, kind="stable")[:_MOST_RESULTS]:
+        each = {"line": lines[place], "place": int(place), "score": float(scores[place])}
+        text = tf.constant([lines[place]])
+        ids = pipeline.tokenize(text, prompt=pipeline.prompts.get(reading))[0][0].numpy().tolist()
+        read += len(ids) ** 2
+        if ids and read <= _MOST_READ:
+            without = tf.ragged.constant(
+                [ids[:i] + ids[i + 1 :] for i in range(len(ids))], tf.int32
+            )
+            others = pipeline.decode(pipeline.pack([without]))["embedding"].numpy()
+            vocabulary = pipeline.tokenizer.vocabulary
+            each["tokens"] = [vocabulary[i] for i in ids]
+            each["shares"] = (scores[place] - _unit(others) @ asked).tolist()
+        found.append(each)
+    return found
+
+
+def chat(pipeline: Any, messages: Sequence[Any], **options: Any) -> dict[str, Any]:
+    """Returns the answer to a conversation: the columns of one row that exports return.
+
+    Raises:
+        ValueError: a message or an option is of another form, or the conversation is too long.
+    """
+    try:
+        return dataclasses.asdict(pipeline.chat(messages, **options))
+    except tf.errors.InvalidArgumentError as error:
+        said = re.search(r"assertion failed: \[(.*?)\]", error.message)
+        raise ValueError(said[1] if said else error.message) from error
 
 
 def beams(pipeline: Any, text: str) -> dict[str, Any]:
@@ -234,6 +289,11 @@ def _picture(kind: str, table: np.ndarray) -> dict[str, Any]:
 def _packed(probabilities: np.ndarray) -> str:
     shares = np.rint(np.clip(probabilities, 0, 1) * 65535).astype("<u2")
     return base64.b64encode(shares.tobytes()).decode()
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
 
 
 def _written(tokenizer: Any, token_ids: list[int]) -> str:

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import tiny
 
+import keras_transformers as kt
 from keras_transformers.explorer import subjects
 from keras_transformers.explorer.application import explorer_server
 from keras_transformers.serving.server.settings import model_settings
@@ -30,11 +31,19 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def address():
+def address(tmp_path_factory):
+    talker = kt.export(tiny.talker(), tmp_path_factory.mktemp("talker"), check=False)
+    exports = {"exported_talker": talker, "exported_embedder": tiny.exported("embedding")}
     found = [subjects.of_pipeline(task, tiny.pipeline(task)) for task in TASKS]
     export = subjects._open(tiny.exported("translation"))
     settings = model_settings(f"exported={tiny.exported('translation').parent}")
     found.append(subjects.Subject("exported", export.about, {}, settings))
+    found.append(subjects.of_pipeline("talker", tiny.talker()))
+    for name, folder in exports.items():
+        export = subjects._open(folder)
+        found.append(
+            subjects.Subject(name, export.about, {}, model_settings(f"{name}={folder.parent}"))
+        )
     with explorer_server(found, host="127.0.0.1", port=0) as server:
         assert server.wait_until_loaded(120)
         yield f"http://127.0.0.1:{server.rest_port}/"
@@ -54,7 +63,7 @@ def page(browser, address):
     faults = []
     context = browser.new_context(locale="en-GB", viewport={"width": 1100, "height": 800})
     page = context.new_page()
-    page.faults = faults
+    page.faults, page.address = faults, address
     page.set_default_timeout(60_000)
     page.on("console", lambda said: said.type == "error" and faults.append(said.text))
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -78,6 +87,15 @@ def shown(page, act):
     page.wait_for_function(
         "before => document.getElementById('panel').dataset.shown !== before", arg=before
     )
+
+
+def serious_faults(page):
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        (each["id"], each["nodes"][0]["html"])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
 
 
 def choose(page, task):
@@ -165,29 +183,140 @@ def test_bad_input_is_an_error_that_says_what_to_do(page):
     page.faults.pop()  # Chromium logs the status 400
 
 
+def visit(page, fragment):
+    """Opens the page anew at an address, as someone would to whom it was sent."""
+    page.goto("about:blank")
+    page.goto(f"{page.address}#{fragment}")
+    page.wait_for_selector("#panel[data-shown]")
+
+
+def test_an_address_shows_the_same_to_others(page, browser):
+    choose(page, "classification")
+    page.fill("#input-text", "a very bad & long film, 100 % #bad")
+    shown(page, lambda: page.click("#tab-tokens"))
+    panel, address = page.inner_text("#panel"), page.url
+    visit(page, address.partition("#")[2])
+    assert page.input_value("#model") == "classification"
+    assert page.get_attribute("#tab-tokens", "aria-selected") == "true"
+    assert page.input_value("#input-text") == "a very bad & long film, 100 % #bad"
+    assert page.inner_text("#panel") == panel
+    # Another address in the same tab; lists come back line by line.
+    texts = "text=a+good+film&choices=good%0Atwo+dogs"
+    shown(page, lambda: page.evaluate(f"location.hash = 'model=multiple_choice&{texts}'"))
+    assert page.input_value("#input-choices") == "good\ntwo dogs"
+    assert page.locator("#panel .bars").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("fragment", "said"),
+    [
+        ("model=nobody", "unknown model: nobody; available: classification"),
+        ("model=__proto__&view=answer", "unknown model: __proto__"),
+        ("model=", "unknown model: ;"),
+        ("model=tagging&view=beams", "unknown tab: beams; available: answer"),
+        ("model=tagging&view=constructor", "unknown tab: constructor"),
+        ("model=tagging&question=a", "unknown text: question; available: text"),
+        ("%E0%A4%A&&&===%", "unknown text"),
+        ("model=<img src=x onerror=alert(1)>", "unknown model: <img src=x"),
+    ],
+)
+def test_a_wrong_address_is_explained_and_the_page_still_works(page, fragment, said):
+    visit(page, fragment)
+    assert said in page.inner_text("#panel [role=alert]")
+    shown(page, lambda: page.select_option("#model", "regression"))
+    assert page.locator("#panel .error").count() == 0
+
+
+def test_a_search_finds_the_nearest_lines(page):
+    lines = "bad%0Aa+good+film%0A%0Avery"
+    visit(page, f"model=embedding&view=search&question=a+good+film&lines={lines}")
+    lines = page.locator("#nearest li")
+    assert lines.count() == 3
+    tokens = lines.first.locator(".token").all_inner_texts()
+    assert tokens == ["a", "good", "film"]
+    assert "1.000" in lines.first.inner_text()
+    page.fill("#input-lines", "")
+    page.focus("#input-lines")
+    shown(page, lambda: page.keyboard.press("Control+Enter"))
+    assert "at least one line" in page.inner_text("#panel .error")
+    page.faults.pop()  # Chromium logs the status 400
+
+
+def test_an_export_is_searched_through_the_servers_api(page):
+    fragment = "view=search&question=a+good+film&lines=bad%0Aa+good+film%0Avery"
+    visit(page, f"model=embedding&{fragment}")
+    scores = page.locator("#nearest .found").all_inner_texts()
+    visit(page, f"model=exported_embedder&{fragment}")
+    assert page.locator("#nearest .found").all_inner_texts() == scores
+    assert "a good film" in page.locator("#nearest li").first.inner_text()
+
+
+@pytest.mark.parametrize("model", ["talker", "exported_talker"])
+def test_a_conversation_goes_on_by_keyboard(page, model):
+    visit(page, f"model={model}&view=chat")
+    said = []
+    for message in ("abc", "and?"):
+        page.fill("#input-message", message)
+        page.focus("#input-message")
+        shown(page, lambda: page.keyboard.press("Control+Enter"))
+        said.append({"role": "user", "content": message})
+        answer = tiny.talker().chat(said, max_length=100, top_k=1).text
+        said.append({"role": "assistant", "content": answer})
+        assert page.input_value("#input-message") == ""
+    texts = page.locator("#chat li").evaluate_all(
+        "all => all.map(each => each.querySelector('p').textContent)"
+    )
+    assert texts == [each["content"] for each in said]
+    shown(page, lambda: page.click("#tab-answer"))
+    shown(page, lambda: page.click("#tab-chat"))
+    assert page.locator("#chat li").count() == 4  # kept
+    shown(page, lambda: page.get_by_role("button", name="Start again").click())
+    assert page.locator("#chat li").count() == 0
+    page.fill("#input-message", "abc " * 200)
+    shown(page, lambda: page.click("#inputs button[type=submit]"))
+    assert "positions" in page.inner_text("#panel .error")
+    assert page.input_value("#input-message").startswith("abc")  # to be shortened
+    page.faults.pop()  # Chromium logs the status 400
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("task", ["classification", "translation", "image_classification"])
+@pytest.mark.parametrize(
+    "task", ["classification", "embedding", "translation", "image_classification", "talker"]
+)
 def test_axe_finds_no_serious_fault(page, scheme, task):
     page.emulate_media(color_scheme=scheme)
     choose(page, task)
     for name in page.locator("[role=tab]").evaluate_all("tabs => tabs.map(tab => tab.id)"):
         if page.get_attribute(f"#{name}", "aria-selected") != "true":
             shown(page, functools.partial(page.click, f"#{name}"))
-        found = axe.Axe().run(page).response["violations"]
-        serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in serious]
+        assert not serious_faults(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_in_a_conversation_and_in_an_error(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    visit(page, "model=talker&view=chat&message=abc")
+    assert page.locator("#chat li").count() == 2
+    assert not serious_faults(page)
+    visit(page, "model=nobody")
+    assert not serious_faults(page)
 
 
 def test_it_speaks_chinese_and_fits_a_phone(browser, address):
     context = browser.new_context(locale="zh-CN", viewport={"width": 360, "height": 700})
     page = context.new_page()
+    page.address = address
     page.goto(address)
     page.wait_for_selector("#panel[data-shown]")
     assert page.inner_text("#tab-answer") == "回答"
     for task in TASKS:
         choose(page, task)
         assert not re.search("[a-z]", page.inner_text("#about")), task
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for view in ("model=embedding&view=search", "model=talker&view=chat&message=abc"):
+        visit(page, view)
+        assert page.locator("#panel .error").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
     shown(page, lambda: page.click("#language"))
     assert page.inner_text("#tab-answer") == "Answer"
     context.close()

@@ -217,3 +217,68 @@ def test_each_task_and_each_of_its_inputs_has_its_name_in_chinese():
     for task in tiny.TASKS:
         inputs = set(tiny.pipeline(task).text_names)
         assert inputs <= names, (task, inputs - names)
+
+
+LINES = ["a good film", "bad", "very long films!", "a"]
+
+
+def test_a_search_finds_the_lines_by_cosine():
+    found = view("embedding", "search", question="a good film", lines=LINES)
+    embed = tiny.pipeline("embedding")
+    asked = np.array(embed("a good film").vector)
+    cosines = {}
+    for line in LINES:
+        vector = np.array(embed(line).vector)
+        cosines[line] = vector @ asked / np.linalg.norm(vector) / np.linalg.norm(asked)
+    assert [each["line"] for each in found] == sorted(LINES, key=lambda line: -cosines[line])
+    assert found[0]["score"] == pytest.approx(1, abs=1e-5)
+    for each in found:
+        assert each["score"] == pytest.approx(cosines[each["line"]], abs=1e-5)
+        assert LINES[each["place"]] == each["line"]
+    assert found[0]["tokens"] == ["a", "good", "film"]
+
+
+def test_a_tokens_share_is_what_the_cosine_loses_without_it(monkeypatch):
+    embed = tiny.pipeline("embedding")
+
+    def cosine(text):
+        pair = [np.array(each.vector) for each in embed(["bad", text])]
+        return np.dot(*pair) / np.prod([np.linalg.norm(each) for each in pair])
+
+    found = view("embedding", "search", question="bad", lines=["a good film", "bad"])[-1]
+    without = [cosine(text) for text in ("good film", "a film", "a good")]
+    expected = cosine("a good film") - np.array(without)
+    np.testing.assert_allclose(found["shares"], expected, atol=1e-5)
+    monkeypatch.setattr(views, "_MOST_READ", 9)  # "bad" takes 1, "a good film" would take 9
+    found = view("embedding", "search", question="bad", lines=["a good film", "bad"])
+    assert ["shares" in each for each in found] == [True, False]
+
+
+def test_a_search_uses_the_prompts_for_questions_and_texts():
+    plain = tiny.pipeline("embedding")
+    prompts = {"query": "very ", "passage": "bad "}
+    prompted = kt.pipelines.Embedder(plain.model, plain.tokenizer, prompts=prompts)
+    found = subjects.of_pipeline("e", prompted).views["search"](
+        {"question": "film", "lines": ["film"]}
+    )
+    vectors = [np.array(plain(text).vector) for text in ("very film", "bad film")]
+    assert found[0]["score"] == pytest.approx(
+        np.dot(*vectors) / np.prod([np.linalg.norm(each) for each in vectors]), abs=1e-5
+    )
+    assert found[0]["tokens"] == ["bad", "film"]
+
+
+def test_a_search_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least one line"):
+        view("embedding", "search", question="a", lines=[])
+
+
+def test_a_chat_is_the_pipelines():
+    shown = subjects.of_pipeline("talker", tiny.talker())
+    assert "chat" in shown.about["views"]
+    messages = [{"role": "user", "content": "abc"}]
+    found = shown.views["chat"]({"messages": messages, "max_length": 5, "top_k": 1})
+    assert found["text"] == tiny.talker().chat(messages, max_length=5, top_k=1).text
+    with pytest.raises(ValueError, match="positions"):
+        shown.views["chat"]({"messages": [{"role": "user", "content": "abc " * 200}]})
+    assert "chat" not in subjects.of_pipeline("plain", tiny.pipeline("generation")).views

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 import keras_transformers as kt
 from keras_transformers.cli.main import main
@@ -21,28 +20,12 @@ PLAIN = {"max_length": 12, "temperature": 1.0, "top_k": 1, "top_p": 1.0, "seed":
 
 @pytest.fixture(scope="module")
 def model_and_tokenizer():
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    ours = kt.tokenizers.DescribedTokenizer(
-        json.loads(tokenizer.to_str()), start_token="<|im_start|>", end_token="<|im_end|>"
-    )
-    model = kt.models.llama.llama(
-        vocabulary_size=ours.vocabulary_size,
-        num_layers=1,
-        num_heads=2,
-        num_key_value_heads=1,
-        hidden_dim=16,
-        intermediate_dim=16,
-        max_sequence_length=200,
-    )
-    return tiny.lively(model), ours
+    return tiny.talker().model, tiny.talker().tokenizer
 
 
 @pytest.fixture(scope="module")
-def generator(model_and_tokenizer):
-    return TextGenerator(*model_and_tokenizer, max_length=12, top_k=1, chat_template="smollm2")
+def generator():
+    return tiny.talker()
 
 
 def complete(generator, prompts, **options):

@@ -1,35 +1,52 @@
 // The page: which model, which texts, which view.
 
+import * as address from "./address.js";
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { currentLanguage, otherLanguage, taskName, word } from "./words.js";
 import { showAnswer } from "./answer.js";
 import { showAttention } from "./attention.js";
 import { showBeams } from "./beams.js";
+import { showChat } from "./chat.js";
 import { showNext } from "./next.js";
 import { showParameters } from "./parameters.js";
 import { showPositions } from "./positions.js";
+import { EXAMPLE, showSearch } from "./search.js";
 import { showTokens } from "./tokens.js";
 
 // In the order of the tabs. `shares` is part of the answer.
 const VIEWS = {
-  answer: showAnswer, next: showNext, attention: showAttention, beams: showBeams,
-  tokens: showTokens, positions: showPositions, parameters: showParameters,
+  answer: showAnswer, chat: showChat, search: showSearch, next: showNext,
+  attention: showAttention, beams: showBeams, tokens: showTokens, positions: showPositions,
+  parameters: showParameters,
 };
+// Views that read other texts than the model's inputs, with what stands there at first.
+const FIELDS = { chat: { message: "" }, search: EXAMPLE };
 const $ = (id) => document.getElementById(id);
-const state = { models: [], model: null, view: "answer", run: 0 };
+const state = { models: [], model: null, view: "answer", texts: {}, run: 0 };
+
+/** Returns the names of what a view of a model reads. */
+function fields(model = state.model, view = state.view) {
+  return FIELDS[view] ? Object.keys(FIELDS[view]) : model.inputs;
+}
 
 /** Returns whether an input takes a list of texts, of which the form has one per line. */
 function isList(name) {
   return Array.isArray(state.model.example[name]);
 }
 
-/** Returns the texts in the form, by input. */
+/** Returns the texts in the form as they stand there, by field. */
+function typed() {
+  return Object.fromEntries([...$("inputs").querySelectorAll("textarea")].map(
+    (field) => [field.id.replace("input-", ""), field.value]));
+}
+
+/** Returns what the form gives the view, by field. */
 function given() {
-  return Object.fromEntries(state.model.inputs.map((name) => {
-    const field = $(`input-${name}`);
+  const texts = typed();
+  return Object.fromEntries(fields().map((name) => {
     if (name === "image_bytes") return [name, { b64: state.image }];
-    return [name, isList(name) ? field.value.split("\n").filter(Boolean) : field.value];
+    return [name, isList(name) ? texts[name].split("\n").filter(Boolean) : texts[name]];
   }));
 }
 
@@ -42,27 +59,48 @@ function say() {
   $("language").lang = currentLanguage() === "en" ? "zh" : "en";
 }
 
-function chooseModel(name) {
+/** Shows what the address names, or says why it cannot; the first model if it names none. */
+function openAddress() {
+  const { model, view = "answer", texts } = address.read();
+  const names = state.models.map(({ name }) => name);
+  const found = state.models[model === undefined ? 0 : names.indexOf(model)];
+  const unknown = (what, given, known) => `${word(what)}: ${given}; ${word("available")}: ${known.join(", ")}`;
+  if (!found) return chooseModel(names[0], "answer", {}, unknown("noModel", model, names));
+  if (!found.views.includes(view)) {
+    return chooseModel(found.name, "answer", {}, unknown("noView", view, found.views));
+  }
+  const known = fields(found, view);
+  const others = Object.keys(texts).filter((name) => !known.includes(name));
+  return chooseModel(found.name, view, texts, others.length ? unknown("noField", others.join(", "), known) : "");
+}
+
+function chooseModel(name, view = "answer", texts = {}, problem = "") {
   state.model = state.models.find((each) => each.name === name);
-  state.view = "answer";
+  state.view = view;
+  state.texts = texts;
   state.image = state.model.example.image_bytes?.b64;
+  $("model").value = name;
   drawForm();
   drawTabs();
-  show();
+  show(problem);
 }
 
 function drawForm() {
   const { model } = state;
   $("about").textContent = `${taskName(model.task)} · ${word(model.kind)} · `
     + `${model.parameters.toLocaleString("en")} ${word("of")}`;
-  const fields = model.inputs.map((name) => {
-    const field = name === "image_bytes"
-      ? h("input", { id: `input-${name}`, type: "file", accept: "image/*", change: readImage })
-      : h("textarea", { id: `input-${name}`, rows: 2, spellcheck: "false", keydown: runByKey });
-    if (name !== "image_bytes") field.value = lines(model.example[name] ?? "");
+  const labels = fields().map((name) => {
+    if (name === "image_bytes") {
+      return h("label", {}, word(name),
+        h("input", { id: `input-${name}`, type: "file", accept: "image/*", change: readImage }));
+    }
+    const text = state.texts[name] ?? FIELDS[state.view]?.[name] ?? lines(model.example[name] ?? "");
+    const rows = Math.min(8, Math.max(2, text.split("\n").length));
+    const field = h("textarea", { id: `input-${name}`, rows, spellcheck: "false", keydown: runByKey });
+    field.value = text;
     return h("label", {}, word(name), field);
   });
-  $("inputs").replaceChildren(...fields, h("button", { type: "submit" }, word("run")));
+  $("inputs").replaceChildren(...labels, h("button", { type: "submit" }, word("run")));
 }
 
 function lines(texts) {
@@ -105,18 +143,24 @@ function moveTab(event, names, name) {
 }
 
 function chooseView(name) {
+  const before = fields().join();
+  Object.assign(state.texts, typed());
   state.view = name;
+  if (fields().join() !== before) drawForm();
   drawTabs();
   show();
 }
 
-/** Shows the view; what an earlier request answers after a later one is dropped. */
-async function show() {
+/** Shows the view, or a problem; what an earlier request answers after a later one is dropped. */
+async function show(problem = "") {
   const run = ++state.run;
   const panel = $("panel");
   const wait = setTimeout(() => panel.replaceChildren(h("p", { class: "soft" }, word("waiting"))), 150);
   try {
-    const parts = await VIEWS[state.view](state.model, given(), { image: state.image });
+    if (problem) throw new Error(problem);
+    address.write(state.model.name, state.view, typed());
+    const options = { image: state.image, again: () => show() };
+    const parts = await VIEWS[state.view](state.model, given(), options);
     if (run === state.run) panel.replaceChildren(...parts);
   } catch (error) {
     if (run === state.run) {
@@ -134,18 +178,16 @@ $("inputs").addEventListener("submit", (event) => {
 });
 $("model").addEventListener("change", (event) => chooseModel(event.target.value));
 $("language").addEventListener("click", () => {
-  const texts = given();
+  Object.assign(state.texts, typed());
   otherLanguage();
   say();
   drawForm();
-  for (const [name, text] of Object.entries(texts)) {
-    if (name !== "image_bytes") $(`input-${name}`).value = lines(text);
-  }
   drawTabs();
   show();
 });
+addEventListener("hashchange", openAddress);
 
 say();
 state.models = await api.models();
 $("model").replaceChildren(...state.models.map(({ name }) => h("option", { value: name }, name)));
-chooseModel(state.models[0].name);
+openAddress();

@@ -1,0 +1,87 @@
+"""The site in a real browser: pages fit, axe finds no serious fault, and search finds pages."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="needs playwright: pip install -e .[dev]"
+)
+for package in ("axe_playwright_python", "mkdocs", "material", "mkdocstrings"):
+    pytest.importorskip(package, reason="needs the extras dev and docs")
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("browse", ROOT / "docs/site/browse.py")
+browse = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(browse)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        browse.browser_path() is None, reason="needs Chromium: apt install chromium"
+    ),
+]
+PAGES = ["index.html", "performance.html", "tutorials/transformer.html", "gallery.html"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        check=True,
+    )
+    return folder
+
+
+def test_pages_have_no_fault(site):
+    assert set(PAGES) <= set(browse.pages_of(site))
+    assert list(browse.browse(site, PAGES)) == []
+
+
+def test_faults_are_found(tmp_path):
+    cells = "".join(f"<td>{'wide' * 9}</td>" for _ in range(9))
+    wide = (
+        f'<div class="md-typeset__scrollwrap" style="overflow: auto"><table>{cells}</table></div>'
+    )
+    pale = '<p style="color: #eee; background: #fff">pale</p>'
+    page = "<!doctype html><html lang=en><title>t</title><body><main><h1>t</h1>{}</main></html>"
+    bodies = {"wide": wide, "pale": pale, "broad": '<div style="width: 500px">a</div>', "fine": "a"}
+    for name, body in bodies.items():
+        (tmp_path / f"{name}.html").write_text(page.format(body), "utf-8")
+    found = list(browse.browse(tmp_path, [f"{name}.html" for name in bodies], tmp_path))
+    assert [line for line in found if "fine.html" in line] == []
+    assert sum("a table is" in line and "at 1300 pixels" in line for line in found) == 2
+    assert not [line for line in found if "a table is" in line and "at 390 pixels" in line]
+    assert sum("axe, color-contrast" in line for line in found) == 4
+    assert sum("the page scrolls sideways" in line and "at 390" in line for line in found) == 2
+    assert len(list(tmp_path.glob("*.png"))) == 4 * len(bodies)
+
+
+@pytest.mark.parametrize("width", browse.WIDTHS)
+def test_search_finds_a_page_and_opens_it(site, width):
+    with browse.served(site) as address, sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=browse.browser_path(), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        page.set_default_timeout(60_000)
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        if width < 600:
+            page.click("label.md-header__button[for=__search]")
+        else:
+            page.click(".md-search__input")
+        page.keyboard.type("repetition penalty conversation")
+        result = page.locator(".md-search-result__link[href*='chat.html']").first
+        result.wait_for()
+        result.click()
+        page.wait_for_url("**/chat.html*")
+        assert page.inner_text("h1").startswith("Chat")
+        assert all(url.startswith((address, "data:", "blob:")) for url in asked)
+        browser.close()
