@@ -54,7 +54,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Adds up what the tests of a file take, their fixtures included."""
-    _seconds[report.nodeid.partition("::")[0]] += report.processor_seconds
+    seconds = getattr(report, "processor_seconds", 0.0)  # a process that ended tells none
+    _seconds[report.nodeid.partition("::")[0]] += seconds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
