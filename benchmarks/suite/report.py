@@ -84,8 +84,8 @@ An export's answers equal the model's to 1e-5, as the check of every export show
 - query, key and value as one matrix product;
 - only real tokens: they are gathered into rows once, and padded again only for the attention;
 - the mask of the attention scores once for all layers;
-- layer norms with oneDNN's kernel, in batches of more than a few tokens, where TensorFlow takes nine
-  steps; in int8 the scales of the matrices hold the constants of `gelu`;
+- layer norms with oneDNN's kernel instead of nine steps, in batches of more than a few tokens; in
+  int8 the scales of the matrices hold the constants of `gelu`;
 - products with few rows, as in short texts and decoding steps, from matrices stored in panels of
   columns. TensorFlow's kernels rearrange a matrix into this layout before each product, which takes
   longer than the product itself. Models that decode store panels instead of the matrices. An
