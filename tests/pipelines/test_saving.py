@@ -126,7 +126,7 @@ def test_a_size_that_no_weight_has_takes_no_memory(folder):
     text = file.read_text()
     assert f"{size}32" in text
     file.write_text(text.replace(f"{size}32", f"{size}{2**40}"))
-    with pytest.raises(ValueError, match=r"model\.json: intermediate_dim=1099511627776 is more"):
+    with pytest.raises(ValueError, match=r"model\.json: intermediate_dim=1099511627776 is larger"):
         kt.load(folder)
 
 
