@@ -195,3 +195,20 @@ def test_a_click_on_a_heading_sorts(tmp_path):
         assert column(1) == sorted(column(1))
         assert page.locator("[aria-sort]").count() == 1
         browser.close()
+
+
+def test_the_figures_of_readmes_text_and_of_the_first_page(record):
+    readme, first = ((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/index.md"))
+
+    def scores(name):
+        return json.loads((record.SCORES / f"{name}.json").read_text("utf-8"))["scores"]
+
+    quickstart = scores("classification_rotten_tomatoes_quickstart")["accuracy"]
+    assert f"is right on {quickstart * 100:.0f} % of 854 held-out sentences" in readme
+    bleu = next(iter(scores("translation_multi30k_diversified").values()))
+    assert f"[{bleu:.1f} BLEU](" in first
+    table = json.loads((ROOT / "benchmarks/results/suite/encoders.json").read_text("utf-8"))
+    times = table["rows"]["MiniLM-L6, 32 sentences of 8 to 66"]
+    medians = {name: found["median"] for name, found in times.items()}
+    best = min(median for name, median in medians.items() if not name.startswith("ours"))
+    assert f"[{medians['ours'] / best:.2f}](performance.md)" in first
