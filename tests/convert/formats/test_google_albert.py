@@ -127,7 +127,7 @@ def test_a_prefix_is_a_path_and_new_tasks_get_new_heads(pipelines):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("albert_config.json", "ALBERT and no albert_config.json, which"),
+        ("albert_config.json", "ALBERT but no albert_config.json, which"),
         (
             "30k-clean.model",
             "expected one SentencePiece model, such as .*; found none",

@@ -348,7 +348,7 @@ def test_several_checkpoints_in_a_folder(tmp_path):
 
 def test_an_output_folder_without_its_configuration_says_what_is_missing(copy):
     (copy / "bert_config.json").unlink()
-    message = r"checkpoint bert_model.ckpt and no bert_config.json.* folder of the pretrained model"
+    message = r"checkpoint bert_model.ckpt but no bert_config.json.* folder of the pretrained model"
     with pytest.raises(FileNotFoundError, match=message):
         kt.load(copy)
 

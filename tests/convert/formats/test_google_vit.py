@@ -98,9 +98,9 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="it starts with a ResNet"):
         kt.load(file)
     np.savez(file, **{name: array for name, array in arrays.items() if name != "cls"})
-    with pytest.raises(ValueError, match="ViT.*Google's:.*lacks"):
+    with pytest.raises(ValueError, match="one of Google's ViTs: "):
         kt.load(file)
     positions = "Transformer/posembed_input/pos_embedding"
     np.savez(file, **arrays | {positions: arrays[positions][:, :-1]})
-    with pytest.raises(ValueError, match=r"the positions \(1, 9, 8\).*of a square image"):
+    with pytest.raises(ValueError, match=r"the positions \(1, 9, 8\).*square image"):
         kt.load(file)
