@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs/notebooks/fit_in_a_notebook.ipynb"
 PICTURE = ROOT / "docs/images/fit_in_a_notebook.png"
-WIDTH, HEIGHT = 900, 660  # of the part that is shown, from the call of fit on
+WIDTH, HEIGHT = 900, 614  # of the part that is shown, from the call of fit on
 
 
 def main() -> None:
