@@ -157,7 +157,11 @@ def _strip(
     axes.spines["left"].set_visible(False)
     values = [one for _, row in panel.rows for found in row.values() for one in found]
     low, high = _span(panel, values)
-    axes.hlines(places, low, high, color=GUIDE, linewidth=0.8)
+    ends = [
+        max(one for found in row.values() for one in found) if panel.shown else high
+        for _, row in panel.rows
+    ]
+    axes.hlines(places, low, ends, color=GUIDE, linewidth=0.8)
     if panel.one:
         axes.axvline(1, color=TEXT, linewidth=1)
     for place, (_, row) in zip(places, panel.rows, strict=True):
@@ -361,9 +365,7 @@ def speed() -> Chart:
         )
         for title, found in rows
     ]
-    panel = Panel(
-        marks, axis="our CPU time / the best peer's (left of 1: ahead)", is_log=True, one=True
-    )
+    panel = Panel(marks, axis="our CPU time / the best peer's", is_log=True, one=True)
     return Chart(strips([panel], looks), [[title, dict(found)] for title, found in rows])
 
 
