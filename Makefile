@@ -42,6 +42,7 @@ benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites d
 	for table in encoders int8 training generation llama translation serving; do \
 		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
 	$(BIN)/python benchmarks/suite/report.py
+	$(BIN)/python docs/site/charts.py
 
 lint: $(VENV)/.installed-dev ## ruff, rules and format
 	$(BIN)/ruff check .
@@ -68,6 +69,7 @@ docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
 	$(BIN)/python -m keras_transformers.cli.models_table docs/models.md keras_transformers/cli/models.json
 
 results: $(VENV)/.installed-dev ## print the pages of results from the files in benchmarks/results
+	$(BIN)/python docs/site/charts.py
 	$(BIN)/python docs/site/results.py
 
 stubs: $(VENV)/.installed-dev ## rewrite the type stubs of the package and its rooms

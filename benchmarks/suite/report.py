@@ -1,6 +1,7 @@
 """Writes docs/performance.md from the suite's tables: `python benchmarks/suite/report.py`.
 
-`make benchmark` runs the suite and writes the page; a test compares the page with the tables.
+`make benchmark` runs the suite, writes the page and draws its charts (docs/site/charts.py); tests
+compare page and charts with the tables.
 """
 
 import json
@@ -74,7 +75,7 @@ process. The last columns have the ratio of ours to the best peer: below 1, ours
 `make benchmark` measures again and writes this page; the quartiles are in
 [benchmarks/results/suite](../benchmarks/results/suite).
 
-![Our CPU time as a share of the best peer's, for every row of the tables below](images/speed.svg)
+![Our CPU time as a share of the best peer's, a marker per row of the tables](images/speed.svg)
 """
 _CLOSING = """\
 ## Optimizations in exports
@@ -104,10 +105,17 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for name, text in _TABLES.items():
         table = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-        parts += [text, *_rows(table["rows"]), ""]
-        parts += [*_memory(table), *_loading(table), _footer(table), ""]
-    parts += [_SERVING, *_served(json.loads((RESULTS / "serving.json").read_text("utf-8"))), ""]
+        title = text.partition("\n")[0].lstrip("# ")
+        parts += [text, _chart(name, f"{title}: CPU time as a share of the best peer's"), ""]
+        parts += [*_rows(table["rows"]), "", *_memory(table), *_loading(table), _footer(table), ""]
+    parts += [_SERVING, _chart("serving", "Requests per second by clients, one by one and batched")]
+    parts += ["", *_served(json.loads((RESULTS / "serving.json").read_text("utf-8"))), ""]
     return "\n".join([*parts, _CLOSING.rstrip("\n"), ""])
+
+
+def _chart(name: str, shows: str) -> str:
+    """Returns the link to a picture that docs/site/charts.py draws from the same table."""
+    return f"![{shows}; the table has the figures](images/performance/{name}.svg)"
 
 
 def _rows(rows: dict[str, dict[str, dict[str, float]]]) -> list[str]:
@@ -130,7 +138,8 @@ def _memory(table: dict[str, Any]) -> list[str]:
     if "memory" not in table:
         return []
     rows = [f"| {name} | {found:.0f} |" for name, found in table["memory"].items()]
-    return ["| process with one engine | peak memory, MB |", "|---|--:|", *rows, ""]
+    picture = _chart("llama_memory", "Peak memory of a process with one engine")
+    return [picture, "", "| process with one engine | peak memory, MB |", "|---|--:|", *rows, ""]
 
 
 def _loading(table: dict[str, Any]) -> list[str]:
@@ -142,7 +151,8 @@ def _loading(table: dict[str, Any]) -> list[str]:
         for name, found in table["loading"].items()
     ]
     heads = "| loading, and one short text | files, MB | CPU ms to load | more memory, MB |"
-    return [heads, "|---|--:|--:|--:|", *rows, ""]
+    picture = _chart("encoders_loading", "CPU time and memory that loading an encoder takes")
+    return [picture, "", heads, "|---|--:|--:|--:|", *rows, ""]
 
 
 def _served(table: dict[str, Any]) -> list[str]:

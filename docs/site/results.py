@@ -5,8 +5,8 @@
 `scores/` holds one file per result, which `benchmarks/record.py` writes; `studies/` one file per
 table that compares several. A page names what is printed between two comments, such as
 `<!-- printed: scores tagging -->` and `<!-- end -->`; the text around them is written by hand. The
-table in README.md and the charts in docs/images/results come from the same files. A test holds
-that files and pages agree.
+table in README.md, the charts of guides and those in docs/images/results come from the same files.
+A test holds that files and pages agree.
 """
 
 import json
@@ -17,14 +17,15 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from charts import BLUE, GREY, LINES, ROOT, Chart, draw
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from charts import BLUE, LOOKS, ORANGE, ROOT, TEXT, Chart, Look, Panel, draw, lines, strips
 
 RESULTS = ROOT / "benchmarks/results"
 DOCS = ROOT / "docs"
 IMAGES = DOCS / "images/results"
 PAGES = [ROOT / "README.md", DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
+GUIDES = [
+    DOCS / f"{name}.md" for name in ("scaling", "exports", "training", "serving", "chat", "gpu")
+]
 BLOCK = re.compile(r"(<!-- printed: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 TASKS = {  # the page of docs/results -> its title
     "classification": "Text classification",
@@ -57,8 +58,12 @@ README = [  # the results in README.md
     "classification_rotten_tomatoes_fasttext",
 ]
 Result = dict[str, Any]
-# What a chart shows: marker and colour of ours, baselines and published figures.
-KINDS = {"ours": ("o", BLUE), "baseline": ("s", GREY), "published": ("D", LINES[1])}
+# What a chart shows: ours, baselines and published figures.
+KINDS = {
+    "ours": Look("o", BLUE),
+    "baseline": Look("s", TEXT, is_filled=False),
+    "published": Look("D", ORANGE, is_filled=False),
+}
 
 
 class Row(NamedTuple):
@@ -314,6 +319,13 @@ def study_of(name: str) -> list[str]:
     return lines
 
 
+def chart_of(name: str) -> list[str]:
+    """Prints the chart of a study, for a page whose own table has the figures."""
+    found = study(name)
+    described = describe([("", study_rows(found))])
+    return [f"![{found['title']}. {described}](images/results/{name}.svg)"]
+
+
 def cell(column: dict[str, str], value: Any) -> str:
     """Returns a cell of a study: text, a number, or several numbers."""
     if value is None:
@@ -353,6 +365,7 @@ PRINTERS: dict[str, Callable[..., list[str]]] = {
     "scores": scores_of,
     "commands": commands_of,
     "study": study_of,
+    "chart": chart_of,
     "encoders": encoders,
 }
 
@@ -435,7 +448,8 @@ def study_rows(found: Result) -> list[Row]:
         labels = [str(row[place]).replace("`", "") for row in found["rows"]]
     rows = []
     for label, row in zip(labels, found["rows"], strict=True):
-        values = [row[names.index(name)] for name in chart["values"]]
+        columns = [name for part in panels_of(chart) for name in part["values"]]
+        values = [row[names.index(name)] for name in columns]
         if label is not None:
             rows.append(Row(label, values, "ours"))
     return rows
@@ -458,50 +472,19 @@ def _plain(values: list[Any]) -> Iterator[str]:
             yield f"{value:g}"
 
 
-def task_chart(groups: list[tuple[str, list[Row]]], *, width: float) -> Chart:
+def task_chart(groups: list[tuple[str, list[Row]]]) -> Chart:
     """Draws groups of rows: a marker per figure, which also stands beside it."""
-    lines: list[tuple[str, Row | None]] = []
-    for heading, rows in groups:
-        lines += [(heading, None), *((row.label, row) for row in rows)]
-    figure = Figure(figsize=(width, 0.215 * len(lines) + 0.35))
-    figure.add_artist(Rectangle((0, 0), 1, 1, alpha=0))  # so that all are as wide
-    left, bottom = (0.42 if width < 6 else 0.36), 0.3 / figure.get_figheight()
-    axes = figure.add_axes((left, bottom, 0.99 - left, 1 - bottom))
-    values = [row.values[0] for _, row in lines if row]
-    span = (max(values) - min(values)) or 1
-    low, high = min(values) - 0.06 * span, max(values) + 0.22 * span
-    for place, (label, row) in enumerate(reversed(lines)):
-        if row is None:
-            heading = axes.text(low + 0.01 * span, place, label, va="center", fontsize=8.5)
-            heading.set_fontweight("bold")
-            continue
-        marker, colour = KINDS[row.kind]
-        axes.hlines(place, low, row.values[0], color=GREY, linewidth=0.5, alpha=0.6)
-        axes.plot(row.values, [place], marker, color=colour, markersize=6)
-        text = _shown(next(name for name, rows in groups if row in rows), row.values[0])
-        spot = (row.values[0], place)
-        axes.annotate(text, spot, (6, 0), textcoords="offset points", va="center", fontsize=8.5)
-    axes.set_xlim(low, high)
-    axes.set_ylim(-0.7, len(lines) - 0.3)
-    ticks = [(place, label) for place, (label, row) in enumerate(reversed(lines)) if row]
-    axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8.5)
-    axes.tick_params(left=False, bottom=False, labelbottom=False)
-    axes.spines["bottom"].set_visible(False)
-    kinds = dict.fromkeys(row.kind for _, row in lines if row)
-    for kind in kinds:
-        marker, colour = KINDS[kind]
-        axes.plot([], [], marker, color=colour, markersize=6, label=kind)
-    axes.legend(
-        frameon=False,
-        labelcolor=GREY,
-        fontsize=8.5,
-        ncols=3,
-        loc="upper right",
-        bbox_to_anchor=(1, 0),
-        borderaxespad=0,
-        handletextpad=0.1,
-        columnspacing=1,
-    )
+    panels = [
+        Panel(
+            [(row.label, {row.kind: row.values}) for row in rows],
+            heading=heading,
+            from_zero=True,
+            shown=lambda value, heading=heading: _shown(heading, value),
+        )
+        for heading, rows in groups
+    ]
+    kinds = {row.kind for _, rows in groups for row in rows}
+    figure = strips(panels, {kind: look for kind, look in KINDS.items() if kind in kinds})
     return Chart(figure, [[heading, [list(row) for row in rows]] for heading, rows in groups])
 
 
@@ -511,42 +494,45 @@ def _shown(heading: str, value: float) -> str:
 
 
 def study_chart(found: Result) -> Chart:
-    """Draws the columns of a study that its file names, one line or one marker per column."""
+    """Draws the columns of a study that its file names, a marker or a line per column.
+
+    A chart of several panels has as many axes, each with its columns; `series` then names the
+    columns in the legend.
+    """
     chart, rows = found["chart"], study_rows(found)
-    colours = [*LINES, GREY]
     is_lines = chart.get("kind") == "lines"
-    figure = Figure(figsize=(8, 3.6 if is_lines else 0.24 * len(rows) + 0.9))
-    axes = figure.subplots()
-    for place, name in enumerate(chart["values"]):
-        points = [(row.values[place], at) for at, row in enumerate(rows)]
-        points = [(value, at) for value, at in points if value is not None]
-        style = {"color": colours[place], "marker": "osD^vP"[place], "label": name}
-        if is_lines:
-            axes.plot([at for _, at in points], [_many(value)[0] for value, _ in points], **style)
-        else:
-            flat = [(one, len(rows) - 1 - at) for value, at in points for one in _many(value)]
-            axes.plot(*zip(*flat, strict=True), linestyle="none", **style)
+    panels, first = [], 0
+    for part in panels_of(chart):
+        names = part.get("series", part["values"])
+        places = range(first, first + len(names))
+        first += len(names)
+        marks = [
+            (
+                row.label,
+                {
+                    name: _many(row.values[at])[: 1 if is_lines else None]
+                    for at, name in zip(places, names, strict=True)
+                    if row.values[at] is not None
+                },
+            )
+            for row in rows
+        ]
+        is_log = part.get("log", False)
+        from_zero = part.get("zero", is_lines and not is_log)
+        panels.append(Panel(marks, axis=part["axis"], is_log=is_log, from_zero=from_zero))
+    names = list(dict.fromkeys(name for panel in panels for _, row in panel.rows for name in row))
+    looks = dict(zip(names, LOOKS, strict=False))
     if is_lines:
-        axes.set_xticks(range(len(rows)), [row.label for row in rows])
-        axes.set_xlabel(chart["label"])
-        axes.set_ylabel(chart["axis"])
-        axes.set_ylim(0)
+        x_is_log = chart.get("x_log", False)
+        figure = lines(panels, looks, x_axis=chart["label"], x_is_log=x_is_log)
     else:
-        axes.set_yticks(range(len(rows)), [row.label for row in reversed(rows)], fontsize=8.5)
-        axes.set_xlabel(chart["axis"])
-        axes.grid(axis="y", color=GREY, linewidth=0.4, alpha=0.5)
-        if chart.get("log"):
-            axes.set_xscale("log")
-    if len(chart["values"]) > 1:
-        axes.legend(
-            frameon=False,
-            labelcolor=GREY,
-            fontsize=8.5,
-            ncols=len(chart["values"]),
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-        )
+        figure = strips(panels, looks)
     return Chart(figure, [list(row) for row in rows])
+
+
+def panels_of(chart: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the parts of a study's chart that have their own axis."""
+    return chart.get("panels", [chart])
 
 
 def _many(value: Any) -> list[float]:
@@ -557,8 +543,8 @@ def charts() -> dict[str, Callable[[], Chart]]:
     """Returns name -> what draws the chart."""
     found: dict[str, Callable[[], Chart]] = {}
     for task in TASKS:
-        found[f"{task}_overview"] = lambda task=task: task_chart(overview_rows(task), width=4.4)
-        found[task] = lambda task=task: task_chart(task_rows(task), width=7)
+        found[f"{task}_overview"] = lambda task=task: task_chart(overview_rows(task))
+        found[task] = lambda task=task: task_chart(task_rows(task))
     for name in studies():
         if study(name)["chart"]:
             found[name] = lambda name=name: study_chart(study(name))
@@ -567,7 +553,7 @@ def charts() -> dict[str, Callable[[], Chart]]:
 
 def main() -> None:
     """Prints all pages and draws all charts."""
-    for page in PAGES:
+    for page in [*PAGES, *GUIDES]:
         page.write_text(printed(page.read_text("utf-8")), "utf-8")
     IMAGES.mkdir(parents=True, exist_ok=True)
     found = charts()
@@ -576,7 +562,7 @@ def main() -> None:
     for path in IMAGES.glob("*.svg"):
         if path.stem not in found:
             path.unlink()
-    print(f"printed: {len(PAGES)} pages, {len(found)} charts")
+    print(f"printed: {len(PAGES) + len(GUIDES)} pages, {len(found)} charts")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,16 @@ def pages():
     return [ROOT / "README.md", ROOT / "docs/results.md", *(ROOT / "docs/results").glob("*.md")]
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def guides():
+    """The other pages that have a chart of a study."""
+    return [
+        page
+        for page in (ROOT / "docs").glob("*.md")
+        if "<!-- printed: chart " in page.read_text("utf-8")
+    ]
+
+
+@pytest.mark.parametrize("page", pages() + guides(), ids=lambda page: page.stem)
 def test_a_page_is_printed_from_the_files(page, results):
     """If not: python docs/site/results.py."""
     text = page.read_text("utf-8")
