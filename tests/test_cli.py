@@ -404,6 +404,7 @@ def test_predict_runs_pretrained_weights(capsys, tmp_path):
 def test_predict_says_where_there_is_nothing_to_run(capsys, tmp_path):
     status, _, err = run(capsys, "predict", str(tmp_path), "--text", "a")
     assert (status, f"no export at {tmp_path}" in err) == (2, True)
+    assert "pass a model's folder of versions" in err
 
 
 def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):

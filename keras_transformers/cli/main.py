@@ -110,11 +110,13 @@ def _divide(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _described(command: type[Command], words: Sequence[str]) -> Any:
-    """Returns the command for the parser. The list of all commands leaves out the examples."""
+    """Returns the command for the parser. The list of all commands has only its purpose."""
     name, lines = command_name(command), examples(command)
     text = (inspect.getdoc(command) or "").partition("\nExamples:\n")[0].strip()
     if words[:1] == [name]:
         text += "\n\n".join(["", "\n  ".join(["Examples:", *lines])])
+    else:
+        text = text.partition("\n")[0]
     return Annotated[command, tyro.conf.subcommand(name, description=text)]
 
 

@@ -267,7 +267,8 @@ def lines(description: Mapping[str, Any]) -> Iterator[str]:
         for side, arrow in (("inputs", "->"), ("outputs", "<-")):
             for key, spec in signature[side].items():
                 yield f"    {arrow} {key} {spec['dtype']} {shape_text(spec['shape'])}"
-        yield f"    {signature['examples']} stored examples"
+        examples = signature["examples"]
+        yield f"    {examples} stored example{'' if examples == 1 else 's'}"
 
 
 def _provenance(folder: Path) -> dict[str, Any]:

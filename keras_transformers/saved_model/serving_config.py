@@ -63,9 +63,10 @@ def write_serving_config(
         root = PurePosixPath(server_root) if server_root else base.parent
         models.add(base, str(root / base.name))
     models.write()
-    written = [
-        (models.path, f"--model_config_file={models.path} --model_config_file_poll_wait_seconds=60")
-    ]
+    flags = f"--model_config_file={models.path} --model_config_file_poll_wait_seconds=60"
+    if any(map(models.labels, bases)):  # otherwise a server refuses the labels when it starts
+        flags += " --allow_version_labels_for_unavailable_models=true"
+    written = [(models.path, flags)]
     if batch_sizes:
         path = folder / BATCHING_CONFIG
         with replaced(path) as scratch:

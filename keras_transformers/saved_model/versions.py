@@ -102,7 +102,10 @@ def resolve(path: str | os.PathLike[str]) -> Path:
         if (version / "saved_model.pb").is_file():
             return version
     reason = "no version folder with a saved_model.pb in it" if folder.exists() else "no such path"
-    raise FileNotFoundError(f"no export at {folder}: {reason}; pass BASE/VERSION or BASE")
+    raise FileNotFoundError(
+        f"no export at {folder}: {reason}; pass a model's folder of versions, such as "
+        "saved_models/sentiment, or one of its versions, saved_models/sentiment/1"
+    )
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ def test_the_list_of_commands_has_no_examples(capsys):
     shown = capsys.readouterr().out
     assert "Examples" not in shown
     assert all(f"• {cli.command_name(command)} " in shown for command in cli.COMMANDS)
+    assert "run an export on files" not in shown  # a command's further paragraphs
 
 
 def test_the_page_has_every_command_its_purpose_and_its_json():

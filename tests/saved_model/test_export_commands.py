@@ -28,6 +28,8 @@ def test_show_the_exports_in_the_repository(capsys, name):
     assert f"{name}/1: " in out.splitlines()[0]
     assert "parameters" in out
     assert "score " in out
+    assert "stored examples" in out
+    assert " 1 stored examples" not in out
     status, out, _ = run(capsys, "show", SAVED_MODELS / name / "1", "--json")
     told = json.loads(out)
     assert told["signatures"]["serving_default"]["examples"] >= 3

@@ -60,7 +60,9 @@ def test_only_what_is_asked_for_and_labels_stay(bases, tmp_path):
     models = ModelsConfig(tmp_path / "models.config")
     models.set_labels(bases[0], {"stable": 1})
     models.write()
-    assert [path.name for path, _ in write_serving_config(bases, tmp_path)] == ["models.config"]
+    ((path, flags),) = write_serving_config(bases, tmp_path)
+    assert path.name == "models.config"
+    assert flags.endswith(" --allow_version_labels_for_unavailable_models=true")
     models = ModelsConfig(tmp_path / "models.config")
     assert models.labels(bases[0]) == {"stable": 1}
     assert models.entry(bases[1]).base_path == str(bases[1])

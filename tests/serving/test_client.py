@@ -78,7 +78,7 @@ def test_what_the_server_refuses(client, arguments, code):
 def test_what_does_not_fit(client):
     with pytest.raises(ValueError, match="no signature 'nobody'; it has"):
         client.predict({"x": [1.0]}, model=MODEL, signature_name="nobody")
-    with pytest.raises(ValueError, match="takes x, not 1 texts"):
+    with pytest.raises(ValueError, match="takes x, not 1 texts; .* `Client.predict`"):
         client.ask(["text"], model=MODEL)
     with pytest.raises(ValueError, match="expected a str or bytes, got 3"):
         client.predict({"tag": [3]}, model=MODEL, signature_name="named")

@@ -12,7 +12,7 @@ __all__ = ["LabelWeights"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelWeights:
-    """The option that weights labels; a base class for recipe configurations."""
+    """The option that weights labels."""
 
     label_weights: tuple[str, ...] = ()  # balanced, or label=weight for some; others have weight 1
 

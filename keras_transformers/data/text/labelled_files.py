@@ -36,7 +36,7 @@ class LabelledTables:
     dev_fraction: Fraction = 0.1  # the dev set's share of the training file; the same for all seeds
     text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
     text_b_column: AnyInt | str | None = None  # the second text of pairs
-    label_column: AnyInt | str = 1
+    label_column: AnyInt | str = 1  # as --text-column
     header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
     delimiter: str = "auto"  # separates columns: a character, or tab; auto detects it in a .csv
     encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252

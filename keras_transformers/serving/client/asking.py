@@ -139,7 +139,8 @@ class Client:
         if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
             raise ValueError(
                 f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
-                f"{' and '.join(str(len(column)) for column in columns)} texts"
+                f"{' and '.join(str(len(column)) for column in columns)} texts; asking sends only "
+                "texts, one per input: name another signature, or call `Client.predict`"
             )
         by_name = {
             name: string_column(name, column, rank=2 if found.inputs[name].grows else 1)
