@@ -341,7 +341,10 @@ def test_config_file(tmp_path):
     [
         ("model_config_list {}", "no model to serve"),
         ("nonsense", "not a TF Serving model config"),
-        ("config { name: 'a' base_path: 'x' } config { name: 'a' }", "one model has the name a: give"),
+        (
+            "config { name: 'a' base_path: 'x' } config { name: 'a' }",
+            "one model has the name a: give",
+        ),
         ("config { name: 'a/b' base_path: 'x' }", "or contain a slash"),
         ("config { name: 'a' model_platform: 'caffe' }", "must be 'tensorflow'"),
         ("config { name: 'a' model_version_policy { specific {} } }", "list at least one"),
