@@ -399,6 +399,7 @@ def test_predict_runs_pretrained_weights(capsys, tmp_path):
     status, _, err = run(capsys, "predict", str(tmp_path), "--text", "good")
     assert status == 2
     assert err.startswith(f"keras-transformers: {tmp_path} has no vocabulary")
+    assert "as the tokenizer's save_pretrained writes" in err
 
 
 def test_predict_says_where_there_is_nothing_to_run(capsys, tmp_path):

@@ -29,7 +29,8 @@ class Predict(Command):
     """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines.
 
     With --input, run an export on files, and write one file of JSON lines per file. Tables (.tsv,
-    .csv, .jsonl, .parquet) have a row per text; other files, a line.
+    .csv, .jsonl, .parquet) have one text per row, other files one per
+    line.
 
     Examples:
         keras-transformers predict saved_models/fill_mask_en --text "She opened the [MASK]."

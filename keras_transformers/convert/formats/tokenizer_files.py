@@ -275,7 +275,7 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
     if not file.is_file():
         raise FileNotFoundError(
             f"{folder} has no vocabulary: expected vocab.txt, vocab.json with merges.txt, a "
-            "SentencePiece model, or tokenizer.json"
+            "SentencePiece model, or tokenizer.json, as the tokenizer's save_pretrained writes them"
         )
     with tempfile.TemporaryDirectory() as scratch:
         _unpack(file, Path(scratch), family.pieces_file)

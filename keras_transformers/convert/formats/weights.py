@@ -182,7 +182,10 @@ def look(path: str | os.PathLike[str]) -> Contents:
     path = Path(path)
     known = next((known for known in all_formats() if known.recognises(path)), None)
     if known is None and not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: pass a folder of weights")
+        raise FileNotFoundError(
+            f"{path} does not exist: pass a folder of weights, or "
+            f"{hub.PREFIX}organization/name for a model of the Hugging Face Hub"
+        )
     weights = dict.fromkeys(file for _, file in containers_in(path))
     taken = {file.name for file in weights}
     others = [found for found in not_read_in(path) if not taken & set(found.files)]
@@ -230,15 +233,21 @@ def why_not_weights(path: Path) -> str:
     if contents.weights and not has:
         open_arrays(path)  # raises an error for a damaged file
         names = ", ".join(map(_file_name, contents.weights))
-        has = f"{names}, but no config.json, which says what the weights are: add it"
+        has = (
+            f"{names}, but no config.json, which says what the weights are: copy the model's own "
+            "into the folder"
+        )
     inside = [
-        child.name for child in sorted(path.iterdir()) if child.is_dir() and has_weights(child)
+        child.name
+        for child in sorted(path.iterdir())
+        if child.is_dir() and has_weights(child) and not (path / "saved_model.pb").is_file()
     ]
     if inside:
         has += f"{'; ' if has else ''}folders with weights: pass {' or '.join(inside[:5])}"
-    found = f"{path} has {has}. It" if has else str(path)
+    if has:  # with its own remedy
+        return f"{path} has {has}. It holds no weights in a known format"
     wanted = "; ".join(known.contents for known in all_formats())
-    return f"{found} holds no weights in a known format; expected one of {wanted}"
+    return f"{path} holds no weights in a known format; expected one of {wanted}"
 
 
 def local(path: str | os.PathLike[str]) -> Path:

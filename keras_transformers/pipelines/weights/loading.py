@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -89,6 +89,8 @@ def load(
     own = _options(found, task) if task.name in found.trained else {}
     has_head = _has_head(found, task, own, options)
     if has_head:
+        if "labels" in own and "labels" in options:
+            _warn_of_order(found, own["labels"], options["labels"])
         options = own | options
     for name in task.needs:
         if name not in options:
@@ -174,6 +176,18 @@ def _has_head(
     if "labels" not in own or "labels" not in given:
         return True
     return len(own["labels"]) == len(given["labels"])
+
+
+def _warn_of_order(found: FoundWeights, own: Sequence[str], given: Sequence[str]) -> None:
+    """Warns if labels for a trained head are its own in another order, which swaps its answers."""
+    if list(own) != list(given) and sorted(own) == sorted(given):
+        _logger.warning(
+            "%s: the labels of the trained head are %s, in this order; labels=%s renames them: "
+            "leave out labels to keep them",
+            found.source,
+            ", ".join(own),
+            list(given),
+        )
 
 
 def _pooling(

@@ -126,7 +126,8 @@ WORDS = "tf_bert_for_token_classification/bert/embeddings/word_embeddings/weight
         (BIAS, np.full(2, np.nan, "float32"), "classifier.bias has 2 of 2"),
         (BIAS, np.ones(2, "int32"), "bias:0 of shape (2,) holds no weights of this file"),
         (f"other/{NORM}".replace("/bert/", "/other/"), np.ones(2, "f4"), "not used (name them in"),
-        (f"head/{WORDS}", np.ones((93, 16), "float32"), "weight have different values"),
+        (f"head/{WORDS}", np.ones((93, 16), "float32"), "have different values, but are one "
+         "shared weight, bert.embeddings.word_embeddings.weight: save the model"),
         (f"head/{WORDS}", np.ones((9, 16), "float32"), "save the model again"),
     ],
 )  # fmt: skip

@@ -69,13 +69,32 @@ def test_the_folder_inside_or_around_is_named(tmp_path):
     inner = tmp_path / "bert"
     inner.mkdir()
     save_file({"a": np.ones(2, "float32")}, inner / "model.safetensors")
-    with pytest.raises(ValueError, match="has model.safetensors, but no config.json"):
+    with pytest.raises(
+        ValueError, match=r"has model.safetensors, but no config.json.*: copy"
+    ) as error:
         kt.load(inner)
+    assert "expected one of" not in str(error.value)  # the remedy alone, not every known format
     (inner / "config.json").write_text(json.dumps(BERT))
     with pytest.raises(ValueError, match="folders with weights: pass bert"):
         kt.load(tmp_path)
     with pytest.raises(ValueError, match=f"part of a folder, with a config.json: pass {inner}"):
         kt.load(inner / "model.safetensors")
+
+
+def test_the_variables_of_a_savedmodel_are_no_folder_with_weights(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"x")
+    inner = tmp_path / "variables"
+    inner.mkdir()
+    (inner / "config.json").write_text(json.dumps(BERT))
+    save_file({"a": np.ones(2, "float32")}, inner / "model.safetensors")
+    with pytest.raises(ValueError, match="has a SavedModel") as error:
+        kt.load(tmp_path)
+    assert "folders with weights" not in str(error.value)
+
+
+def test_a_name_of_the_hub_without_its_prefix_is_no_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist: .* or hf://organization/name"):
+        kt.load(tmp_path / "bert-base-uncased")
 
 
 def test_another_family_is_called_by_its_name(tmp_path):

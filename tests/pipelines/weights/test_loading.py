@@ -178,6 +178,11 @@ def test_a_trained_head_stays_unless_the_labels_differ_in_number(tmp_path, caplo
     assert renamed.labels == ["a", "b", "c"]
     same_weights(renamed.model, written.model)
     assert not warnings_in(caplog)
+    own = kt.load(tmp_path / "roberta").labels
+    assert kt.load(tmp_path / "roberta", labels=own).labels == own
+    assert not warnings_in(caplog)
+    assert kt.load(tmp_path / "roberta", labels=own[::-1]).labels == own[::-1]
+    assert "leave out labels to keep them" in caplog.text
     two = kt.load(tmp_path / "roberta", labels=["a", "b"])
     assert two.model.output["logits"].shape[-1] == 2
     assert "classification does not use classifier.dense.bias" in caplog.text
