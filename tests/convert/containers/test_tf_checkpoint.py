@@ -42,7 +42,7 @@ def two(tmp_path):
 def test_the_file_checkpoint_says_which_one(two, caplog):
     with caplog.at_level(logging.INFO):
         assert checkpoint_prefix(two).name == "model.ckpt-30"
-    assert "model.ckpt-30, model.ckpt-60: took model.ckpt-30" in caplog.text
+    assert "model.ckpt-30, model.ckpt-60: using model.ckpt-30" in caplog.text
     np.testing.assert_array_equal(open_arrays(two)["a.weight"], [[30], [1]])
 
 
