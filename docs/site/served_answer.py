@@ -12,8 +12,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.serving import Client, Server
-from keras_transformers.serving.server.settings import model_settings
+from keras_transformers.saved_model.models_config import VersionPolicy
+from keras_transformers.serving import Client, ModelSettings, Server
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs/images"
@@ -54,7 +54,9 @@ text { fill: #e6edf3; }
 
 def ask() -> dict[str, Any]:
     """Returns the export's answer to `TEXT`, from the local server's REST API."""
-    with Server([model_settings(str(EXPORT))], rest_port=0, grpc_port=None) as server:
+    published = VersionPolicy("specific", versions=(1,))  # not what was exported beside it
+    settings = [ModelSettings(EXPORT.name, EXPORT, published)]
+    with Server(settings, rest_port=0, grpc_port=None) as server:
         server.wait_until_loaded(60)
         with Client(f"http://127.0.0.1:{server.rest_port}") as client:
             (row,) = client.rows([TEXT], model=EXPORT.name)

@@ -19,7 +19,7 @@ spec.loader.exec_module(served)
 
 def test_the_pictures_show_the_exports_answer():
     """If not: python docs/site/served_answer.py."""
-    (row,) = Predictor(served.EXPORT)({"text": [served.TEXT]})
+    (row,) = Predictor(served.EXPORT / "1")({"text": [served.TEXT]})
     for name in ("served_answer", "served_answer_narrow"):
         svg = (served.IMAGES / f"{name}.svg").read_text("utf-8")
         shown = json.loads(html.unescape(re.search("<desc>(.*?)</desc>", svg)[1]))

@@ -13,6 +13,8 @@ import pytest
 from keras_transformers import pipelines
 from keras_transformers.cli import main as cli
 from keras_transformers.cli.serving import Serve
+from keras_transformers.saved_model.models_config import VersionPolicy
+from keras_transformers.serving import ModelSettings, Server
 
 ROOT = Path(__file__).parents[2]
 SERVING, EXPORTS = (ROOT / "docs" / name for name in ("serving.md", "exports.md"))
@@ -82,7 +84,28 @@ def test_asked_from_the_shell(translator, capsys):
     (ask,) = (words[1:] for words in commands(SERVING, "keras-transformers") if words[1] == "ask")
     assert cli.main([word.replace(URL, translator) for word in ask]) == 0
     assert '"translation": "A man is riding a bike."' in capsys.readouterr().out
-    ((_, flag, body, address),) = commands(SERVING, "curl")
+    predictions = asked_by_curl(translator, "translate_de_en:predict")["predictions"]
+    assert predictions[0]["translation"] == "A man is riding a bike."
+
+
+@pytest.mark.slow
+def test_classified_from_the_shell():
+    published = VersionPolicy("specific", versions=(1,))
+    export = ROOT / "saved_models/sentiment_en"
+    settings = [ModelSettings(export.name, export, published)]
+    with Server(settings, rest_port=0, grpc_port=None) as running:
+        assert running.wait_until_loaded(120)
+        url = f"http://127.0.0.1:{running.rest_port}"
+        ((best, *_),) = asked_by_curl(url, "sentiment_en:classify")["results"]
+    assert best[0] in ("0", "1")
+
+
+def asked_by_curl(url, ending):
+    """Returns the answer to the document's `curl` whose address has this ending."""
+    calls = commands(SERVING, "curl")
+    (call,) = (words for words in calls if words[-1].endswith(ending))
+    _, flag, body, address = call
     assert flag == "-d"
-    answer = httpx.post(address.replace(URL, translator), content=body, timeout=60).json()
-    assert answer["predictions"][0]["translation"] == "A man is riding a bike."
+    answer = httpx.post(address.replace(URL, url), content=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
