@@ -86,8 +86,12 @@ def of_runs(folders: list[Path], figures: dict[str, str]) -> dict[str, Any]:
         figures: metric -> the name of its figure in metrics.json.
 
     Raises:
-        ValueError: the runs differ in more than their seeds, or lack a figure or their origin.
+        ValueError: a run is missing, differs from the others in more than its seed, or lacks a
+            figure or its origin.
     """
+    for file in (folder / name for folder in folders for name in ("metrics.json", "config.json")):
+        if not file.is_file():
+            raise ValueError(f"{file}: no such file; pass the folder of a finished run of a recipe")
     runs = [json.loads((folder / "metrics.json").read_text("utf-8")) for folder in folders]
     options = [json.loads((folder / "config.json").read_text("utf-8")) for folder in folders]
     for folder, run, chosen in zip(folders, runs, options, strict=True):

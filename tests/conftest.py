@@ -38,7 +38,7 @@ _until_now = 0.0
 
 
 def _processor_seconds() -> float:
-    """Returns what this process and the ones it waited for have computed, whoever else computes."""
+    """Returns the processor time of this process and of its finished children, in seconds."""
     return sum(os.times()[:4])
 
 
@@ -54,7 +54,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Adds up what the tests of a file take, their fixtures included."""
-    seconds = getattr(report, "processor_seconds", 0.0)  # a process that ended tells none
+    seconds = getattr(report, "processor_seconds", 0.0)  # a process that crashed has none
     _seconds[report.nodeid.partition("::")[0]] += seconds
 
 

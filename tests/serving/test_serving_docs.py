@@ -96,8 +96,9 @@ def test_classified_from_the_shell():
     with Server(settings, rest_port=0, grpc_port=None) as running:
         assert running.wait_until_loaded(120)
         url = f"http://127.0.0.1:{running.rest_port}"
-        ((best, *_),) = asked_by_curl(url, "sentiment_en:classify")["results"]
-    assert best[0] in ("0", "1")
+        (scores,) = asked_by_curl(url, "sentiment_en:classify")["results"]
+    assert {label for label, _ in scores} == {"0", "1"}
+    assert max(scores, key=lambda score: score[1])[0] == "1"  # positive
 
 
 def asked_by_curl(url, ending):

@@ -49,8 +49,7 @@ class ExportForm:
         copies = [w for joined in self._joined.values() for w in joined if w is not None]
         originals = [w for attention in attentions for w in _parts(attention)]
         self._either = {id(w) for w in (*copies, *originals)}
-        inner = (each for layer in model.layers for each in (layer, *inner_layers(layer)))
-        self._norms = fusible_norms({id(each): each for each in inner}.values())
+        self._norms = fusible_norms(every_layer(model))
         self.weights = [*model.weights, *copies]
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
@@ -105,6 +104,12 @@ class ExportForm:
             for weight, variable in zip(self.weights, variables, strict=True)
             if id(weight) not in self._either or id(variable.handle) in captured
         ]
+
+
+def every_layer(model: keras.Model) -> list[keras.layers.Layer]:
+    """Returns the model's layers and those inside them, each once."""
+    found = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
+    return list({id(each): each for each in found}.values())
 
 
 @dataclass(frozen=True)

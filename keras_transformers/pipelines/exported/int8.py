@@ -13,9 +13,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.dependencies.private_api import inner_layers, int8_product
+from keras_transformers.dependencies.private_api import int8_product
 from keras_transformers.layers import FeedForward, TokenEmbedding
 from keras_transformers.layers.dense import activation_function
+from keras_transformers.pipelines.exported.form import every_layer
 from keras_transformers.pipelines.exported.replaced import ReplacedForm
 
 _STEPS = 127
@@ -155,10 +156,9 @@ def _scaled_gelu(x: Any) -> Any:
 
 def _plain_gelus(model: keras.Model) -> list[FeedForward]:
     """Returns the feed-forward layers with `gelu` between two matrices and nothing else."""
-    inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
     return [
         layer
-        for layer in {id(each): each for each in inner}.values()
+        for layer in every_layer(model)
         if isinstance(layer, FeedForward) and layer.gate is None and layer.activation == "gelu"
     ]
 

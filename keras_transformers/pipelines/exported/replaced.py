@@ -6,9 +6,8 @@ from typing import Any
 
 import keras
 
-from keras_transformers.dependencies.private_api import inner_layers
 from keras_transformers.layers import MultiHeadAttention, RowDense, TokenEmbedding
-from keras_transformers.pipelines.exported.form import ExportForm
+from keras_transformers.pipelines.exported.form import ExportForm, every_layer
 
 
 class ReplacedForm(ExportForm):
@@ -27,8 +26,7 @@ class ReplacedForm(ExportForm):
 
     def __init__(self, model: keras.Model, *, least_units: int) -> None:
         super().__init__(model)
-        inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
-        float32 = {id(each): each for each in inner if each.compute_dtype == "float32"}.values()
+        float32 = [each for each in every_layer(model) if each.compute_dtype == "float32"]
         dense = [e for e in float32 if isinstance(e, RowDense) and e.units >= least_units]
         tables = [e for e in float32 if isinstance(e, TokenEmbedding) and self.replaces(e)]
         self.num_dense = len(dense)

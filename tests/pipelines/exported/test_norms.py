@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
+import keras_transformers as kt
 from keras_transformers.pipelines.exported.norms import fused, fusible_norms, layer_norm
 
 
@@ -50,9 +51,12 @@ def test_only_plain_layer_norms_in_float32_are_fused():
     assert fusible_norms([*others, plain]) == [plain]
 
 
-@pytest.mark.skipif(
+needs_onednn = pytest.mark.skipif(
     not _pywrap_util_port.IsMklEnabled(), reason="this TensorFlow has no oneDNN kernels"
 )
+
+
+@needs_onednn
 def test_tensorflow_puts_its_kernel_in_place():
     v1 = tf.compat.v1
     layer = norm()
@@ -64,9 +68,33 @@ def test_tensorflow_puts_its_kernel_in_place():
         session.run(v1.global_variables_initializer())
         stand_in = type("Norm", (), {"gamma": gain, "beta": shift, "epsilon": layer.epsilon})()
         outputs = tf.identity(run.python_function(stand_in, tf.nn.relu(rows)))
-        options = v1.RunOptions(output_partition_graphs=True)
-        found = v1.RunMetadata()
-        session.run(outputs, {rows: np.ones((3, 8))}, options=options, run_metadata=found)
-    made = {node.op for graph in found.partition_graphs for node in graph.node}
+        made = operations_that_run(session, outputs, {rows: np.ones((3, 8))})
     assert "_MklLayerNorm" in made
-    assert not {op for op in made if "FusedBatchNorm" in op}
+    assert not [op for op in made if "FusedBatchNorm" in op]
+
+
+@needs_onednn
+def test_every_norm_of_an_exports_blocks_is_the_kernel(tmp_path):
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 64}
+    model = kt.models.encoders.bert.bert(vocabulary_size=11, max_sequence_length=64, **sizes)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
+    embed = kt.pipelines.Embedder(model, kt.tokenizers.WordPieceTokenizer(words))
+    export = kt.export(embed, tmp_path / "embedder", check=False)
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        loaded = v1.saved_model.load(session, ["serve"], str(export)).signature_def["tokens"]
+        outputs = [tensor.name for tensor in loaded.outputs.values()]
+        ids = np.full((1, 60), 7, "int32")  # more than a few tokens
+        batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0}
+        feeds = {loaded.inputs[name].name: batch[name] for name in loaded.inputs}
+        made = operations_that_run(session, outputs, feeds)
+    assert made.count("_MklLayerNorm") == 2 * sizes["num_layers"]
+    assert not [op for op in made if "FusedBatchNorm" in op]
+
+
+def operations_that_run(session, outputs, feeds):
+    """Returns the types of all nodes after TensorFlow's rewrites."""
+    options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+    found = tf.compat.v1.RunMetadata()
+    session.run(outputs, feeds, options=options, run_metadata=found)
+    return [node.op for graph in found.partition_graphs for node in graph.node]
