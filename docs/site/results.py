@@ -371,7 +371,7 @@ PRINTERS: dict[str, Callable[..., list[str]]] = {
 
 
 def printed(text: str) -> str:
-    """Returns a page with its blocks printed anew."""
+    """Returns a page with its printed blocks updated."""
 
     def block(match: re.Match) -> str:
         words = match[2]

@@ -89,9 +89,9 @@ def fit(
         columns: the task's column name -> the data's, where they differ.
         epochs: passes over the data, 3 by default.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
-        learning_rate: the peak, after the warm-up. The default is the task's paper's for models
-            with 10 million parameters or more, and one that worked best for us for smaller models:
-            see the task's file in `fitting/jobs/`.
+        learning_rate: the peak, after the warm-up. By default, the value in the task's paper for
+            models with 10 million parameters or more, and our best one for smaller models: see the
+            task's file in `fitting/jobs/`.
         folder: where to keep checkpoints, weights and TensorBoard logs. If a run with the same data
             and options was stopped there, this one resumes it bit for bit. None keeps nothing.
         callbacks: more callbacks for `model.fit`.
