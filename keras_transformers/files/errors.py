@@ -2,12 +2,39 @@
 
 import contextlib
 import os
+import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 __all__ = ["naming", "one_line"]
 
 _LONGEST_MESSAGE = 2000
+
+
+class _Short(reprlib.Repr):
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.maxlevel = 3
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxarray = 10
+        self.maxstring = self.maxlong = self.maxother = length
+
+    def repr_int(self, value: int, level: int) -> str:
+        """Python refuses to print more than a few thousand digits."""
+        bits = value.bit_length()
+        return super().repr_int(value, level) if bits < 8192 else f"an integer of {bits} bits"
+
+
+def short_repr(value: Any, length: int = 100) -> str:
+    """Returns a value's `repr` for an error message, cut to a length.
+
+    Unlike f"{value!r:.100}", it takes neither time nor stack for a value that is large or nested
+    thousands deep, as a hostile file or a request may contain.
+
+    >>> short_repr("a word"), short_repr([[[[[1]]]]], 30)
+    ("'a word'", '[[[[...]]]]')
+    """
+    return _Short(length).repr(value)[:length]
 
 
 def one_line(error: BaseException) -> str:
