@@ -197,7 +197,7 @@ def test_a_planted_call_is_named(tmp_path, evil):
         (tensor(strides=(-3, 1)), "impossible shape"),
         (tensor(offset=-1), "impossible shape"),
         (tensor(shape=(2**63, 3)), "impossible shape"),
-        (tensor(shape=(2**62, 2**62), strides=(0, 0)), "repeats"),
+        (tensor(shape=(2**62, 2**62), strides=(0, 0)), "impossible shape"),
         (tensor(shape=(0, 2**62, 2**62), strides=(1, 1, 1)), "outside"),
         (tensor(shape=(1,) * 33, strides=(1,) * 33), "impossible shape"),
         (tensor(shape=(2,), strides=(3, 1)), "impossible shape"),

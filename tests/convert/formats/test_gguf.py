@@ -156,12 +156,11 @@ def test_damaged_and_several_files(embed, tmp_path):
     with pytest.raises(ValueError, match="several files of GGUF .*pass the path of the one"):
         kt.load(tmp_path)
     file.write_bytes(file.read_bytes()[:3000])
-    with pytest.raises(ValueError, match=r"model\.gguf: not readable as GGUF"):
+    with pytest.raises(ValueError, match=r"model\.gguf.* truncated: download"):
         kt.load(file)
 
 
 def test_an_array_longer_than_the_file_is_refused(tmp_path):
-    """gguf's own reader fills the memory with it."""
     name = b"tokens"
     array = (gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT8, 2**60)
     file = tmp_path / "model.gguf"
@@ -171,7 +170,7 @@ def test_an_array_longer_than_the_file_is_refused(tmp_path):
         + struct.pack("<Q", len(name)) + name
         + struct.pack("<IIQ", *array)
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"model\.gguf: not readable as GGUF .* past the end"):
+    with pytest.raises(ValueError, match=r"model\.gguf: 1152921504606846976 values of 'tokens' do not"):
         kt.load(file)
 
 
