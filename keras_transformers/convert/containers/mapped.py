@@ -46,10 +46,10 @@ class MappedFile:
             raise ValueError(f"{self.file}: {count} {what} do not fit into the file; {TRUNCATED}")
         return int(count)
 
-    def array(self, kind: str, *shape: int) -> np.ndarray:
-        """Returns an array mapped from the file, without reading it."""
+    def array(self, kind: Any, *shape: int) -> np.ndarray:
+        """Returns an array of a NumPy type mapped from the file, without reading it."""
         dtype = np.dtype(kind)
-        if min(shape) < 0:
+        if min(shape, default=0) < 0:
             raise ValueError(f"{self.file}: a table of {shape} numbers; {TRUNCATED}")
         start, size = self.place, math.prod(shape)
         self.skip(size * dtype.itemsize)

@@ -198,7 +198,7 @@ def test_a_planted_call_is_named(tmp_path, evil):
         (tensor(offset=-1), "impossible shape"),
         (tensor(shape=(2**63, 3)), "impossible shape"),
         (tensor(shape=(2**62, 2**62), strides=(0, 0)), "impossible shape"),
-        (tensor(shape=(0, 2**62, 2**62), strides=(1, 1, 1)), "outside"),
+        (tensor(shape=(0, 2**62, 2**62), strides=(1, 1, 1)), "impossible shape"),
         (tensor(shape=(1,) * 33, strides=(1,) * 33), "impossible shape"),
         (tensor(shape=(2,), strides=(3, 1)), "impossible shape"),
         (tensor(stored=storage(7)), "storage of 7 float32, for which the file has 24 bytes"),

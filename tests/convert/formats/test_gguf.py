@@ -170,7 +170,9 @@ def test_an_array_longer_than_the_file_is_refused(tmp_path):
         + struct.pack("<Q", len(name)) + name
         + struct.pack("<IIQ", *array)
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"model\.gguf: 1152921504606846976 values of 'tokens' do not"):
+    with pytest.raises(
+        ValueError, match=r"model\.gguf: 1152921504606846976 values of 'tokens' do not"
+    ):
         kt.load(file)
 
 
