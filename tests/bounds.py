@@ -5,6 +5,7 @@ import pickle
 import resource
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -18,7 +19,8 @@ def bounded(call: Callable[[], Any], *, seconds: int = 10, mebibytes: int = 512)
     child = os.fork()
     if not child:
         try:
-            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            used = pages * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + (mebibytes << 20),) * 2)
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

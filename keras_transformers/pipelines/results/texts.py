@@ -104,7 +104,7 @@ def _checked(place: str, values: list[Any], wanted: str, *, of: str = "") -> lis
     for number, value in enumerate(values):
         if not isinstance(value, str | bytes):
             raise ValueError(
-                f"{of or place} must be a {wanted}, but {place}[{number}] is {short_repr(value)}, a "
-                f"{type(value).__name__}: leave it out, or pass a string"
+                f"{of or place} must be a {wanted}, but {place}[{number}] is {short_repr(value)}, "
+                f"a {type(value).__name__}: leave it out, or pass a string"
             )
     return values

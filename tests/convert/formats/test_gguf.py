@@ -176,6 +176,20 @@ def test_an_array_longer_than_the_file_is_refused(tmp_path):
         kt.load(file)
 
 
+def test_a_tensor_lies_within_the_file(tmp_path):
+    """Offsets do not wrap around: this one would lie within the header."""
+    name = b"token_embd.weight"
+    described = struct.pack("<IQIQ", 1, 4, F32, 2**64 - 64)
+    file = tmp_path / "model.gguf"
+    file.write_bytes(
+        b"GGUF" + struct.pack("<IQQQ", 3, 1, 0, len(name)) + name + described + bytes(64)
+    )
+    with pytest.raises(
+        ValueError, match=r"model\.gguf: 'token_embd\.weight' .*does not lie within"
+    ):
+        Gguf.open(file)
+
+
 def test_what_is_no_whole_model_says_so(tmp_path):
     with pytest.raises(ValueError, match=r"model-f16\.gguf"):
         kt.load(unpacked("other/gguf_bert", tmp_path))
