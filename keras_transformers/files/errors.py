@@ -1,15 +1,18 @@
 """Formats errors about files for users."""
 
 import contextlib
+import errno
 import os
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["naming", "one_line"]
 
 _LONGEST_MESSAGE = 2000
+# Errors that disappear once there is space or access.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class _Short(reprlib.Repr):
@@ -54,6 +57,38 @@ def one_line(error: BaseException) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def no_room(error: BaseException) -> str:
+    """Returns why there was no space for a file, or "" for any other error.
+
+    The reason is "No space left on device" or similar, whether from Python, HDF5, safetensors or
+    TensorFlow.
+    """
+    reasons = [os.strerror(number) for number in _NO_ROOM]
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return os.strerror(error.errno)
+    return next((reason for reason in reasons if reason in str(error)), "")
+
+
+@contextlib.contextmanager
+def writing(scratch: Path, target: Path) -> Iterator[None]:
+    """Makes errors in the block name the file or folder to write, not its temporary copy.
+
+    The errors of a full disk name no file, and have a type of their own in each library.
+
+    Raises:
+        OSError: there is no space for the target.
+    """
+    try:
+        with naming({scratch: target}):
+            yield
+    except Exception as error:
+        reason = no_room(error)
+        if not reason or str(target) in str(error):
+            raise
+        number = next(number for number in _NO_ROOM if os.strerror(number) == reason)
+        raise OSError(number, reason, str(target)) from error
+
+
 @contextlib.contextmanager
 def naming(names: Mapping[Path, object]) -> Iterator[None]:
     """Makes errors in the block name the user's files, not temporary copies of them.
@@ -61,14 +96,28 @@ def naming(names: Mapping[Path, object]) -> Iterator[None]:
     Args:
         names: the path of a copy -> its original, a file before its folder.
     """
+
+    def renamed(text: str) -> str:
+        for copy, name in names.items():
+            text = text.replace(os.fspath(copy), str(name))
+        return text
+
     try:
         yield
-    except (ValueError, OSError) as error:
-        message = str(error)
-        for copy, name in names.items():
-            message = message.replace(os.fspath(copy), str(name))
-        if message == str(error):
+    except OSError as error:
+        if not error.strerror or error.filename is None:
+            _raise_renamed(error, renamed)
+        file = os.fsdecode(error.filename)
+        if file == renamed(file):
             raise
-        kinds = (FileExistsError, FileNotFoundError, OSError, ValueError)
-        kind = next(kind for kind in kinds if isinstance(error, kind))
-        raise kind(message) from error
+        raise OSError(error.errno, error.strerror, renamed(file)) from error
+    except ValueError as error:
+        _raise_renamed(error, renamed)
+
+
+def _raise_renamed(error: OSError | ValueError, renamed: Callable[[str], str]) -> NoReturn:
+    if renamed(str(error)) == str(error):
+        raise error
+    kinds = (FileExistsError, FileNotFoundError, OSError, ValueError)
+    kind = next(kind for kind in kinds if isinstance(error, kind))
+    raise kind(renamed(str(error))) from error
