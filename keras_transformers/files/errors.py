@@ -82,8 +82,8 @@ def writing(scratch: Path, target: Path) -> Iterator[None]:
         with naming({scratch: target}):
             yield
     except Exception as error:
-        reason = no_room(error)
-        if not reason or str(target) in str(error):
+        reason, text = no_room(error), str(error)
+        if not reason or (str(target) in text and str(scratch) not in text):
             raise
         number = next(number for number in _NO_ROOM if os.strerror(number) == reason)
         raise OSError(number, reason, str(target)) from error
