@@ -128,6 +128,11 @@ def check_unpacked(path: Path, num_bytes: int) -> None:
         )
 
 
+def check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raises DamagedError if the members of a zip file would unpack to far more than its size."""
+    check_unpacked(path, sum(member.file_size for member in archive.infolist()))
+
+
 class _Checked(io.RawIOBase):
     """Reads decompressed bytes, with errors that name the file."""
 

@@ -1,5 +1,6 @@
 """Reads safetensors with PyTorch's or Keras' names: a file, or the shards in an index."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from keras_transformers.convert.containers.keras_names import (
     as_pytorch_arrays,
     is_keras_name,
 )
-from keras_transformers.convert.containers.mapped import MappedFile
 from keras_transformers.files import read_json
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.reading import parse_json
@@ -49,15 +49,20 @@ _DTYPES: dict[str, Any] = {
 class _Stored:
     """A tensor in a file: its type, its shape, and the position of its first byte."""
 
-    file: MappedFile
+    file: Path
     kind: str
     shape: tuple[int, ...]
     start: int
 
     def read(self) -> np.ndarray:
-        """Returns the tensor, mapped from the file."""
-        self.file.place = self.start
-        return self.file.array(_DTYPES[self.kind], *self.shape)
+        """Returns the tensor; ValueError if the file has changed since it was opened."""
+        dtype = np.dtype(_DTYPES[self.kind])
+        size = math.prod(self.shape) * dtype.itemsize
+        # Read, not mapped: a file that is overwritten in place would end the process.
+        data = np.fromfile(self.file, np.uint8, size, offset=self.start)
+        if len(data) < size:
+            raise ValueError(f"{self.file}: truncated since it was opened: download it again")
+        return data.view(dtype).reshape(self.shape)
 
 
 def open_safetensors(path: Path) -> Arrays:
@@ -93,8 +98,9 @@ def _tensors_in(file: Path) -> Iterator[tuple[str, _Stored]]:
             f"{file}: not a readable safetensors file ({error}); it may be truncated: download it "
             "again"
         ) from error
-    mapped = MappedFile(file)
-    header = parse_json(mapped.take(mapped.count("Q", "bytes of JSON", 1)), file)
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        header = parse_json(opened.read(size), file)
     header.pop("__metadata__", None)
     for name, tensor in header.items():
         kind, shape, (start, _) = tensor["dtype"], tuple(tensor["shape"]), tensor["data_offsets"]
@@ -107,7 +113,7 @@ def _tensors_in(file: Path) -> Iterator[tuple[str, _Stored]]:
             raise ValueError(
                 f"{file}: {name} has the impossible shape {short_repr(shape)}: download it again"
             )
-        yield name, _Stored(mapped, kind, shape, mapped.place + start)
+        yield name, _Stored(file, kind, shape, 8 + size + start)
 
 
 def _check_not_scaled(tensors: Mapping[str, _Stored]) -> None:
@@ -121,7 +127,7 @@ def _check_not_scaled(tensors: Mapping[str, _Stored]) -> None:
         module, _, last = name.rpartition(".")
         if module in modules and "scale" in last:
             raise ValueError(
-                f"{tensor.file.file}: {modules[module]} is quantized to floats of 8 bits, which "
+                f"{tensor.file}: {modules[module]} is quantized to floats of 8 bits, which "
                 f"{name} scales: that is not supported; get the model in bfloat16 or float32"
             )
 

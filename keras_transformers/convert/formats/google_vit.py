@@ -15,7 +15,7 @@ import numpy as np
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
-from keras_transformers.files.compression import check_unpacked
+from keras_transformers.files.compression import check_members
 from keras_transformers.models.vit import vit
 
 __all__: list[str] = []
@@ -83,7 +83,7 @@ def _read(file: Path) -> dict[str, np.ndarray]:
     """Reads all arrays except those of an optimizer; rejects pickled objects."""
     try:
         with np.load(file, allow_pickle=False) as opened:
-            check_unpacked(file, sum(member.file_size for member in opened.zip.infolist()))
+            check_members(file, opened.zip)
             names = list(opened)
             start = _OPTIMIZER if any(name.startswith(_OPTIMIZER) for name in names) else ""
             kept = [name for name in names if name.startswith(start)]
