@@ -183,9 +183,10 @@ def _readable(prefix: Path) -> Iterator[Any]:
 @contextmanager
 def _damage(prefix: Path, *kinds: type[Exception]) -> Iterator[None]:
     """Turns errors of these kinds, and ValueErrors, into one that names the checkpoint."""
+    caught: tuple[type[Exception], ...] = (ValueError, *kinds)
     try:
         yield
-    except (ValueError, *kinds) as error:
+    except caught as error:
         reason = " ".join(str(error).split())
         raise ValueError(
             f"{prefix}: not a readable checkpoint ({reason}); it may be truncated: download "
