@@ -128,35 +128,54 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
 
 
 def _read_vectors(path: Path) -> Any:
-    """Returns the vectors in a file of answers.
+    """Returns the vectors in a file of answers, (texts, width), float32.
 
     Raises:
         FileNotFoundError: it does not exist.
-        ValueError: a line has no vector, or one of a different length.
+        ValueError: it is empty, or a line has no vector of finite numbers, or one of a different
+            length.
     """
     import numpy as np
 
-    def rows() -> Iterator[Any]:
-        from keras_transformers.files import read_lines
+    from keras_transformers.files import read_lines
+    from keras_transformers.files.errors import short_repr
+    from keras_transformers.files.reading import parse_json
 
+    remedy = "pass a file from `predict --output`"
+
+    def rows() -> Iterator[Any]:
         width = None
         for number, line in enumerate(read_lines(path), start=1):
-            try:
-                row = json.loads(line)["embedding"]
-                width = width or len(row)
-                vector = np.array(row, np.float32)
-            except (ValueError, KeyError, TypeError) as error:
+            place = f"{path}:{number}"
+            answer = parse_json(line, place, remedy=remedy)
+            row = answer.get("embedding") if isinstance(answer, dict) else None
+            if not isinstance(row, list) or not row or not set(map(type, row)) <= {int, float}:
                 raise ValueError(
-                    f"{path}:{number}: no embedding ({error}): pass a file from `predict --output`"
-                ) from error
-            if vector.shape != (width,):
-                raise ValueError(f"{path}:{number}: {len(row)} numbers, the first row has {width}")
-            yield vector
+                    f"{place}: no embedding, a list of numbers, but {short_repr(row)}: {remedy}"
+                )
+            try:
+                vector = np.array(row, np.float64)
+            except OverflowError:  # an integer beyond all floats
+                vector = np.array([np.inf])
+            most = np.abs(vector).max()
+            if not most <= np.finfo(np.float32).max:  # also NaN
+                raise ValueError(
+                    f"{place}: the embedding has {most}, not a finite float32 number: {remedy}"
+                )
+            width = width or len(row)
+            if len(row) != width:
+                raise ValueError(f"{place}: {len(row)} numbers, the first row has {width}")
+            yield vector.astype(np.float32)
 
-    return np.stack(list(rows()))
+    vectors = list(rows())
+    if not vectors:
+        raise ValueError(f"{path}: no vectors: {remedy}")
+    return np.stack(vectors)
 
 
 def _unit(rows: Any) -> Any:
     import numpy as np
 
+    # First by the largest number, whose square may be no float32.
+    rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-30)
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

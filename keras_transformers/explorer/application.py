@@ -1,6 +1,5 @@
 """The page and its views as an ASGI application, which the local server runs."""
 
-import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from keras_transformers.explorer.subjects import Subject
 from keras_transformers.files import one_line
+from keras_transformers.files.reading import parse_json
 from keras_transformers.serving.server.local import Server
 
 __all__ = ["explorer_application", "explorer_server"]
@@ -69,7 +69,7 @@ def explorer_application(subjects: Sequence[Subject]) -> Callable[..., Awaitable
             return _error("no such model, or the model has no such view", 404)
 
         def run() -> Any:
-            given = json.loads(body or b"{}")
+            given = parse_json(body or b"{}", "the body")
             with turn:
                 return found(given)
 

@@ -1,7 +1,6 @@
 """What the page can show: pipelines in folders of weights, and exports."""
 
 import base64
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.explorer import views
+from keras_transformers.files import read_json
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.weights.loading import load
 from keras_transformers.saved_model.examples import first_row
@@ -104,7 +104,7 @@ def _open(path: Path) -> Subject:
 
 def _of_export(settings: ModelSettings, folder: Path) -> Subject:
     try:
-        metadata = json.loads((folder / _METADATA).read_text("utf-8"))
+        metadata = read_json(folder / _METADATA)
         signatures = metadata["signatures"]
         inputs = signatures["serving_default"]["inputs"]
         first = signatures["serving_default"]["examples"][0]["inputs"]

@@ -118,12 +118,26 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, io.BufferedReader(_Checked(path, stream), 2**17))
 
 
+def check_unpacked(path: Path, num_bytes: int) -> None:
+    """Raises DamagedError if a file's data unpacks to far more than files of its kind."""
+    if num_bytes > max(_ALWAYS_ALLOWED, _MOST_TIMES * path.stat().st_size):
+        raise DamagedError(
+            str(path),
+            f"unpacks to more than {num_bytes // 2**20:,} MiB, over {_MOST_TIMES} times its size, "
+            "as a decompression bomb does: if you trust it, unpack it first",
+        )
+
+
+def check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raises DamagedError if the members of a zip file would unpack to far more than its size."""
+    check_unpacked(path, sum(member.file_size for member in archive.infolist()))
+
+
 class _Checked(io.RawIOBase):
     """Reads decompressed bytes, with errors that name the file."""
 
     def __init__(self, path: Path, stream: Any) -> None:
         self._path, self._stream = path, stream
-        self._most = max(_ALWAYS_ALLOWED, _MOST_TIMES * path.stat().st_size)
         self._count = 0
 
     def readable(self) -> bool:
@@ -140,12 +154,7 @@ class _Checked(io.RawIOBase):
                 str(self._path), f"damaged {kind} data ({error}): fetch the file again"
             ) from error
         self._count += len(data)
-        if self._count > self._most:
-            raise DamagedError(
-                str(self._path),
-                f"unpacks to more than {self._count // 2**20:,} MiB, over {_MOST_TIMES} times its "
-                "size, as a decompression bomb does: if you trust it, unpack it first",
-            )
+        check_unpacked(self._path, self._count)
         buffer[: len(data)] = data
         return len(data)
 

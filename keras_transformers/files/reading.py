@@ -83,11 +83,33 @@ def read_json_list(path: str | Path) -> list[Any]:
 def _read_any_json(path: str | Path) -> Any:
     path = compression.existing(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+    except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
+    return parse_json(text, path)
+
+
+def parse_json(text: str | bytes, place: object, *, remedy: str = "") -> Any:
+    """Parses JSON that a user wrote or downloaded; the result is nested at most 100 deep.
+
+    Args:
+        text: the JSON.
+        place: where it is, such as `file:3`, for error messages.
+        remedy: what to do about text that is not JSON, for error messages.
+
+    Raises:
+        ValueError: it is not JSON, or nested more deeply than our files are.
+    """
+    end = f"; {remedy}" if remedy else ""
+    deep = f"{place}: JSON nested more than {_DEEPEST_JSON} deep{end}"
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(deep) from error
+    except ValueError as error:  # also for thousands of digits, and bytes that are not UTF-8
+        raise ValueError(f"{place}: not JSON ({error}){end}") from error
     if not _depth_is_at_most(_DEEPEST_JSON, value):
-        raise ValueError(f"{path}: JSON nested more than {_DEEPEST_JSON} deep")
+        raise ValueError(deep)
     return value
 
 

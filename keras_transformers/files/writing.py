@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.files.errors import naming
+from keras_transformers.files.errors import writing
 from keras_transformers.files.folders import entries
 
 __all__ = [
@@ -52,9 +52,10 @@ def replaced(path: str | os.PathLike[str], *, scratch_folder: Path | None = None
     # It keeps the suffix, because some writers choose the format by it.
     scratch = (scratch_folder or target.parent) / f".{uuid.uuid4().hex}-{target.name}"
     try:
-        yield scratch
-        sync(scratch)
-        os.replace(scratch, target)
+        with writing(scratch, target):
+            yield scratch
+            sync(scratch)
+            os.replace(scratch, target)
         sync(target.parent)
     finally:
         scratch.unlink(missing_ok=True)
@@ -125,12 +126,12 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileExistsError(f"{target} exists: choose another folder, or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.parent / f".{uuid.uuid4().hex}-{target.name}"
-    scratch.mkdir()  # not tempfile.mkdtemp: other users cannot read its folders
     try:
-        with naming({scratch: target}):
+        with writing(scratch, target):
+            scratch.mkdir()  # not tempfile.mkdtemp: other users cannot read its folders
             yield scratch
-        sync_tree(scratch)
-        os.rename(scratch, target)
+            sync_tree(scratch)
+            os.rename(scratch, target)
         sync(target.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

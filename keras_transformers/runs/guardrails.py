@@ -1,14 +1,14 @@
 """Stops a training that has gone wrong before it wastes more time or overwrites good weights."""
 
-import errno
 import math
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
+
+from keras_transformers.files.errors import no_room
 
 _BYTES = {
     "bool": 1,
@@ -21,8 +21,6 @@ _BYTES = {
     "int64": 8,
     "double": 8,
 }
-# Errors that disappear once there is space or access.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -123,17 +121,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     names = f"{type(error).__name__} {error}"
     is_exhausted = "ResourceExhaustedError" in names or "RESOURCE_EXHAUSTED" in names
     return is_exhausted and not no_room(error)
-
-
-def no_room(error: BaseException) -> str:
-    """Returns why there was no space for a file, or "" for any other error.
-
-    The reason is "No space left on device" or similar, whether from Python, HDF5 or TensorFlow.
-    """
-    reasons = [os.strerror(number) for number in _NO_ROOM]
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        return os.strerror(error.errno)
-    return next((reason for reason in reasons if reason in str(error)), "")
 
 
 def out_of_memory_message(

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.files import one_line
+from keras_transformers.files.errors import no_room
 from keras_transformers.runs import grid, guardrails
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import Options
@@ -60,7 +61,7 @@ def command_line(main: Main, config_class: type) -> None:
         print("error: interrupted; run the same command with --resume", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None
     except Exception as error:
-        if reason := guardrails.no_room(error):
+        if reason := no_room(error):
             line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
             place = getattr(error, "filename", None) or line
             message = f"{place}: {reason}; free some space, and run the same command with --resume"

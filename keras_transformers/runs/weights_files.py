@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from keras_transformers import files
+from keras_transformers.files.errors import no_room
 from keras_transformers.layers.old_files import load_weights
-from keras_transformers.runs.guardrails import no_room
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
 

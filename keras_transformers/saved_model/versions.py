@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from keras_transformers.files import sync, sync_tree
+from keras_transformers.files.errors import writing
 
 _STAGING_PREFIX = ".exporting-"
 WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is no longer served
@@ -119,9 +120,10 @@ def staging_folder(base: Path) -> Iterator[Path]:
     _remove_stale(base)
     # Not tempfile.mkdtemp: a server that runs as another user could not read its mode 0700.
     folder = base / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
-    folder.mkdir()
     try:
-        yield folder
+        with writing(folder, base):
+            folder.mkdir()
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if created:

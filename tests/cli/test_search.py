@@ -87,7 +87,42 @@ def test_errors(folder, capsys, tmp_path):
     narrow.write_text('{"embedding": [1, 2]}\n' * 5)
     saved = folder / "saved"
     assert "few has 1 vectors for the 5 texts" in error(capsys, saved, *query, "--vectors", few)
-    assert "wrong:1: no embedding ('embedding')" in error(capsys, saved, *query, "--vectors", wrong)
+    assert "wrong:1: no embedding" in error(capsys, saved, *query, "--vectors", wrong)
     assert "narrow has vectors of 2 numbers" in error(capsys, saved, *query, "--vectors", narrow)
     (tmp_path / "empty").write_text("")
     assert "empty: no texts" in error(capsys, saved, "--texts", tmp_path / "empty", "--query", "a")
+
+
+@pytest.mark.parametrize(
+    ("lines", "messages"),
+    [
+        ("", ("vectors: no vectors", "predict --output")),
+        ('{"embedding": [1, NaN]}\n', ("vectors:1: ", "nan", "predict --output")),
+        ('{"embedding": [1, 1e39]}\n', ("vectors:1: ", "1e+39", "predict --output")),
+        (f'{{"embedding": [1{"0" * 400}]}}\n', ("vectors:1: ", "inf", "predict --output")),
+        ('{"embedding": [true, false]}\n', ("vectors:1: ", "[True, False]")),
+        ('{"embedding": [1, 2]}\n{"embedding": []}\n', ("vectors:2: ", "[]")),
+        ('{"embedding": [1, 2]}\n{"embedding": [[1], [2]]}\n', ("vectors:2: ", "[[1], [2]]")),
+        ('{"embedding": [1, 2]}\n{"embedding": [1]}\n', ("vectors:2: 1 numbers", "has 2")),
+        (f'{{"embedding": {"[" * 5000}1{"]" * 5000}}}\n', ("vectors:1: ", "100 deep")),
+        ("[1, 2]\n", ("vectors:1: ", "None")),
+    ],
+)
+def test_vectors_are_finite_numbers_of_one_length(lines, messages, folder, capsys, tmp_path):
+    (tmp_path / "vectors").write_text(lines)
+    query = ("--texts", folder / "texts.txt", "--query", "good")
+    found = error(capsys, folder / "saved", *query, "--vectors", tmp_path / "vectors")
+    assert all(message in found for message in messages), found
+
+
+def test_large_vectors_have_an_angle(folder, capsys, tmp_path):
+    vectors = np.full((5, 8), 1.0, "float32")
+    vectors[1:, 0] = -30
+    scores = []
+    for scale in (1.0, 1e30):
+        lines = (json.dumps({"embedding": (scale * row).tolist()}) for row in vectors)
+        (tmp_path / "vectors").write_text("\n".join(lines))
+        query = ("--texts", folder / "texts.txt", "--query", "good")
+        rows = found(capsys, folder / "saved", *query, "--vectors", tmp_path / "vectors")
+        scores.append([row["score"] for row in rows])
+    assert scores[1] == pytest.approx(scores[0], abs=1e-5)

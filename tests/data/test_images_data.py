@@ -227,6 +227,14 @@ def idx_folder(tmp_path):
     return tmp_path
 
 
+def test_an_idx_file_without_values_is_named(tmp_path):
+    sizes = (0, 2**32 - 1, 2**32 - 1)
+    file = tmp_path / "train-images-idx3-ubyte"
+    file.write_bytes(bytes([0, 0, 8, 3]) + b"".join(size.to_bytes(4, "big") for size in sizes))
+    with pytest.raises(ValueError, match="idx3-ubyte.*4294967295.*fetch"):
+        read_idx(file, num_axes=3)
+
+
 def test_idx_files(idx_folder):
     found = load_idx(idx_folder)
     train, test = found["train"], found["test"]

@@ -84,7 +84,7 @@ def test_questions_without_answers(tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("{", r"a\.json:1: not JSON"),
+        ("{", r"a\.json: not JSON .*line 1"),
         ("[]", r"the file: expected 'data', a list, found None"),
         ({"data": []}, r"a\.json: no questions"),
         ({"data": [{"title": "x"}]}, r"data\[0\]: expected 'paragraphs'"),

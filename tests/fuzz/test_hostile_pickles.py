@@ -45,7 +45,16 @@ TENSOR = (
     b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE + b"K\x00K\x02K\x03\x86K\x03K\x01\x86\x89"
     b"ccollections\nOrderedDict\n)RtR"
 )
+# A tuple that holds itself twice, 60 deep: 2^60 objects for who follows it.
+DOUBLED = b")" + b"q\x00h\x00\x86" * 60
+
+
+def pickled(*items: bytes) -> bytes:
+    return b"\x80\x02" + b"".join(items) + b"."
+
+
 ITEMS = st.one_of(
+    st.just(DOUBLED),
     st.sampled_from(NAMES).map(lambda name: b"c" + name.replace(" ", "\n").encode() + b"\n"),
     st.sampled_from(NAMES).map(lambda name: b"i" + name.replace(" ", "\n").encode() + b"\n"),
     st.sampled_from(TEXTS).map(_text),
@@ -66,7 +75,7 @@ ITEMS = st.one_of(
         [b"X\xff\xff\xff\xff", b"\x8d" + b"\xff" * 8, b"\x8b\xff\xff\xff\x7f", b"I9\n"]
     ),
 )
-PICKLES = st.lists(ITEMS, max_size=25).map(lambda items: b"\x80\x02" + b"".join(items) + b".")
+PICKLES = st.lists(ITEMS, max_size=25).map(lambda items: pickled(*items))
 
 
 def as_zip(described: bytes) -> bytes:
@@ -77,22 +86,27 @@ def as_zip(described: bytes) -> bytes:
     return file.getvalue()
 
 
-def as_stream(described: bytes) -> bytes:
-    magic, version = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"\x80\x02M\xe9\x03."
-    system = b"\x80\x02}" + _text("little_endian") + b"\x88s."
+MAGIC, VERSION = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"\x80\x02M\xe9\x03."
+SYSTEM = b"\x80\x02}" + _text("little_endian") + b"\x88s."
+
+
+def as_stream(
+    described: bytes, magic: bytes = MAGIC, version: bytes = VERSION, system: bytes = SYSTEM
+) -> bytes:
     keys = b"\x80\x02]" + _text("0") + b"a."
     return magic + version + system + described + keys + struct.pack("<q", 6) + bytes(24)
 
 
-@pytest.mark.parametrize("written", [as_zip, as_stream])
-def test_no_pickle_runs_code_or_takes_memory(tmp_path, monkeypatch, seconds, written):
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Reads a file; fails if it runs code, takes memory, or is refused without its name."""
     calls: list[tuple[object, ...]] = []
     monkeypatch.setattr(os, "evil", lambda *given: calls.append(given), raising=False)
     path = tmp_path / "pytorch_model.bin"
     reader = Reader(path.name, bytes, lambda path: dict(open_arrays(path)))
 
-    def check(described: bytes) -> None:
-        path.write_bytes(written(described))
+    def check(contents: bytes) -> str | None:
+        path.write_bytes(contents)
         tracemalloc.start()
         try:
             message = refusal(reader, path)
@@ -101,7 +115,19 @@ def test_no_pickle_runs_code_or_takes_memory(tmp_path, monkeypatch, seconds, wri
             tracemalloc.stop()
         assert not calls
         assert message is None or path.name in message
+        return message
 
-    check(b"\x80\x02}(" + _text("weight") + TENSOR + b"u.")
-    assert refusal(reader, path) is None
-    search(f"hostile pickles ({written.__name__})", PICKLES, check, seconds, examples=100)
+    return check
+
+
+@pytest.mark.parametrize("written", [as_zip, as_stream])
+def test_no_pickle_runs_code_or_takes_memory(check, seconds, written):
+    assert check(written(b"\x80\x02}(" + _text("weight") + TENSOR + b"u.")) is None
+    files = PICKLES.map(written)
+    search(f"hostile pickles ({written.__name__})", files, check, seconds, examples=100)
+
+
+def test_nor_does_a_stream_before_its_tensors(check, seconds):
+    parts = [PICKLES | st.just(part) for part in (b"\x80\x02}.", MAGIC, VERSION, SYSTEM)]
+    files = st.builds(as_stream, *parts)
+    search("hostile pickles (stream's start)", files, check, seconds, examples=100)

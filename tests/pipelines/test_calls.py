@@ -81,6 +81,17 @@ def test_what_is_no_list(classify, texts):
         classify(texts)
 
 
+@pytest.mark.parametrize("place", ["whole", "row", "value"])
+def test_texts_nested_thousands_deep_are_named(place, classify):
+    texts: object = "a"
+    for _ in range(5000):
+        texts = [texts]
+    texts = {"whole": texts, "row": ["a", texts], "value": {"text": texts}}[place]
+    with pytest.raises(ValueError, match=r"text must be a list of strings.*\[\[\.\.\.") as raised:
+        classify(texts)
+    assert len(str(raised.value)) < 500
+
+
 @pytest.mark.parametrize(
     ("wrong", "kind"),
     [(None, "NoneType"), (float("nan"), "float"), (3, "int"), (["a"], "list"), (True, "bool")],

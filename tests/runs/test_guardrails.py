@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers import runs
+from keras_transformers.files.errors import no_room
 from keras_transformers.runs.guardrails import (
     NonFiniteLossError,
     StopOnNonFiniteLoss,
     is_out_of_memory,
-    no_room,
     non_finite_weights,
     out_of_memory_message,
 )

@@ -8,10 +8,12 @@ defining `CONTAINER`; no list names it.
 
 import functools
 import importlib
+import math
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,21 @@ from keras_transformers.convert import containers
 from keras_transformers.convert.containers.not_read import POINTER, not_read_in
 
 __all__ = ["Arrays", "Container", "open_arrays"]
+
+_MOST_DIMENSIONS = 32  # NumPy 1's limit
+_MOST_BYTES = 2**63 - 1
+
+
+def is_possible_shape(shape: Sequence[Any]) -> bool:
+    """Returns whether a shape from a file can be an array's, also if the array is empty.
+
+    NumPy rejects an array without elements whose other sizes would overflow.
+    """
+    return (
+        len(shape) <= _MOST_DIMENSIONS
+        and all(type(size) is int and size >= 0 for size in shape)
+        and math.prod(size or 1 for size in shape) <= _MOST_BYTES // 8
+    )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; llama.cpp, convert_hf_to_gguf.py.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.convert.containers.arrays import Arrays, Container
+from keras_transformers.convert.containers.arrays import Arrays, Container, is_possible_shape
+from keras_transformers.convert.containers.mapped import TRUNCATED, MappedFile
 from keras_transformers.dependencies.extras import optional
+from keras_transformers.files.errors import short_repr
 
 __all__: list[str] = []
 
 _MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_ALIGNMENT = 32  # bytes, of the first tensor, if no field says otherwise
+# Types of values in the metadata.
+_NUMBERS = {0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?"}
+_NUMBERS |= {10: "<u8", 11: "<i8", 12: "<f8"}
+_TEXT, _ARRAY = 8, 9
+_TEXT_SIZE = 8  # bytes, of an empty text
+_SMALLEST_FIELD, _SMALLEST_TENSOR = 13, 32  # bytes
+_MOST_NAMES = 2**16  # fields or tensors; files have a few hundred
+# In all arrays of the metadata. The largest vocabularies, with 262,144 tokens, have their types,
+# scores and 520,000 merges.
+_MOST_VALUES = 2**22
+_MOST_AXES = 4  # ggml's
 # Architecture -> module there -> Hugging Face's.
 _MODULES: dict[str, dict[str, str]] = {
     "bert": {
@@ -73,18 +89,35 @@ _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
 
 
 @dataclass(frozen=True)
+class GgufTensor:
+    """A tensor in a GGUF file.
+
+    Attributes:
+        name: llama.cpp's name.
+        kind: its number type or quantization, a `gguf.GGMLQuantizationType`.
+        shape: as in PyTorch; llama.cpp's order is the reverse.
+        data: its bytes, mapped from the file, in rows.
+    """
+
+    name: str
+    kind: Any
+    shape: tuple[int, ...]
+    data: np.ndarray
+
+
+@dataclass(frozen=True)
 class Gguf:
     """A GGUF file.
 
     Attributes:
         file: the file.
-        fields: name -> value of the metadata.
+        fields: name -> value of the metadata; an array is a list.
         tensors: name -> tensor, whose values stay in the file until they are read.
     """
 
     file: Path
     fields: Mapping[str, Any]
-    tensors: Mapping[str, Any]
+    tensors: Mapping[str, GgufTensor]
 
     @property
     def architecture(self) -> str:
@@ -93,22 +126,35 @@ class Gguf:
 
     @classmethod
     def open(cls, file: Path) -> "Gguf":
-        """Reads the metadata.
+        """Reads the metadata, and where the tensors are.
+
+        Counts and sizes are checked by what the file can hold, and by the largest vocabularies,
+        before anything is made of them: llama.cpp's own package makes an object per number.
 
         Raises:
-            ValueError: the file is damaged.
+            ValueError: the file is damaged, or of another version or byte order.
         """
-        reader = _reader()
-        try:
-            opened = reader(file)
-            fields = {field.name: field.contents() for field in opened.fields.values()}
-            tensors = {tensor.name: tensor for tensor in opened.tensors}
-        except Exception as error:  # any error that a damaged file causes in that package
-            reason = " ".join(str(error).split())
+        reader = MappedFile(file)
+        magic, version = reader.numbers("4sI")
+        if magic != _MAGIC or version not in _VERSIONS:
             raise ValueError(
-                f"{file}: not readable as GGUF ({reason:.200}); it may be truncated: download it "
-                "again"
-            ) from error
+                f"{file}: version {version} of GGUF; expected one of {_VERSIONS}, little-endian: "
+                "convert the model again"
+            )
+        num_tensors = _count(reader, "tensors", _SMALLEST_TENSOR)
+        num_fields = _count(reader, "fields", _SMALLEST_FIELD)
+        fields = _fields(reader, num_fields)
+        alignment = fields.get("general.alignment", _ALIGNMENT)
+        if type(alignment) is not int or alignment < 1:
+            raise ValueError(f"{file}: general.alignment={short_repr(alignment)}; {TRUNCATED}")
+        described = [_described_tensor(reader) for _ in range(num_tensors)]
+        start = -(-reader.place // alignment) * alignment
+        tensors = {
+            name: _tensor(reader, name, shape, kind, start + offset)
+            for name, shape, kind, offset in described
+        }
+        if len(tensors) < num_tensors:
+            raise ValueError(f"{file}: two of its tensors have the same name; {TRUNCATED}")
         return cls(file, fields, tensors)
 
     def arrays(self) -> Arrays:
@@ -129,19 +175,10 @@ class Gguf:
             for name, tensor in self.tensors.items()
             if not (turns and name == _ROTARY_FACTORS)
         }
-        shapes = {name: tuple(map(int, tensor.shape[::-1])) for name, tensor in names.items()}
-        dequantize = optional("gguf", extra="gguf").dequantize
+        shapes = {name: tensor.shape for name, tensor in names.items()}
 
         def read(name: str) -> np.ndarray:
-            tensor = names[name]
-            try:
-                array: np.ndarray = dequantize(tensor.data, tensor.tensor_type)
-            except (NotImplementedError, ValueError) as error:
-                raise ValueError(
-                    f"{self.file}: {tensor.name} has the unsupported type "
-                    f"{tensor.tensor_type.name} ({error})"
-                ) from error
-            return self._in_halves(tensor.name, array.reshape(shapes[name]))
+            return self._in_halves(names[name].name, self._dequantized(names[name]))
 
         return Arrays(self.file, shapes, read)
 
@@ -153,11 +190,20 @@ class Gguf:
         tensor = self.tensors.get(_ROTARY_FACTORS)
         if tensor is None:
             return None
-        if tensor.tensor_type.name != "F32":
+        if tensor.kind.name != "F32":
             raise ValueError(
-                f"{self.file}: {_ROTARY_FACTORS} is of type {tensor.tensor_type.name}; expected F32"
+                f"{self.file}: {_ROTARY_FACTORS} is of type {tensor.kind.name}; expected F32"
             )
-        return np.asarray(tensor.data, "float32").reshape(-1)
+        return self._dequantized(tensor).reshape(-1)
+
+    def _dequantized(self, tensor: GgufTensor) -> np.ndarray:
+        try:
+            array: np.ndarray = optional("gguf", extra="gguf").dequantize(tensor.data, tensor.kind)
+        except (NotImplementedError, ValueError) as error:
+            raise ValueError(
+                f"{self.file}: {tensor.name} has the unsupported type {tensor.kind.name} ({error})"
+            ) from error
+        return array.reshape(tensor.shape)
 
     def _in_halves(self, name: str, array: np.ndarray) -> np.ndarray:
         """Returns a matrix or bias of queries or keys in Hugging Face's order, and others as is."""
@@ -189,22 +235,82 @@ class Gguf:
         return f"{start}.{block[1]}.{known[part]}.{last}" if block else f"{known[part]}.{last}"
 
 
-def _reader() -> Any:
-    """Returns gguf's reader, changed to stop at the end of the file.
+def _count(reader: MappedFile, what: str, bytes_each: int) -> int:
+    count = reader.count("Q", what, bytes_each)
+    if count > _MOST_NAMES:
+        raise ValueError(f"{reader.file}: {count} {what}; expected at most {_MOST_NAMES}")
+    return count
 
-    The original keeps reading nothing past the end: an array that claims 2^60 bytes would exhaust
-    the memory.
-    """
-    original: Any = optional("gguf", extra="gguf").GGUFReader
 
-    class Reader(original):
-        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> Any:
-            found = super()._get(offset, dtype, count, *order, **orders)
-            if len(found) != count:
-                raise ValueError(f"{count} values at byte {offset} reach past the end")
-            return found
+def _fields(reader: MappedFile, count: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    num_values = 0
+    for _ in range(count):
+        name = _text(reader)
+        if name in fields:
+            raise ValueError(f"{reader.file}: two fields are {name!r:.100}; {TRUNCATED}")
+        fields[name] = value = _value(reader, name, most=_MOST_VALUES - num_values)
+        num_values += len(value) if isinstance(value, list) else 0
+    return fields
 
-    return Reader
+
+def _value(reader: MappedFile, name: str, most: int) -> Any:
+    """Reads the value of a field: a number, a text, or a list of at most so many of them."""
+    (kind,) = reader.numbers("I")
+    if kind != _ARRAY:
+        return _values(reader, name, kind, 1)[0]
+    (kind,) = reader.numbers("I")
+    size = _TEXT_SIZE if kind == _TEXT else np.dtype(_NUMBERS.get(kind, "u1")).itemsize
+    count = reader.count("Q", f"values of {name!r:.100}", size)
+    if count > most:
+        raise ValueError(
+            f"{reader.file}: {name!r:.100} has {count} values; expected at most {_MOST_VALUES} in "
+            f"all fields; {TRUNCATED}"
+        )
+    return _values(reader, name, kind, count)
+
+
+def _values(reader: MappedFile, name: str, kind: int, count: int) -> list[Any]:
+    if kind == _TEXT:
+        return [_text(reader) for _ in range(count)]
+    if kind not in _NUMBERS:
+        raise ValueError(f"{reader.file}: {name!r:.100} is of the unknown type {kind}; {TRUNCATED}")
+    return reader.array(_NUMBERS[kind], count).tolist()
+
+
+def _text(reader: MappedFile) -> str:
+    return reader.text(reader.count("Q", "bytes of text", 1))
+
+
+def _described_tensor(reader: MappedFile) -> tuple[str, tuple[int, ...], int, int]:
+    """Reads a tensor's name, shape in PyTorch's order, type, and offset in bytes."""
+    name = _text(reader)
+    (rank,) = reader.numbers("I")
+    if not 1 <= rank <= _MOST_AXES:
+        raise ValueError(f"{reader.file}: {name!r:.100} has {rank} axes; {TRUNCATED}")
+    shape = reader.numbers(f"{rank}Q")[::-1]
+    return name, shape, *reader.numbers("IQ")
+
+
+def _tensor(
+    reader: MappedFile, name: str, shape: tuple[int, ...], kind: int, start: int
+) -> GgufTensor:
+    package = optional("gguf", extra="gguf")
+    place = f"{reader.file}: {name!r:.100} of shape {shape}"
+    try:
+        known = package.GGMLQuantizationType(kind)
+    except ValueError as error:
+        raise ValueError(f"{place} has the unknown type {kind}; {TRUNCATED}") from error
+    values_per_block, bytes_per_block = package.GGML_QUANT_SIZES[known]
+    rows = (*shape[:-1], shape[-1] // values_per_block * bytes_per_block)
+    fits = start + math.prod(rows) <= reader.size
+    if shape[-1] % values_per_block or not is_possible_shape(rows) or not fits:
+        raise ValueError(
+            f"{place} and type {known.name} does not lie within the {reader.size} bytes of the "
+            f"file, at byte {start}; {TRUNCATED}"
+        )
+    reader.place = start
+    return GgufTensor(name, known, shape, reader.array("u1", *rows))
 
 
 def find_gguf(path: Path) -> Path | None:

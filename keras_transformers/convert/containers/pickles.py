@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 import ml_dtypes
 import numpy as np
 
-from keras_transformers.convert.containers.arrays import Arrays, Container
+from keras_transformers.convert.containers.arrays import Arrays, Container, is_possible_shape
 from keras_transformers.convert.containers.safetensors import shards_of
 
 __all__: list[str] = []
@@ -31,8 +31,8 @@ _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 # The start of files of torch.save before it wrote zip archives.
 _LEGACY_MAGIC, _LEGACY_VERSION = 0x1950A86A20F9469CFC6C, 1001
 _LARGEST_PICKLE = 8 << 20  # bytes; one tensor takes about 200
+_MOST_INSTRUCTIONS = 2**20  # one tensor takes about 40; each can make an object of 60 bytes
 _LARGEST_SIZE = 2**63 - 1
-_MOST_DIMENSIONS = 32
 
 _STORAGES: dict[str, np.dtype] = {
     f"torch.{name}Storage": np.dtype(kind)
@@ -158,9 +158,7 @@ def _check(name: str, tensor: _Tensor, num_bytes: int) -> None:
     sizes = zip(tensor.shape, tensor.strides, strict=True)
     last = tensor.offset + sum((size - 1) * stride for size, stride in sizes)
     fits = last < storage.size and math.prod(tensor.shape) <= storage.size
-    if 0 in tensor.shape:
-        fits = math.prod(size or 1 for size in tensor.shape) <= _LARGEST_SIZE // 8
-    if not fits:
+    if not fits and 0 not in tensor.shape:
         raise _RefusedError(
             f"{name} of shape {tensor.shape} with strides {tensor.strides} at {tensor.offset} has "
             f"numbers outside its storage of {storage.size}, or repeats them: the file is damaged, "
@@ -227,7 +225,8 @@ def _read_stream(file: mmap.mmap) -> tuple[Any, dict[str, memoryview]]:
         raise _RefusedError(f"torch.save did not write it: {_REMEDY}")
     version, system = _run(stream, {}), _run(stream, {})
     if version != _LEGACY_VERSION:
-        raise _RefusedError(f"it is of version {version!r:.100}; expected {_LEGACY_VERSION}")
+        shown = version if type(version) is int else _kind(version)
+        raise _RefusedError(f"it is of version {shown}; expected {_LEGACY_VERSION}")
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise _RefusedError(
             "its numbers have another byte order: save it on a little-endian machine"
@@ -273,9 +272,11 @@ class _Machine:
 
     def run(self, stream: io.BytesIO) -> Any:
         """Returns the object on the stack at the end of the pickle."""
-        for opcode, argument, place in pickletools.genops(stream):
+        for number, (opcode, argument, place) in enumerate(pickletools.genops(stream)):
             if opcode.name == "STOP":
                 break
+            if number == _MOST_INSTRUCTIONS:
+                raise _RefusedError(f"its pickle has more than {number} instructions: {_REMEDY}")
             self.follow(opcode.name, argument, place)
         (result,) = self.stack
         return result
@@ -409,8 +410,9 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> _Tensor:
         not isinstance(storage, _Storage)
         or not isinstance(shape, tuple)
         or not isinstance(strides, tuple)
-        or not len(shape) == len(strides) <= _MOST_DIMENSIONS
-        or not _are_sizes([offset, *shape, *strides])
+        or len(shape) != len(strides)
+        or not is_possible_shape(shape)
+        or not _are_sizes([offset, *strides])
     ):
         raise _RefusedError("a tensor in its pickle has an impossible shape: the file is damaged")
     return _Tensor(storage, offset, shape, strides)

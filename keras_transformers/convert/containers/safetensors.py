@@ -1,51 +1,135 @@
 """Reads safetensors with PyTorch's or Keras' names: a file, or the shards in an index."""
 
-import contextlib
-from collections.abc import Iterator
-from functools import partial
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from keras_transformers.convert.containers.arrays import Arrays, Container
+from keras_transformers.convert.containers.arrays import Arrays, Container, is_possible_shape
 from keras_transformers.convert.containers.keras_names import (
     KerasWeight,
     as_pytorch_arrays,
     is_keras_name,
 )
 from keras_transformers.files import read_json
+from keras_transformers.files.errors import short_repr
+from keras_transformers.files.reading import parse_json
 
 __all__: list[str] = []
 
 _WHOLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_FLOATS_OF_8_BITS: dict[str, Any] = {
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+}
+_DTYPES: dict[str, Any] = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": ml_dtypes.bfloat16,
+    **_FLOATS_OF_8_BITS,
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A tensor in a file: its type, its shape, and the position of its first byte."""
+
+    file: Path
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+
+    def read(self) -> np.ndarray:
+        """Returns the tensor; ValueError if the file has changed since it was opened."""
+        dtype = np.dtype(_DTYPES[self.kind])
+        size = math.prod(self.shape) * dtype.itemsize
+        # Read, not mapped: a file that is overwritten in place would end the process.
+        data = np.fromfile(self.file, np.uint8, size, offset=self.start)
+        if len(data) < size:
+            raise ValueError(f"{self.file}: truncated since it was opened: download it again")
+        return data.view(dtype).reshape(self.shape)
 
 
 def open_safetensors(path: Path) -> Arrays:
     """Opens a `.safetensors` file, or the shards that a `.safetensors.index.json` lists.
 
+    Floats of 8 bits are read as they are; those that another tensor scales are refused.
+
     Raises:
         FileNotFoundError: the file, or a shard, does not exist.
-        ValueError: a file is damaged or not in the safetensors format, or the index is damaged.
+        ValueError: a file is damaged or not in the safetensors format, the index is damaged, or a
+            tensor's numbers are of an unsupported type.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
-    places: dict[str, Path] = {}
+    tensors: dict[str, _Stored] = {}
     for file in shards_of(path) if path.suffix == ".json" else [path]:
-        with _opened(file) as opened:
-            for name in opened.keys():  # noqa: SIM118
-                shapes[name] = tuple(opened.get_slice(name).get_shape())
-                places[name] = file
-
-    def read(name: str) -> np.ndarray:
-        with _opened(places[name]) as opened:
-            array: np.ndarray = opened.get_tensor(name)
-        return array
-
+        tensors.update(_tensors_in(file))
+    _check_not_scaled(tensors)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes and all(map(is_keras_name, shapes)):  # written by a TensorFlow class of transformers
-        weights = [KerasWeight(name, shape, partial(read, name)) for name, shape in shapes.items()]
+        weights = [KerasWeight(name, tensor.shape, tensor.read) for name, tensor in tensors.items()]
         return as_pytorch_arrays(path, weights)
-    return Arrays(path, shapes, read)
+    return Arrays(path, shapes, lambda name: tensors[name].read())
+
+
+def _tensors_in(file: Path) -> Iterator[tuple[str, _Stored]]:
+    """Yields the tensors that a file lists, after safetensors itself has checked their places."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except SafetensorError as error:
+        raise ValueError(
+            f"{file}: not a readable safetensors file ({error}); it may be truncated: download it "
+            "again"
+        ) from error
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        header = parse_json(opened.read(size), file)
+    header.pop("__metadata__", None)
+    for name, tensor in header.items():
+        kind, shape, (start, _) = tensor["dtype"], tuple(tensor["shape"]), tensor["data_offsets"]
+        if kind not in _DTYPES:
+            raise ValueError(
+                f"{file}: {name} is of type {kind}; expected one of {', '.join(_DTYPES)}: convert "
+                "it to one of these"
+            )
+        if not is_possible_shape(shape):
+            raise ValueError(
+                f"{file}: {name} has the impossible shape {short_repr(shape)}: download it again"
+            )
+        yield name, _Stored(file, kind, shape, 8 + size + start)
+
+
+def _check_not_scaled(tensors: Mapping[str, _Stored]) -> None:
+    """Raises ValueError for floats of 8 bits that another tensor of the module scales."""
+    modules = {
+        name.rpartition(".")[0]: name
+        for name, tensor in tensors.items()
+        if tensor.kind in _FLOATS_OF_8_BITS
+    }
+    for name, tensor in tensors.items():
+        module, _, last = name.rpartition(".")
+        if module in modules and "scale" in last:
+            raise ValueError(
+                f"{tensor.file}: {modules[module]} is quantized to floats of 8 bits, which "
+                f"{name} scales: that is not supported; get the model in bfloat16 or float32"
+            )
 
 
 def shards_of(index: Path) -> list[Path]:
@@ -83,20 +167,6 @@ def _has_header(file: Path) -> bool:
     with file.open("rb") as opened:
         start = opened.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < file.stat().st_size
-
-
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            yield opened
-    except SafetensorError as error:
-        raise ValueError(
-            f"{file}: not a readable safetensors file ({error}); it may be truncated: download it "
-            "again"
-        ) from error
 
 
 CONTAINER = Container(_WHOLE, 0, _find, open_safetensors)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.convert.containers.tf_index import check_index
+
 __all__: list[str] = []
 
 _logger = logging.getLogger(__name__)
@@ -121,6 +123,9 @@ class StoredVariables:
     @classmethod
     def open(cls, prefix: Path) -> "StoredVariables":
         """Reads the contents of a checkpoint; ValueError if it is damaged."""
+        with _damage(prefix):
+            parts = [part.stat().st_size for part in prefix.parent.glob(f"{prefix.name}.data-*")]
+            check_index(index_of(prefix), sum(parts) if parts else None)
         with _readable(prefix) as reader:
             shapes = {
                 str(key): tuple(shape) for key, shape in reader.get_variable_to_shape_map().items()
@@ -171,9 +176,17 @@ def _readable(prefix: Path) -> Iterator[Any]:
     """Opens a checkpoint with TensorFlow's own reader; its errors become ValueErrors."""
     import tensorflow as tf
 
-    try:
+    with _damage(prefix, tf.errors.OpError, IndexError, RuntimeError, TypeError):
         yield tf.train.load_checkpoint(str(prefix))
-    except (tf.errors.OpError, IndexError, RuntimeError, TypeError, ValueError) as error:
+
+
+@contextmanager
+def _damage(prefix: Path, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors of these kinds, and ValueErrors, into one that names the checkpoint."""
+    caught: tuple[type[Exception], ...] = (ValueError, *kinds)
+    try:
+        yield
+    except caught as error:
         reason = " ".join(str(error).split())
         raise ValueError(
             f"{prefix}: not a readable checkpoint ({reason}); it may be truncated: download "

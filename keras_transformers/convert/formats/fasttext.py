@@ -1,8 +1,6 @@
 """Opens fastText's classifiers: `.bin`, and `.ftz` from `quantize`."""
 
 import functools
-import math
-import mmap
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.containers.mapped import TRUNCATED, MappedFile
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
@@ -33,7 +32,7 @@ _SUPERVISED = 3
 _LONGEST_NGRAM = 100  # words or characters
 _LONGEST = 100_000  # maximum ids per text; fastText has no limit
 _CENTROIDS = 256  # centroids per part of a quantized vector: the index is one byte
-_DAMAGED = "it may be truncated: download it again"
+_WIDEST_PART = 64  # numbers for one code; fastText's default is 2
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def open_fasttext(file: Path) -> FoundWeights:
         ValueError: the file is damaged; it has word vectors but no classifier; or its loss gives
             each label an independent probability ("ova", "ns").
     """
-    reader = _Reader(file)
+    reader = MappedFile(file)
     settings = _settings(reader)
     dictionary = _dictionary(reader)
     num_words = len(dictionary.words)
@@ -133,64 +132,7 @@ def open_fasttext(file: Path) -> FoundWeights:
     )
 
 
-class _Reader:
-    """Reads numbers and words from a file in sequence."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        with file.open("rb") as opened:
-            self.bytes = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        self.place = 0
-
-    def numbers(self, kinds: str) -> tuple[Any, ...]:
-        """Returns numbers in a format of `struct`."""
-        return struct.unpack(f"<{kinds}", self.take(struct.calcsize(f"<{kinds}")))
-
-    def count(self, kind: str, what: str, bytes_each: int) -> int:
-        """Returns a count of items of this many bytes each, which must fit into the file."""
-        (count,) = self.numbers(kind)
-        if not 0 <= count * bytes_each <= len(self.bytes) - self.place:
-            raise ValueError(f"{self.file}: {count} {what} do not fit into the file; {_DAMAGED}")
-        return int(count)
-
-    def array(self, kind: str, *shape: int) -> np.ndarray:
-        """Returns an array mapped from the file, without reading it."""
-        dtype = np.dtype(kind)
-        if min(shape) < 0:
-            raise ValueError(f"{self.file}: a table of {shape} numbers; {_DAMAGED}")
-        start, size = self.place, math.prod(shape)
-        self.skip(size * dtype.itemsize)
-        return np.frombuffer(self.bytes, dtype, size, start).reshape(shape)
-
-    def word(self) -> str:
-        """Returns a text that ends with a zero byte."""
-        end = self.bytes.find(b"\0", self.place)
-        if end < 0:
-            raise ValueError(f"{self.file} ends within a word; {_DAMAGED}")
-        encoded = self.take(end - self.place)
-        self.place += 1
-        try:
-            return encoded.decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{self.file}: the word {encoded!r:.100} is not UTF-8, which is not supported"
-            ) from error
-
-    def take(self, size: int) -> bytes:
-        start = self.place
-        self.skip(size)
-        return self.bytes[start : self.place]
-
-    def skip(self, size: int) -> None:
-        if size > len(self.bytes) - self.place:
-            raise ValueError(
-                f"{self.file} has {len(self.bytes)} bytes, expected {size} after the first "
-                f"{self.place}; {_DAMAGED}"
-            )
-        self.place += size
-
-
-def _settings(reader: _Reader) -> _Settings:
+def _settings(reader: MappedFile) -> _Settings:
     """Reads fastText's arguments; rejects anything but a classifier over all labels."""
     file = reader.file
     _, version = reader.numbers("ii")
@@ -205,7 +147,7 @@ def _settings(reader: _Reader) -> _Settings:
             "`fasttext supervised`"
         )
     if model != _SUPERVISED or loss not in _LOSSES or dim < 1:
-        raise ValueError(f"{file}: model {model}, loss {loss} and {dim} dimensions; {_DAMAGED}")
+        raise ValueError(f"{file}: model {model}, loss {loss} and {dim} dimensions; {TRUNCATED}")
     if _LOSSES[loss] not in ("softmax", "hs"):
         raise ValueError(
             f"{file} was trained with the loss {_LOSSES[loss]}, which gives each label an "
@@ -220,11 +162,11 @@ def _settings(reader: _Reader) -> _Settings:
             f"expected at most {_LONGEST_NGRAM}"
         )
     if buckets < (ngrams > 1 or longest > 0):
-        raise ValueError(f"{file}: n-grams in {buckets} buckets; {_DAMAGED}")
+        raise ValueError(f"{file}: n-grams in {buckets} buckets; {TRUNCATED}")
     return _Settings(dim, ngrams, loss, model, buckets, shortest, longest)
 
 
-def _dictionary(reader: _Reader) -> _Dictionary:
+def _dictionary(reader: MappedFile) -> _Dictionary:
     file = reader.file
     size = reader.count("i", "words and labels", 10)
     num_words, num_labels = reader.numbers("ii")
@@ -233,7 +175,7 @@ def _dictionary(reader: _Reader) -> _Dictionary:
     kinds = [kind for _, _, kind in entries]
     fits = num_words >= 0 <= num_labels and num_words + num_labels == size
     if not fits or kinds != [0] * num_words + [1] * num_labels:
-        raise ValueError(f"{file}: its words and labels are not in order; {_DAMAGED}")
+        raise ValueError(f"{file}: its words and labels are not in order; {TRUNCATED}")
     labels = [word.removeprefix(_LABEL) for word, _, _ in entries[num_words:]]
     counts = [count for _, count, _ in entries[num_words:]]
     if len(labels) < 2 or len(set(labels)) < len(labels) or min(counts) < 0:
@@ -246,23 +188,25 @@ def _dictionary(reader: _Reader) -> _Dictionary:
         pairs = reader.array("<i4", num_kept, 2)
         kept = pairs[np.argsort(pairs[:, 1]), 0].tolist()
         if not np.array_equal(np.sort(pairs[:, 1]), np.arange(num_kept)):
-            raise ValueError(f"{file}: its rows of n-grams are not 0 to {num_kept - 1}; {_DAMAGED}")
+            raise ValueError(
+                f"{file}: its rows of n-grams are not 0 to {num_kept - 1}; {TRUNCATED}"
+            )
     return _Dictionary([word for word, _, _ in entries[:num_words]], labels, counts, kept)
 
 
-def _matrix(reader: _Reader, dim: int) -> tuple[int, Any]:
+def _matrix(reader: MappedFile, dim: int) -> tuple[int, Any]:
     """Returns a matrix's number of rows, and a function that returns it, (rows, dim)."""
     (is_quantized,) = reader.numbers("?")
     if is_quantized:
         return _quantized(reader, dim)
     num_rows, width = reader.numbers("qq")
     if width != dim:
-        raise ValueError(f"{reader.file}: vectors of {width} numbers, expected {dim}; {_DAMAGED}")
+        raise ValueError(f"{reader.file}: vectors of {width} numbers, expected {dim}; {TRUNCATED}")
     values = reader.array("<f4", num_rows, width)
     return num_rows, lambda: values
 
 
-def _quantized(reader: _Reader, dim: int) -> tuple[int, Any]:
+def _quantized(reader: MappedFile, dim: int) -> tuple[int, Any]:
     """Reads a matrix of product quantization (Jegou et al. 2011), with or without its norms."""
     (has_norms,) = reader.numbers("?")
     num_rows, width = reader.numbers("qq")
@@ -278,7 +222,7 @@ def _quantized(reader: _Reader, dim: int) -> tuple[int, Any]:
     if not fits or (norms and [part.shape[1] for part in norms[1]] != [1]):
         raise ValueError(
             f"{reader.file}: {size} codes of parts of {widths} numbers, for {num_rows} vectors of "
-            f"{dim}; {_DAMAGED}"
+            f"{dim}; {TRUNCATED}"
         )
 
     def read() -> np.ndarray:
@@ -290,15 +234,15 @@ def _quantized(reader: _Reader, dim: int) -> tuple[int, Any]:
     return num_rows, read
 
 
-def _centroids(reader: _Reader) -> list[np.ndarray]:
+def _centroids(reader: MappedFile) -> list[np.ndarray]:
     """Reads the centroids of each part of a vector, (256, width of the part)."""
     dim, num_parts, width, last_width = reader.numbers("4i")
-    if not (num_parts > 0 < width and 0 < last_width <= width) or dim != (
-        width * (num_parts - 1) + last_width
-    ):
+    sizes = num_parts > 0 and 0 < last_width <= width <= _WIDEST_PART
+    fits = num_parts * 4 * _CENTROIDS <= reader.size - reader.place
+    if not (sizes and fits) or dim != width * (num_parts - 1) + last_width:
         raise ValueError(
             f"{reader.file}: {num_parts} parts of {width} numbers, the last of {last_width}, in "
-            f"vectors of {dim}; {_DAMAGED}"
+            f"vectors of {dim}; {TRUNCATED}"
         )
     widths = [width] * (num_parts - 1) + [last_width]
     return [reader.array("<f4", _CENTROIDS, each) for each in widths]

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -14,10 +15,16 @@ import numpy as np
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
+from keras_transformers.files.compression import check_members
 from keras_transformers.models.vit import vit
 
 __all__: list[str] = []
 
+# A header may be too deeply nested to parse, or of an array that no memory holds.
+_DAMAGE = (
+    *(OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error),
+    *(MemoryError, RecursionError, SyntaxError, tokenize.TokenError),
+)
 _OPTIMIZER = "opt/target/"  # the start of names saved during training
 _NEEDED = ("embedding/kernel", "cls", "Transformer/posembed_input/pos_embedding")
 _FIRST = "Transformer/encoderblock_0/"
@@ -76,11 +83,12 @@ def _read(file: Path) -> dict[str, np.ndarray]:
     """Reads all arrays except those of an optimizer; rejects pickled objects."""
     try:
         with np.load(file, allow_pickle=False) as opened:
+            check_members(file, opened.zip)
             names = list(opened)
             start = _OPTIMIZER if any(name.startswith(_OPTIMIZER) for name in names) else ""
             kept = [name for name in names if name.startswith(start)]
             return {name.removeprefix(start): opened[name] for name in kept}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"{file}: not a readable .npz file ({error}); it may be truncated: download it again"
         ) from error

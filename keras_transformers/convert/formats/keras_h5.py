@@ -5,7 +5,6 @@ config.json must be beside it.
 """
 
 import glob
-import json
 import logging
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -22,6 +21,7 @@ from keras_transformers.convert.formats.huggingface import open_huggingface
 from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizers
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.files import naming, write_json
+from keras_transformers.files.reading import parse_json
 
 __all__: list[str] = []
 
@@ -97,10 +97,10 @@ def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
         ValueError: the description is damaged.
     """
     text = hdf5_attributes(file).get("model_config")
-    try:
-        left = [] if text is None else [json.loads(text)]
-    except (TypeError, RecursionError, ValueError) as error:
-        raise ValueError(f"{file}: its model_config is damaged ({error}); save it again") from error
+    if text is not None and not isinstance(text, str | bytes):
+        raise ValueError(f"{file}: its model_config is not text; save it again")
+    place = f"{file}: model_config"
+    left = [] if text is None else [parse_json(text, place, remedy="save it again")]
     found: dict[str, dict[str, Any]] = {}
     while left:
         value = left.pop()

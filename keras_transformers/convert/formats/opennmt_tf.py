@@ -5,10 +5,12 @@ A checkpoint has only the weights. Other files in the folder, which are only rea
 the vocabularies, the number of beams and the length penalty.
 """
 
-import ast
+import itertools
 import re
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from tokenize import TokenInfo
 from typing import Any
 
 import keras
@@ -21,7 +23,7 @@ from keras_transformers.convert.containers.tf_checkpoint import (
 )
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
-from keras_transformers.files import may_be_name
+from keras_transformers.files import may_be_name, read_lines
 from keras_transformers.models.encoder_decoders.transformer import transformer
 
 __all__: list[str] = []
@@ -36,6 +38,10 @@ _LONGEST = 250  # OpenNMT-tf's maximum_decoding_length
 _EPSILON = 1e-3  # epsilon of norms, since 2.6
 _HEAD_DIM = 64  # in every model of its catalog
 _DESCRIPTION = "model_description.py"
+_LARGEST_DESCRIPTION = 2**18  # bytes
+_CONSTANTS = ([tokenize.NUMBER], [tokenize.STRING])
+_LONGEST_VALUE = 20  # tokens
+_ENDS = (",", ")", ";", "\n", "")  # tokens after a value
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "tanh": "tanh"}
 # The parts of a block -> ours. A part has its norm before it, or after it.
 _PARTS = {
@@ -208,36 +214,61 @@ def _names(theirs: str, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
 def _described(file: Path) -> dict[str, Any]:
     """Reads a model's description for options of its layers; nothing in it is run.
 
+    It is read as Python's tokens, not as a syntax tree: expressions nested thousands deep would
+    exhaust the stack.
+
     Raises:
         ValueError: it is not Python, or has an unknown activation.
     """
     if not file.is_file():
         return {}
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"{file}: not a description in Python ({error})") from error
-    given: list[tuple[str, ast.expr]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg:
-            given.append((node.arg, node.value))
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            given.append((node.targets[0].id, node.value))
+    if file.stat().st_size > _LARGEST_DESCRIPTION:
+        raise ValueError(
+            f"{file} has more than {_LARGEST_DESCRIPTION} bytes, too many for a description: write "
+            "one with a line such as num_heads = 8"
+        )
     found: dict[str, Any] = {}
-    for name, value in given:
-        if name == "num_heads" and isinstance(value, ast.Constant):
-            if type(value.value) is not int or value.value < 1:
-                raise ValueError(f"{file}: num_heads={value.value!r:.100}; expected a number")
-            found[name] = value.value
+    for place, name, value in _options(file):
+        text = "".join(token.string for token in value)
+        if name == "num_heads" and [token.type for token in value] in _CONSTANTS:
+            if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+                raise ValueError(f"{place}: num_heads={text:.100}; expected a number")
+            found[name] = int(text)
         elif name == "ffn_activation":
-            activation = ast.unparse(value).rpartition(".")[2].strip("'\"")
-            if activation not in _ACTIVATIONS:
+            activation = text.rpartition(".")[2].strip("'\"")
+            if "(" in text or activation not in _ACTIVATIONS:
                 raise ValueError(
-                    f"{file}: ffn_activation={activation:.100}; expected one of "
+                    f"{place}: ffn_activation={text:.100}; expected one of "
                     f"{', '.join(_ACTIVATIONS)}"
                 )
             found[name] = _ACTIVATIONS[activation]
     return found
+
+
+def _options(file: Path) -> Iterator[tuple[str, str, list[TokenInfo]]]:
+    """Yields the place, the name and the value of each keyword or assignment in a Python file."""
+    tokens = _tokens(file)
+    for number in range(1, len(tokens)):
+        name, is_attribute = tokens[number - 1], number > 1 and tokens[number - 2].string == "."
+        if tokens[number].string == "=" and name.type == tokenize.NAME and not is_attribute:
+            rest = tokens[number + 1 : number + 1 + _LONGEST_VALUE]
+            value = list(itertools.takewhile(lambda token: token.string not in _ENDS, rest))
+            yield f"{file}:{name.start[0]}", name.string, value
+
+
+def _tokens(file: Path) -> list[TokenInfo]:
+    lines = (f"{line}\n" for line in read_lines(file))
+    tokens: list[TokenInfo] = []
+    try:
+        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+            if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
+                raise SyntaxError(f"unexpected {token.string!r:.20}")
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                tokens.append(token)
+    except (tokenize.TokenError, SyntaxError) as error:
+        line = tokens[-1].end[0] if tokens else 1
+        raise ValueError(f"{file}:{line}: not a description in Python ({error.args[0]})") from error
+    return tokens
 
 
 def _settings(folder: Path) -> dict[str, str]:

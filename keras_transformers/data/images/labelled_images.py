@@ -196,6 +196,8 @@ def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
             f"{path}: {len(data)} bytes, but {sizes} values take {start + math.prod(sizes)}: the "
             "file is damaged, fetch it again"
         )
+    if 0 in sizes:  # NumPy has no array of some of these shapes
+        raise ValueError(f"{path}: {sizes} values are none: fetch the file again")
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO
 
 from keras_transformers.data.tables.reading import read_table
 from keras_transformers.files import check_new, entries, replaced, try_lines
+from keras_transformers.files.compression import check_members
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -83,6 +84,7 @@ def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
         raise FileNotFoundError(f"{path}: no such file; check the path")
     try:
         with zipfile.ZipFile(path) as archive:
+            check_members(path, archive)
             names = sorted(name for name in archive.namelist() if not name.endswith("/"))
             corpus = names[0].partition("/")[0] if names else ""
             if corpus not in ("brown", "movie_reviews", "state_union"):

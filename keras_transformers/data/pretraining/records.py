@@ -5,8 +5,8 @@ A record is a tf.train.Example: `input_ids`, `input_mask`, `segment_ids` (one in
 per prediction) and `next_sentence_labels` (one integer). See github.com/google-research/bert.
 """
 
+import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+
+from keras_transformers.files import read_json
 
 MANIFEST = "manifest.json"
 _SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")
@@ -167,12 +169,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         ValueError: the file is damaged.
     """
     path = directory / MANIFEST
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
+    with contextlib.suppress(ValueError):
+        manifest = read_json(path)
         if manifest.keys() >= {"configuration", "shards", "report"}:
             return manifest
-    except (ValueError, AttributeError):
-        pass
     raise ValueError(f"{path}: not a manifest of pretraining data: remove the folder")
 
 

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 __all__ = ["Wanted", "columns_of"]
 
+_DEEPEST_VALUE = 20  # of lists and mappings in a cell; the answers of a question take three
+
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
@@ -207,10 +209,15 @@ def _list(column: Any) -> list[Any]:
     return list(column)
 
 
-def _value(name: str, row: int, value: Any) -> Any:
-    """Returns a cell as a plain value; ValueError if it is missing."""
+def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:
+    """Returns a cell as a plain value; ValueError if it is missing or nested too deeply."""
+    if depth > _DEEPEST_VALUE:
+        raise ValueError(
+            f"row {row}: {name} is nested more than {_DEEPEST_VALUE} deep: pass a string, a number "
+            "or a plain list of them"
+        )
     if isinstance(value, np.ndarray):
-        return _value(name, row, value.item() if value.ndim == 0 else value.tolist())
+        return _value(name, row, value.item() if value.ndim == 0 else value.tolist(), depth)
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -221,8 +228,10 @@ def _value(name: str, row: int, value: Any) -> Any:
         except UnicodeDecodeError as error:
             raise ValueError(f"row {row}: {name} is not UTF-8: {error}") from None
     if isinstance(value, Mapping):
-        return {key: _value(name, row, item) for key, item in value.items()}
-    return [_value(name, row, item) for item in value] if isinstance(value, list) else value
+        return {key: _value(name, row, item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_value(name, row, item, depth + 1) for item in value]
+    return value
 
 
 def _is_batched(data: tf.data.Dataset) -> bool:

@@ -3,7 +3,6 @@
 import csv
 import io
 import itertools
-import json
 import re
 import sys
 import threading
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.files import compression, read_lines
+from keras_transformers.files.reading import parse_json
 
 FileFormat = Literal["tsv", "csv", "jsonl", "parquet"]
 
@@ -164,13 +164,7 @@ def read_objects(
     for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # also for thousands of digits
-            raise ValueError(f"{path}:{number}: not JSON ({error}); one object per line") from error
+        value = parse_json(line, f"{path}:{number}", remedy="one object per line")
         if not isinstance(value, dict):
             raise ValueError(
                 f"{path}:{number}: a JSON {type(value).__name__}, not an object like "

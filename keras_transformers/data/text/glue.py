@@ -17,7 +17,7 @@ from typing import Literal
 from keras_transformers.data.tables.reading import numbered_lines
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.files import check_new, write_lines
-from keras_transformers.files.compression import compressed_names
+from keras_transformers.files.compression import check_members, compressed_names
 
 __all__ = [
     "GlueTask",
@@ -219,6 +219,7 @@ def load_rte_challenge(
     rows: list[tuple[str, str, str]] = []
     try:
         with zipfile.ZipFile(path) as archive:
+            check_members(Path(path), archive)
             for name in files:
                 member = f"rte/{name}.xml"
                 if member not in archive.namelist():

@@ -7,7 +7,6 @@ characters (Unicode code points).
 import dataclasses
 import hashlib
 import itertools
-import json
 import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from keras_transformers.data.tables.reading import read_objects
 from keras_transformers.files import check_new, read_lines, write_json
 from keras_transformers.files.compression import inner_name
+from keras_transformers.files.reading import parse_json
 
 __all__ = [
     "Answer",
@@ -385,10 +385,7 @@ def _rows_or_paragraphs(path: str | Path) -> Iterator[tuple[str, Any]]:
     if _is_row(next(filter(str.strip, lines), "")):
         yield from ((f"line {number}", value) for number, value in read_objects(path))
         return
-    try:
-        content = json.loads("\n".join(lines))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: not JSON ({error})") from error
+    content = parse_json("\n".join(lines), path)
     if isinstance(content, list) and content:
         yield from ((f"[{i}]", value) for i, value in enumerate(content))
         return
@@ -399,7 +396,7 @@ def _rows_or_paragraphs(path: str | Path) -> Iterator[tuple[str, Any]]:
 
 def _is_row(line: str) -> bool:
     try:
-        value = json.loads(line)
+        value = parse_json(line, "")
     except ValueError:
         return False
     return isinstance(value, dict) and {"context", "question"} <= value.keys()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.files.errors import short_repr
 from keras_transformers.pipelines.results.reading import answer_types
 
 
@@ -58,15 +59,17 @@ def string_column(name: str, texts: Iterable[Any], *, rank: int = 1) -> np.ndarr
     column = _listed(texts)
     if rank == 1:
         if column is None:
-            raise ValueError(f"{name} must be a list of strings, not {texts!r:.200}")
+            raise ValueError(f"{name} must be a list of strings, not {short_repr(texts, 200)}")
         return strings(_checked(name, column, "list of strings"))
     wanted = "list with a list of strings for each row"
     if column is None:
-        raise ValueError(f"{name} must be a {wanted}, not {texts!r:.200}")
+        raise ValueError(f"{name} must be a {wanted}, not {short_repr(texts, 200)}")
     rows = []
     for number, row in enumerate(column):
         if (items := _listed(row)) is None:
-            raise ValueError(f"{name} must be a {wanted}, but {name}[{number}] is {row!r:.100}")
+            raise ValueError(
+                f"{name} must be a {wanted}, but {name}[{number}] is {short_repr(row)}"
+            )
         rows.append(_checked(f"{name}[{number}]", items, wanted, of=name))
     array = np.full((len(rows), max(map(len, rows), default=0)), b"", object)
     for number, row in enumerate(rows):
@@ -101,7 +104,7 @@ def _checked(place: str, values: list[Any], wanted: str, *, of: str = "") -> lis
     for number, value in enumerate(values):
         if not isinstance(value, str | bytes):
             raise ValueError(
-                f"{of or place} must be a {wanted}, but {place}[{number}] is {value!r:.100}, a "
-                f"{type(value).__name__}: leave it out, or pass a string"
+                f"{of or place} must be a {wanted}, but {place}[{number}] is {short_repr(value)}, "
+                f"a {type(value).__name__}: leave it out, or pass a string"
             )
     return values

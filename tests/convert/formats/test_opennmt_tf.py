@@ -110,7 +110,27 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
             "how many heads .* width 16 have: copy the run's model_d",
         ),
         ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; expected a number"),
-        ("model_description.py", "num_heads = (", ValueError, "not a description in Python"),
+        (
+            "model_description.py",
+            "\nx = f(\n  num_heads=0.5)",
+            ValueError,
+            r"model_description\.py:3: num_heads=0\.5; expected a number",
+        ),
+        ("model_description.py", "num_heads = (", ValueError, "py:1: not a description in Python"),
+        ("model_description.py", f"x = {'-' * 200_000}1", ValueError, "how many heads"),
+        (
+            "model_description.py",
+            f"f(ffn_activation={'.'.join('a' * 3000)})",
+            ValueError,
+            r"model_description\.py:1: ffn_activation=a\.a\.a.*; expected one of",
+        ),
+        (
+            "model_description.py",
+            "f(ffn_activation=partial(tf.nn.gelu, approximate=True))",
+            ValueError,
+            r"py:1: ffn_activation=partial\(tf\.nn\.gelu",
+        ),
+        ("model_description.py", "#" * 2**19, ValueError, "bytes, too many for a description"),
         (
             "model_description.py",
             "f(ffn_activation=elu)",

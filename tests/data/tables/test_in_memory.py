@@ -90,6 +90,16 @@ def test_nested_values():
     assert columns_of(data, WANTED)["label"] == [{"start": [3], "text": ["b"]}]
 
 
+@pytest.mark.parametrize("column", ["text", "label"])
+def test_values_nested_thousands_deep_are_named(column):
+    value: object = "a"
+    for _ in range(5000):
+        value = [value]
+    data = {"text": ["a", "b"], "label": [0, 1]} | {column: ["a", value]}
+    with pytest.raises(ValueError, match=f"row 1: {column} is nested more than 20 deep"):
+        columns_of(data, WANTED)
+
+
 def test_optional_columns():
     wanted = [Wanted("text"), Wanted("id", required=False)]
     assert columns_of((["a"],), wanted) == {"text": ["a"]}

@@ -236,7 +236,7 @@ def full(*arguments, **options):
     ("place", "text"),
     [
         ((shutil, "copy2"), "saved_model.pb: cannot be copied to "),
-        ((os, "fsync"), "/.exporting-"),
+        ((os, "fsync"), "models/sentiment/saved_model.pb: "),
     ],
 )
 def test_a_full_disk_leaves_nothing(capsys, export, base, tmp_path, monkeypatch, place, text):
