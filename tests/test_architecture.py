@@ -63,12 +63,13 @@ WITHOUT_TENSORFLOW = (
     "pipelines/results/",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
-# own files and convert its graphs.
+# own files, convert its graphs, and match patterns from files with its engine.
 WITH_TENSORFLOW = {
     "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
     "convert/containers/tf_checkpoint.py",
     "convert/formats/onnx.py",
+    "convert/regular_expressions.py",
 }
 
 
