@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"data", "tokenizers", "training"},
     # From evaluation only BLEU, which validates translations during `fit`; from the layers only
     # what reads old files of weights; from the models only their names; of other libraries' weights
-    # only whether a path has some.
+    # only whether a path has some, and their number of positions.
     "runs": {
         *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
         *("convert.formats.weights", "pipelines", "saved_model", "training"),
