@@ -142,7 +142,9 @@ class Options(Scaling, Logging):
             return self
         positions = num_positions(weights)
         has = "takes texts of any length" if positions is None else f"has {positions} positions"
-        fitting = {name: value.at_most(positions) for name, value in defaults.items()}
+        fitting: dict[str, Any] = {
+            name: value.at_most(positions) for name, value in defaults.items()
+        }
         for name, value in fitting.items():
             default = defaults[name]
             why = f"fewer than the default, {default}" if value < default else "this is the default"
