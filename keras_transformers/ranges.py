@@ -15,6 +15,7 @@ from typing import Annotated, Any
 __all__ = [
     "AnyFloat",
     "AnyInt",
+    "Default",
     "Fraction",
     "NonNegativeFloat",
     "NonNegativeInt",
@@ -69,6 +70,20 @@ class Range:
         if low is None:
             return f"{high} or less" if self.below is None else f"{high}"
         return f"{low} to {high}" if self.above is None else f"{low} and {high}"
+
+
+class Default(int):
+    """A number that an option has if the user does not set it: a model that allows less lowers it.
+
+    A number that the user sets is a plain int, and an error where a model allows less.
+
+    >>> Default(128).at_most(32), Default(128).at_most(None)
+    (32, 128)
+    """
+
+    def at_most(self, limit: int | None) -> "Default":
+        """Returns this number, or the limit if that is lower."""
+        return self if limit is None else Default(min(self, limit))
 
 
 PositiveInt = Annotated[int, Range(at_least=1)]

@@ -34,7 +34,7 @@ from keras_transformers.data.text import (
     random_spans,
     read_texts,
 )
-from keras_transformers.ranges import NonNegativeInt, PositiveInt
+from keras_transformers.ranges import Default, NonNegativeInt, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, chief_first, command_line
 
 
@@ -53,7 +53,7 @@ class Config(LabelledFiles, EncoderTuning):
     keep_tokens: PositiveInt | None = None  # number of most frequent tokens to keep; None: all
 
     epochs: PositiveInt = 2
-    max_sequence_length: PositiveInt = 64  # tokens per input, including special ones
+    max_sequence_length: PositiveInt = Default(64)  # tokens per input, including special ones
     name: str = "distillation"  # the run's folder in runs_dir
 
 

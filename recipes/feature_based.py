@@ -14,7 +14,7 @@ Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1: mean 0.8
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
@@ -24,7 +24,7 @@ import keras_transformers as kt
 from keras_transformers.data import CachedBatches
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
-from keras_transformers.ranges import AnyInt, PositiveFloat, PositiveInt
+from keras_transformers.ranges import AnyInt, Default, PositiveFloat, PositiveInt
 from keras_transformers.runs import EncoderSource, Run, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
 
@@ -38,9 +38,11 @@ class Config(TaggedFiles, EncoderSource):
     num_recurrent_layers: PositiveInt = 2
     epochs: PositiveInt = 10
     learning_rate: PositiveFloat = 1e-3  # peak, after the warm-up
-    max_sequence_length: PositiveInt = 128  # tokens per window, including special ones
+    max_sequence_length: PositiveInt = Default(128)  # tokens per window, including special ones
 
     name: str = "feature_based"  # the run's folder in runs_dir
+
+    lengths: ClassVar[tuple[str, ...]] = ("max_sequence_length",)
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Score:   held-out documents, 128 tokens per example      masked tokens  perplexi
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
@@ -27,6 +27,7 @@ import keras_transformers as kt
 from keras_transformers.data.pretraining import PretrainingFiles
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, unigram_baseline
 from keras_transformers.ranges import (
+    Default,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -63,8 +64,8 @@ class Config(PretrainingFiles, Pretraining):
     dropout: Rate = 0.1  # in the encoder and its attention
     initializer_range: PositiveFloat = 0.02  # of a new encoder's matrices; for a width of 128: 0.07
 
-    phase_1_length: PositiveInt = 128  # tokens per example in the first epochs
-    phase_2_length: PositiveInt = 512  # in the last epochs
+    phase_1_length: PositiveInt = Default(128)  # tokens per example in the first epochs
+    phase_2_length: PositiveInt = Default(512)  # in the last epochs
     # number of last epochs; use a tenth of all, so that the later positions learn enough
     phase_2_epochs: NonNegativeInt = 1
     batch_size: PositiveInt = 64  # examples, or packed rows, per forward pass, over all replicas
@@ -75,12 +76,14 @@ class Config(PretrainingFiles, Pretraining):
     seed: Seed = 0  # for new weights, dropout, the order of the examples and dynamic masks
     name: str = "pretrain_bert"  # the run's folder in runs_dir
 
+    lengths: ClassVar[tuple[str, ...]] = ("phase_1_length", "phase_2_length")
+
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     schedule, phases = config.schedule(), plan(config)
     lengths = [length for length, _ in phases]
-    options: dict[str, Any] = {"lengths": lengths}
+    options: dict[str, Any] = {"lengths": list(dict.fromkeys(lengths))}
     if config.weights:
         options["tokenizer"] = kt.convert.pretrained_tokenizer(config.weights, max(lengths))
     text = config.read()

@@ -17,7 +17,7 @@ Score:   held-out documents: the generator predicts 0.334 of the masked tokens, 
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
@@ -33,7 +33,14 @@ from keras_transformers.evaluation import (
     ReplacedTokenShare,
     TokenAccuracy,
 )
-from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Rate, Seed
+from keras_transformers.ranges import (
+    Default,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Seed,
+)
 from keras_transformers.runs import Pretraining, Run, chief_first, command_line, is_chief
 from keras_transformers.training import ReplacedTokenCrossentropy, TokenCrossentropy, adamw
 
@@ -57,13 +64,15 @@ class Config(PretrainingFiles, Pretraining):
     generator_size: PositiveFloat = 0.25  # the generator's share of the width and of the heads
     discriminator_weight: NonNegativeFloat = 50.0  # weight of its loss; the generator's is 1
 
-    length: PositiveInt = 128  # tokens per example
+    length: PositiveInt = Default(128)  # tokens per example
     batch_size: PositiveInt = 64  # examples per forward pass, over all replicas
     learning_rate: PositiveFloat = 5e-4  # peak, after the warm-up
     weight_decay: NonNegativeFloat = 0.01
     seed: Seed = 0  # for new weights, dropout, samples, the order of the examples and dynamic masks
 
     name: str = "pretrain_electra"  # the run's folder in runs_dir
+
+    lengths: ClassVar[tuple[str, ...]] = ("length",)
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from keras_transformers.data.text import (
     write_predictions,
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
-from keras_transformers.ranges import AnyFloat, Fraction, PositiveInt
+from keras_transformers.ranges import AnyFloat, Default, Fraction, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
 
 OUTPUTS = ("start_logits", "end_logits")
@@ -55,9 +55,11 @@ class Config(EncoderTuning):
     mismatched: Literal["skip", "refuse"] = "skip"  # answers not found at their offset
 
     batch_size: PositiveInt = 16
-    max_sequence_length: PositiveInt = 384  # tokens per window: question, text and special tokens
+    max_sequence_length: PositiveInt = Default(384)  # tokens per window, question included
     doc_stride: PositiveInt = 128  # tokens between the starts of two windows of a long text
-    max_question_length: PositiveInt = 64  # tokens; longer questions are trimmed and counted
+    max_question_length: PositiveInt = Default(
+        64
+    )  # tokens; longer questions are trimmed and counted
     max_answer_length: PositiveInt = 30  # tokens
     # SQuAD 2.0: give no answer if that scores higher by this much
     no_answer_threshold: AnyFloat | None = None

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"data", "tokenizers", "training"},
     # From evaluation only BLEU, which validates translations during `fit`; from the layers only
     # what reads old files of weights; from the models only their names; of other libraries' weights
-    # only whether a path has some.
+    # only whether a path has some, and their number of positions.
     "runs": {
         *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
         *("convert.formats.weights", "pipelines", "saved_model", "training"),
@@ -63,12 +63,13 @@ WITHOUT_TENSORFLOW = (
     "pipelines/results/",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
-# own files and convert its graphs.
+# own files, convert its graphs, and match patterns from files with its engine.
 WITH_TENSORFLOW = {
     "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
     "convert/containers/tf_checkpoint.py",
     "convert/formats/onnx.py",
+    "convert/regular_expressions.py",
 }
 
 

@@ -181,5 +181,5 @@ def family_of(folder: Path, known: tuple[Family, ...]) -> Family:
     what = f" ({classes[0]!s:.100})" if isinstance(classes, list) and classes else ""
     raise ValueError(
         f"{file}: model_type {model_type!r:.100}{what} is unknown; expected one of {names}; the "
-        'tutorial "A family of your own" shows how to add one'
+        'tutorial "Add a model family" shows how'
     )

@@ -144,16 +144,16 @@ def assign(
     shapes, wanted = arrays.shapes, {each.name for each in named}
     weights = {name for name in shapes.keys() - wanted if not _matches(name, buffers)}
     left_out = sorted(name for name in weights if _matches(name, ignore))
-    misshapen = [
-        f"{each.name} is {tuple(shapes[each.name])}, {each.paths} needs {each.shape}"
+    misshapen = {
+        each.name: f"{each.name} is {tuple(shapes[each.name])}, {each.paths} needs {each.shape}"
         for each in named
         if each.name in shapes and tuple(shapes[each.name]) != each.shape
-    ]
+    }
     troubles = [
         f"{title}: {', '.join(names)}"
         for title, names in (
             ("missing from the file", sorted(wanted - shapes.keys())),
-            ("of another shape", misshapen),
+            ("of another shape", list(misshapen.values())),
             (
                 "in the file but not used (name them in `ignore` to leave them out)",
                 sorted(weights.difference(left_out)),
@@ -161,7 +161,7 @@ def assign(
         )
         if names
     ]
-    troubles += unusable(arrays.without(*(shapes.keys() - wanted)))
+    troubles += unusable(arrays.without(*(shapes.keys() - wanted), *misshapen))
     if troubles:
         raise ValueError(f"{arrays.source} does not fit the model. " + ". ".join(troubles))
     for each in named:
@@ -209,7 +209,9 @@ def without_copies(arrays: Arrays, copies: Mapping[str, str]) -> Arrays:
             continue
         if original not in arrays:
             arrays = arrays.including(original, arrays[copy])
-        elif not np.array_equal(arrays[copy], arrays[original]):
+        elif arrays.shapes[copy] != arrays.shapes[original] or not np.array_equal(
+            arrays[copy], arrays[original]
+        ):
             raise ValueError(
                 f"{arrays.source}: {copy} differs from {original}, but the model ties them"
             )

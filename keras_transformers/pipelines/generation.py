@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.families import families
 from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.sampling import sample_rows
@@ -83,7 +84,7 @@ class TextGenerator(Pipeline):
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
     Args:
-        model: a causal language model, such as one from `models.gpt`.
+        model: a causal language model, such as one from `models.gpt` or `models.llama`.
         tokenizer: such as a `tokenizers.BytePairTokenizer`.
         max_sequence_length: maximum tokens in a text, with the start token. Defaults to the model's
             number of positions, or to the length that its rotary positions were trained for;
@@ -126,9 +127,10 @@ class TextGenerator(Pipeline):
         also_end_token_ids: Sequence[int] = (),
     ) -> None:
         if not hasattr(model, "start_decoding") or "token_ids" not in model.input:
+            known = [family.model_type for family in families() if family.task == self.task]
             raise ValueError(
-                f"model {model.name!r} is not a causal language model: use one of "
-                "keras_transformers.models.gpt"
+                f"model {model.name!r} is not a causal language model: use one of the families "
+                f"{', '.join(known)}, whose sizes keras_transformers.list_models() names"
             )
         check_vocabulary(model, tokenizer)
         self.model = model

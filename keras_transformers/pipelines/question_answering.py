@@ -18,6 +18,7 @@ from keras_transformers.pipelines.token_inputs import (
     widened,
     zero_at_padding,
 )
+from keras_transformers.ranges import Default
 from keras_transformers.tokenizers import offsets, windows
 
 __all__ = ["QuestionAnswerer"]
@@ -54,9 +55,11 @@ class QuestionAnswerer(TextPipeline):
             end_logits (batch, length); see `heads.span_extractor`.
         tokenizer: turns texts into the model's inputs and gives offsets, such as a
             `tokenizers.WordPieceTokenizer`.
-        max_sequence_length: tokens in a window, including the question and special tokens.
+        max_sequence_length: tokens in a window, including the question and special tokens. The
+            default is lowered to the model's positions.
         doc_stride: tokens of the context between the starts of two windows.
-        max_question_length: in tokens; longer questions are truncated.
+        max_question_length: in tokens; longer questions are truncated. The default is lowered to
+            half of a window's tokens that are not special.
         max_answer_length: in tokens.
         no_answer_threshold: there is no answer if `null_score` exceeds the best span's score by
             more than this (SQuAD 2.0). None always answers with the best span (SQuAD 1.1).
@@ -86,9 +89,9 @@ class QuestionAnswerer(TextPipeline):
         model: keras.Model,
         tokenizer: Any,
         *,
-        max_sequence_length: int = 384,
+        max_sequence_length: int = Default(384),
         doc_stride: int = 128,
-        max_question_length: int = 64,
+        max_question_length: int = Default(64),
         max_answer_length: int = 30,
         no_answer_threshold: float | None = None,
         offset_unit: Literal["character", "byte"] = "character",
@@ -97,6 +100,9 @@ class QuestionAnswerer(TextPipeline):
             model, tokenizer, outputs=_LOGITS, max_sequence_length=max_sequence_length, pair=True
         )
         self.text_names = ("question", "context")
+        if isinstance(max_question_length, Default):
+            room = self.max_sequence_length - tokenizer.num_special_tokens(2)
+            max_question_length = max_question_length.at_most(max(1, room // 2))
         self.window_lengths: dict[str, Any] = {
             "max_sequence_length": self.max_sequence_length,
             "doc_stride": int(doc_stride),

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.results.texts import strings
+from keras_transformers.ranges import Default
 
 _logger = logging.getLogger(__name__)
 
@@ -226,10 +227,15 @@ def check_rows(model: keras.Model, num_rows: int, tokenizer: Any, what: str) -> 
 def checked_length(
     model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
 ) -> int:
-    """Returns the length to pack to, the model's by default; ValueError if it does not fit."""
+    """Returns the length to pack to, the model's by default; ValueError if it does not fit.
+
+    A `ranges.Default` above the model's positions is lowered to them.
+    """
     parts = anatomy(model)
     positions = parts.max_sequence_length
     length = parts.trained_length if length is None else length
+    if isinstance(length, Default):
+        length = length.at_most(positions)
     if positions is None:
         if length is None or length < 1:
             raise ValueError(

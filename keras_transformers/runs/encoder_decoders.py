@@ -8,6 +8,7 @@ import keras
 
 from keras_transformers.models.registry import entry
 from keras_transformers.ranges import (
+    Default,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -47,7 +48,8 @@ class EncoderDecoderTraining(Options):
     batch_tokens: PositiveInt = 8192  # source and target, padding included
     decay: Decay = "inverse_sqrt"  # how the learning rate falls after the warm-up
     learning_rate: PositiveFloat = 5e-3  # the peak, after the warm-up
-    warmup_steps: NonNegativeInt = 2000
+    # updates; if `decay` has an end and all updates are fewer than the default, half of them
+    warmup_steps: NonNegativeInt = Default(2000)
     label_smoothing: Rate = 0.1
     clip_norm: PositiveFloat | None = 1.0
     # recent weights to average; the average is kept if it beats the last ones on val
@@ -140,15 +142,19 @@ class EncoderDecoderTraining(Options):
         if self.average_every and ema:
             raise ValueError("--average-every and --ema: use only one of them")
         total_steps = self.epochs * steps_per_epoch
-        if self.decay != "inverse_sqrt" and self.warmup_steps > total_steps:
+        warmup_steps = self.warmup_steps
+        is_too_long = self.decay != "inverse_sqrt" and warmup_steps > total_steps
+        if is_too_long and isinstance(warmup_steps, Default):
+            warmup_steps = total_steps // 2
+        elif is_too_long:
             raise ValueError(
-                f"--warmup-steps {self.warmup_steps}: the training has only {total_steps} updates, "
+                f"--warmup-steps {warmup_steps}: the training has only {total_steps} updates, "
                 f"{self.epochs} epochs of {steps_per_epoch}; use fewer, or --decay inverse_sqrt"
             )
         schedule = warmup_schedule(
             self.decay,
             self.learning_rate,
-            warmup_steps=self.warmup_steps,
+            warmup_steps=warmup_steps,
             total_steps=total_steps,
         )
         return adam(schedule, clip_norm=self.clip_norm, ema=ema)

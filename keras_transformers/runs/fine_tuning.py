@@ -2,11 +2,18 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
-from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Rate, Share
+from keras_transformers.ranges import (
+    Default,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Share,
+)
 from keras_transformers.runs.options import Options
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupLinearDecay
@@ -49,10 +56,12 @@ class Training(Options):
 class Tuning(Training):
     """Holds the options for fine-tuning any model."""
 
-    max_sequence_length: PositiveInt = 128  # tokens per input, special ones included
+    max_sequence_length: PositiveInt = Default(128)  # tokens per input, special ones included
     grid: bool = False  # one run per learning rate and batch size of BERT's appendix A.3
 
     name: str = "fine_tuning"  # the run's folder in runs_dir
+
+    lengths: ClassVar[tuple[str, ...]] = ("max_sequence_length",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

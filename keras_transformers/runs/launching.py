@@ -88,7 +88,7 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
     run = None
     try:
         run = Run(config)
-        return main(config, run)
+        return main(config.fitted(), run)
     except (ValueError, OSError, ImportError) as error:
         if run is not None:
             if run.is_prepared:

@@ -1,15 +1,21 @@
 """Defines the options that all recipes share."""
 
 import dataclasses
+import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import keras
 
-from keras_transformers.convert.formats.weights import has_weights, why_not_weights
+from keras_transformers.convert.formats.weights import (
+    has_weights,
+    num_positions,
+    why_not_weights,
+)
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.files.compression import compressed_names
 from keras_transformers.ranges import (
+    Default,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -23,6 +29,8 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
 __all__ = ["Options", "Pretraining"]
+
+logger = logging.getLogger(__name__)
 
 
 # Paths that need not exist: they are written, or their reader has a better error message.
@@ -84,6 +92,9 @@ class Options(Scaling, Logging):
     weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # for exported matrices
     save: Path | None = None  # save the pipeline to this new folder, for keras_transformers.load
 
+    # The options that count tokens, each of which takes a position of the model.
+    lengths: ClassVar[tuple[str, ...]] = ()
+
     def pick(self, *names: str) -> dict[str, Any]:
         """Returns some of the options as keyword arguments."""
         return {name: getattr(self, name) for name in names}
@@ -114,6 +125,31 @@ class Options(Scaling, Logging):
             if field.name not in _UNCHECKED:
                 for path in _paths(getattr(self, field.name)):
                     _check_exists(field.name, path)
+
+    def fitted(self) -> Self:
+        """Returns the options with default lengths that the model of `weights` has positions for.
+
+        It logs the lengths. Those that the user sets stay as they are.
+
+        Raises:
+            FileNotFoundError: a file of the weights is missing.
+            ValueError: one is damaged, or of an unknown kind.
+        """
+        weights = getattr(self, "weights", None)
+        values = {name: getattr(self, name) for name in self.lengths}
+        defaults = {name: value for name, value in values.items() if isinstance(value, Default)}
+        if not weights or not defaults:
+            return self
+        positions = num_positions(weights)
+        has = "takes texts of any length" if positions is None else f"has {positions} positions"
+        fitting: dict[str, Any] = {
+            name: value.at_most(positions) for name, value in defaults.items()
+        }
+        for name, value in fitting.items():
+            default = defaults[name]
+            why = f"fewer than the default, {default}" if value < default else "this is the default"
+            logger.info("%s: %s %s; %s", as_option(name, value), weights, has, why)
+        return dataclasses.replace(self, **fitting)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from recipe_runs import error_of, file_of, run
 
+import keras_transformers as kt
 from keras_transformers.convert.vit import FAMILY as VIT
 from keras_transformers.data.images.augmentation import Augmentation
 from keras_transformers.models.vit import vit
@@ -148,6 +149,22 @@ def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(class_folder, 
     assert metrics["labels"] == ["dark", "light"]
     # A kernel for patches of 4 x 4, and positions for 9 patches and the class token.
     assert metrics["num_parameters"] == 4 * 4 * 3 * 8 + 8 + 8 + 10 * 8 + 872 + 16 + 8 * 2 + 2
+
+
+def test_images_have_the_size_of_the_weights_by_default(tmp_path):
+    shape = {"patch_size": 4, "num_layers": 1, "num_heads": 2, "hidden_dim": 8}
+    model = kt.heads.classifier(vit(**shape, image_size=12, num_channels=1), 2)
+    decoder = kt.pipelines.ImageDecoder((12, 12), 1)
+    weights = kt.save(kt.pipelines.ImageClassifier(model, decoder, ["a", "b"]), tmp_path / "saved")
+    recipe = runpy.run_path(str(file_of("image_classification")))
+    config = recipe["Config"](weights=weights).fitted()
+    assert (config.image_size, config.num_channels) == (12, 1)
+    assert recipe["build"](config, (12, 12, 1), 3).output["logits"].shape[-1] == 3
+    given = recipe["Config"](weights=weights, image_size=224, num_channels=3).fitted()
+    assert (given.image_size, given.num_channels) == (224, 3)
+    with pytest.raises(ValueError, match=r"image_size=\(12, 12\), not \(224, 224\): pass that"):
+        recipe["build"](given, (224, 224, 3), 3)
+    assert recipe["Config"]().fitted().image_size == 224
 
 
 @pytest.mark.slow

@@ -111,3 +111,13 @@ def test_a_warm_up_that_is_longer_than_the_training_is_refused():
         config.optimizer(20)
     dataclasses.replace(config, decay="inverse_sqrt").optimizer(20)
     dataclasses.replace(config, warmup_steps=60).optimizer(20)
+
+
+@pytest.mark.parametrize(("epochs", "peak"), [(3, 30), (150, 2000)])
+def test_the_default_warm_up_fits_the_training(epochs, peak):
+    config = EncoderDecoderTraining(decay="linear", epochs=epochs)
+    optimizer, rates = config.optimizer(20), []
+    for step in (peak - 2, peak - 1, peak):
+        optimizer.iterations.assign(step)
+        rates.append(float(optimizer.learning_rate))
+    assert rates[1] == max(rates) == pytest.approx(config.learning_rate, rel=1e-3)

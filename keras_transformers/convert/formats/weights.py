@@ -19,6 +19,8 @@ from keras_transformers.convert import formats
 from keras_transformers.convert.containers.arrays import containers_in, open_arrays
 from keras_transformers.convert.containers.not_read import NotRead, not_read_in
 from keras_transformers.convert.formats import hub
+from keras_transformers.dependencies.private_api import without_values
+from keras_transformers.models.anatomy import anatomy
 
 __all__ = ["Contents", "Format", "FoundWeights", "TrainedModel", "find_weights", "look"]
 
@@ -171,7 +173,8 @@ def look(path: str | os.PathLike[str]) -> Contents:
     """Finds out what a folder or file holds, and what `load` uses of it; reads no weights.
 
     Args:
-        path: the folder, file, or prefix of a checkpoint.
+        path: the folder, file, or prefix of a checkpoint. A folder in no format of its own stands
+            for the only file in it that is in one.
 
     Raises:
         FileNotFoundError: the path does not exist.
@@ -180,7 +183,10 @@ def look(path: str | os.PathLike[str]) -> Contents:
         print(kt.convert.look("bert-base-uncased/"))
     """
     path = Path(path)
-    known = next((known for known in all_formats() if known.recognises(path)), None)
+    known = _format_of(path)
+    if known is None and len(alone := _files_alone(path)) == 1:
+        (path,) = alone
+        known = _format_of(path)
     if known is None and not path.exists():
         raise FileNotFoundError(
             f"{path} does not exist: pass a folder of weights, or "
@@ -211,8 +217,25 @@ def find_weights(path: str | os.PathLike[str]) -> FoundWeights:
     contents = look(path)
     if contents.format is not None:
         _logger.info("%s", contents)
-        return contents.format.open(path)
+        return contents.format.open(contents.source)
     raise ValueError(why_not_weights(path))
+
+
+def num_positions(path: str | os.PathLike[str]) -> int | None:
+    """Returns the most tokens that a model of weights takes; None if nothing limits them.
+
+    It builds the model without values.
+
+    Raises:
+        FileNotFoundError: the path, or a file of the format, does not exist.
+        ValueError: the format is unknown, or a file is damaged.
+    """
+    contents = look(local(path))
+    if contents.format is None:
+        raise ValueError(why_not_weights(contents.source))
+    with without_values():
+        model = contents.format.open(contents.source).build()
+    return anatomy(model).max_sequence_length
 
 
 def why_not_weights(path: Path) -> str:
@@ -237,6 +260,9 @@ def why_not_weights(path: Path) -> str:
             f"{names}, but no config.json, which says what the weights are: copy the model's own "
             "into the folder"
         )
+    if several := [file.name for file in _files_alone(path)]:
+        names = " and ".join(several[:5])
+        has += f"{'; ' if has else ''}several files of weights: pass one of {names}"
     inside = [
         child.name
         for child in sorted(path.iterdir())
@@ -258,7 +284,35 @@ def local(path: str | os.PathLike[str]) -> Path:
 
 def has_weights(path: str | os.PathLike[str]) -> bool:
     """Returns whether a folder or file holds weights in a known format, or is on the Hub."""
-    return bool(_on_hub(path)) or any(known.recognises(Path(path)) for known in all_formats())
+    if _on_hub(path) or _format_of(Path(path)) is not None:
+        return True
+    return len(_files_alone(Path(path))) == 1
+
+
+def _format_of(path: Path) -> Format | None:
+    return next((known for known in all_formats() if known.recognises(path)), None)
+
+
+def _files_alone(folder: Path) -> list[Path]:
+    """Returns the files in a folder that a format recognises by themselves.
+
+    Of several, only those that it can open, if there are any: any HDF5 file may be one.
+    """
+    if not folder.is_dir():
+        return []
+    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    formats = {file: known for file in files if (known := _format_of(file)) is not None}
+    if len(formats) < 2:
+        return list(formats)
+    return [file for file, known in formats.items() if _opens(known, file)] or list(formats)
+
+
+def _opens(known: Format, file: Path) -> bool:
+    try:
+        known.open(file)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _on_hub(path: str | os.PathLike[str]) -> str:

@@ -11,7 +11,14 @@ from keras_transformers.data.images.labelled_images import (
     load_folder,
     load_idx,
 )
-from keras_transformers.ranges import Fraction, NonNegativeFloat, NonNegativeInt, PositiveInt, Rate
+from keras_transformers.ranges import (
+    Default,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Rate,
+)
 
 __all__ = ["ImageFiles"]
 
@@ -31,8 +38,9 @@ class ImageFiles:
     data: str = "digits"  # or a folder: of IDX files, of classes, or of train/ and test/ of classes
     labels: tuple[str, ...] = ()  # names of the classes in IDX files; empty: their numbers
     # size to resize PNG and JPEG files to; digits and IDX keep theirs
-    image_size: PositiveInt = 224
-    num_channels: Literal[1, 3] = 3  # channels of PNG and JPEG files; 1 is grey
+    image_size: PositiveInt = Default(224)
+    # channels of PNG and JPEG files; 1 is grey; None: those of the model's weights, else 3
+    num_channels: Literal[1, 3] | None = None
     test_fraction: Fraction = 0.2  # share held out at random if the data has no test set
     dev_fraction: Fraction = 0.1  # share of the rest for validation; used for monitoring only
 

@@ -26,8 +26,11 @@ def save(pipeline: Any, folder: Path) -> None:
     write_peft(pipeline.model, family, pipeline.adapter, folder, class_name=name)
 
 
-def add(pipeline: Any, folder: Path) -> None:
+def add(pipeline: Any, folder: Path) -> set[str]:
     """Merges an adapter into a pipeline's model.
+
+    Returns:
+        The paths of the variables that the adapter stores in full, such as those of a head.
 
     Raises:
         FileNotFoundError: the folder has no adapter.
@@ -36,7 +39,7 @@ def add(pipeline: Any, folder: Path) -> None:
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder}: no {CONFIG}; pass the folder of a PEFT adapter")
     family, *_ = family_for(trained_model(pipeline))
-    read_peft(pipeline.model, family, folder)
+    return read_peft(pipeline.model, family, folder)
 
 
 def trained_model(pipeline: Any) -> TrainedModel:

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -72,10 +73,24 @@ def load(
         new = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
     """
     path = local(path)
+    loaded, new = _load(path, pipeline, options)
     if adapter is not None:
-        made = load(path, pipeline=pipeline, **options)
-        adapters.add(made, local(adapter))
-        return made
+        stored = adapters.add(loaded, local(adapter))
+        new = [layer for layer in new if not {x.path for x in layer.weights} <= stored]
+    if new:
+        _logger.warning(
+            "%s: the layers %s for %s are new, with random weights; train them before use",
+            path,
+            ", ".join(layer.name for layer in new),
+            loaded.task,
+        )
+    return loaded
+
+
+def _load(
+    path: Path, pipeline: str | None, options: dict[str, Any]
+) -> tuple[Pipeline, list[keras.layers.Layer]]:
+    """Loads a pipeline; also returns its layers whose weights are random."""
     if saving.is_pipeline(path) and pipeline in (None, saving.task_of(path)):
         if pipeline is not None or options:
             extra = ", ".join(([] if pipeline is None else ["pipeline"]) + list(options))
@@ -83,7 +98,7 @@ def load(
                 f"{path} is a saved pipeline, defined by its {saving.PIPELINE}: leave out {extra}, "
                 "or make another pipeline from its `model` and `tokenizer`"
             )
-        return saving.load(path)
+        return saving.load(path), []
     found = with_trained(find_weights(path))
     task = _task(found, pipeline)
     own = _options(found, task) if task.name in found.trained else {}
@@ -105,7 +120,7 @@ def load(
         with_head = found.with_head or (lambda model: task.model(model, found, num_labels))
         model = with_head(model)
         left_out = found.fill(model, found.parts)
-        new: list[str] = []
+        new: list[keras.layers.Layer] = []
     else:
         pooling, options = _pooling(found, task, options)
         uses_pooler = task.pooled and pooling == "pooler" and found.has_pooler
@@ -114,19 +129,12 @@ def load(
         known = set(map(id, filled.layers))
         encoder = model if pooling == "pooler" else _POOLINGS[pooling](filled)
         model = task.model(encoder, found, num_labels)
-        new = [layer.name for layer in model.layers if layer.weights and id(layer) not in known]
+        new = [layer for layer in model.layers if layer.weights and id(layer) not in known]
     give_values(model)
     made = _made(found, task, model, options)
     if left_out:
         _logger.warning("%s: %s does not use %s", path, task.name, ", ".join(left_out))
-    if new:
-        _logger.warning(
-            "%s: the layers %s for %s are new, with random weights; train them before use",
-            path,
-            ", ".join(new),
-            task.name,
-        )
-    return made
+    return made, new
 
 
 def _task(found: FoundWeights, wanted: str | None) -> Task:
