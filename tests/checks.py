@@ -27,6 +27,12 @@ def same_outputs(one: Any, other: Any, tolerance: float = 0.0) -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=tolerance)
 
 
+def near(found: Any, wanted: Any, share: float = 1e-5) -> None:
+    """Two arrays of floats differ by at most a share of the largest number."""
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=share * np.abs(wanted).max())
+
+
 def in_float64(source: Any) -> Any:
     """A model or layer with the same weights that computes in float64."""
     described = json.dumps(keras.saving.serialize_keras_object(source))

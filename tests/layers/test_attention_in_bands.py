@@ -11,6 +11,8 @@ from keras_transformers.layers.attend import _whole, attend
 from keras_transformers.layers.masks import Reach
 from keras_transformers.layers.memory import bands
 
+pytestmark = pytest.mark.kernels
+
 RANDOM = np.random.default_rng(0)
 BATCH, HEADS, DIM = 2, 4, 8
 

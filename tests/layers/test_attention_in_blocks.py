@@ -13,6 +13,8 @@ from keras_transformers.layers.memory import blocks
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.models.encoders.bert import bert
 
+pytestmark = pytest.mark.kernels
+
 ROWS, LENGTH, HEADS, WIDTH = 3, 10, 2, 8
 RANDOM = np.random.default_rng(0)
 HIDDEN = RANDOM.normal(size=(ROWS, LENGTH, WIDTH)).astype("float32")

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from keras_transformers.saved_model.checks import check
 
+pytestmark = pytest.mark.kernels
+
 
 def test_differences_are_reported_with_their_place():
     expected = {

@@ -15,6 +15,8 @@ from keras_transformers.layers import (
 from keras_transformers.pipelines.exported.form import ExportForm
 from keras_transformers.saved_model.storage import StoredWeights
 
+pytestmark = pytest.mark.kernels
+
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8}
 LENGTHS = (3, 5, 1, 0)  # the last row is all padding
 

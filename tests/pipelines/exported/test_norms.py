@@ -8,6 +8,8 @@ from tensorflow.python.util import _pywrap_util_port
 import keras_transformers as kt
 from keras_transformers.pipelines.exported.norms import fused, fusible_norms, layer_norm
 
+pytestmark = pytest.mark.kernels
+
 
 def norm(epsilon=1e-12, features=8, **options):
     layer = keras.layers.LayerNormalization(epsilon=epsilon, **options)

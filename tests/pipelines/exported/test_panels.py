@@ -22,6 +22,8 @@ from keras_transformers.pipelines.exported.panels import (
 )
 from keras_transformers.saved_model.checks import check
 
+pytestmark = pytest.mark.kernels
+
 
 @pytest.fixture(scope="module")
 def encoder():
