@@ -10,10 +10,10 @@ WORKERS ?= 2
 PYTHON311 ?= python3.11
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
+.PHONY: quickstart test test-kernels test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
-test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
+test test-kernels test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
 
 help:
 	@sed -n '/^[a-z-]*:.*##/s/:.*##/ -/p' $(MAKEFILE_LIST)
@@ -23,6 +23,12 @@ quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, e
 
 test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA: the folder of public data, if any)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
+
+# TensorFlow without oneDNN, with it, and as on a processor with AVX2 alone.
+test-kernels: $(VENV)/.installed-dev ## the tests of kernels, as on other processors
+	for kernels in TF_ENABLE_ONEDNN_OPTS=0 TF_ENABLE_ONEDNN_OPTS=1 "TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2"; do \
+		echo "$$kernels"; \
+		env $$kernels $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'kernels and not slow' $(TEST_OPTIONS) || exit 1; done
 
 test-slow: $(VENV)/.installed-dev ## the slow tests alone
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(TEST_OPTIONS)

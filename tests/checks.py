@@ -1,5 +1,6 @@
 """Plain checks that many tests share."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,6 +25,45 @@ def same_outputs(one: Any, other: Any, tolerance: float = 0.0) -> None:
     keras.tree.assert_same_structure(one, other)
     for a, b in zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=tolerance)
+
+
+def near(found: Any, wanted: Any, share: float = 1e-5) -> None:
+    """Two arrays of floats differ by at most a share of the largest number."""
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=share * np.abs(wanted).max())
+
+
+def in_float64(source: Any) -> Any:
+    """A model or layer with the same weights that computes in float64."""
+    described = json.dumps(keras.saving.serialize_keras_object(source))
+    exact = keras.saving.deserialize_keras_object(
+        json.loads(described.replace('"float32"', '"float64"'))
+    )
+    exact.set_weights(source.get_weights())
+    return exact
+
+
+def same_but_for_rounding(found: Any, plain: Any, exact: Any, times: float = 8.0) -> None:
+    """Two computations in float32 are equally near the one in float64.
+
+    How far kernels of different processors round apart depends on the weights, not only on the
+    size of the numbers. So no constant is the limit, but the plain computation's own error.
+
+    Args:
+        found: arrays in float32, computed in the way that is tested.
+        plain: the same structure, computed in float32 in the plain way.
+        exact: the same, computed in float64; see `in_float64`.
+        times: how many times the largest error of `plain` that of `found` may be.
+    """
+    keras.tree.assert_same_structure(found, exact)
+    structures = (found, plain, exact)
+    for arrays in zip(*map(keras.tree.flatten, structures), strict=True):
+        one, other, right = (np.asarray(array, "float64") for array in arrays)
+        assert one.shape == right.shape
+        if right.size:
+            least = np.finfo("float32").eps * np.abs(right).max()
+            error = max(least, np.abs(other - right).max())
+            np.testing.assert_allclose(one, right, rtol=0, atol=times * error)
 
 
 def compile_toy(model: keras.Model, optimizer: Any, loss: Any, **arguments: Any) -> None:

@@ -7,6 +7,8 @@ import pytest
 from keras_transformers.saved_model import Predictor
 from keras_transformers.saved_model.manifest import read, verify
 
+pytestmark = pytest.mark.kernels
+
 FOLDER = Path(__file__).parents[1] / "saved_models"
 ENTRIES = read(FOLDER / "manifest.json")
 

@@ -80,7 +80,7 @@ process. The last columns have the ratio of ours to the best peer: below 1, ours
 _CLOSING = """\
 ## Optimizations in exports
 
-An export's answers equal the model's to 1e-5, as the check of every export shows. It computes
+An export's answers equal the model's but for rounding, as its check shows. It computes
 
 - query, key and value as one matrix product;
 - only real tokens: they are gathered into rows once, and padded again only for the attention;

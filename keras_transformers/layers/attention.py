@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformers.layers.attend import attend
 from keras_transformers.layers.composite import CompositeLayer, part_config
-from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.dense import PACKAGE, RowDense, at_least_float32
 from keras_transformers.layers.layouts import PADDED, Padded
 from keras_transformers.layers.masks import EVERYWHERE, Reach, four_axes
 
@@ -306,8 +306,8 @@ class MultiHeadAttention(CompositeLayer):
 
     @property
     def scores_dtype(self) -> str:
-        """The dtype of scores and softmax: -1e9 overflows float16, and bfloat16 sums drift."""
-        return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype
+        """The dtype of scores and softmax."""
+        return at_least_float32(self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""

@@ -54,6 +54,14 @@ def softmax(scores: Any) -> Any:
     return ops.softmax(scores, axis=-1)
 
 
+def at_least_float32(dtype: str) -> str:
+    """Returns the dtype of scores and logits: float32 for half precision, else the same one.
+
+    -1e9 overflows float16, and sums in bfloat16 drift.
+    """
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
 @keras.saving.register_keras_serializable(PACKAGE)
 def gelu_clipped(x: Any) -> Any:
     """Computes `gelu(x)`, at most 10, for quantization (Wu et al. 2020, arXiv:2004.09602)."""

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.dense import PACKAGE, at_least_float32
 
 __all__ = [
     "Embedding",
@@ -91,7 +91,7 @@ class TokenEmbedding(Embedding):
 
         Returns:
             Vectors (batch, length, hidden_dim); with `reverse`, logits (..., vocabulary_size) in
-            float32.
+            float32 or wider.
 
         Raises:
             ValueError: outside a graph, an id is not in the vocabulary.
@@ -106,12 +106,18 @@ class TokenEmbedding(Embedding):
         matrix = ops.cast(self.embeddings, self.compute_dtype)
         logits = ops.matmul(rows, ops.transpose(matrix))  # (rows, vocabulary)
         logits = ops.reshape(logits, (*ops.shape(inputs)[:-1], self.vocabulary_size))
-        return ops.cast(logits, "float32")
+        return ops.cast(logits, self.logits_dtype)
+
+    @property
+    def logits_dtype(self) -> str:
+        """The dtype of logits."""
+        return at_least_float32(self.compute_dtype)
 
     def compute_output_spec(self, inputs: Any, *, reverse: bool = False) -> Any:
         """Returns the shape and dtype of `call`'s result."""
         if reverse:
-            return keras.KerasTensor((*inputs.shape[:-1], self.vocabulary_size), dtype="float32")
+            shape = (*inputs.shape[:-1], self.vocabulary_size)
+            return keras.KerasTensor(shape, dtype=self.logits_dtype)
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -80,7 +80,8 @@ class Pipeline(abc.ABC):
         text_names: the inputs, in the order in which a call takes them.
         adapter: the low-rank updates from the last training, if it trained any; they are merged
             into the model. See `fitting.Adapter`.
-        tolerance: how far an export's float outputs may be from the pipeline's.
+        tolerance: how far an export's float outputs may be from the pipeline's, as a share of an
+            output's largest value; where the weights enlarge rounding, `export` allows more.
     """
 
     task: ClassVar[str]

@@ -538,11 +538,6 @@ class TextGenerator(Pipeline):
         """The tokenizers, keyed by the names of their arguments."""
         return {"tokenizer": self.tokenizer}
 
-    @property
-    def tolerance(self) -> float:
-        """At least 1e-4: graphs round differently, and scores are sums over tokens."""
-        return max(1e-4, super().tolerance)
-
     def _rules(self, options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         """Returns option -> (which of its values are in range, the range in words)."""
         temperature, top_k, top_p = (options[name] for name in ("temperature", "top_k", "top_p"))

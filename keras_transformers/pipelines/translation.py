@@ -257,11 +257,6 @@ class Translator(Pipeline):
             found["target_tokenizer"] = self.target_tokenizer
         return found
 
-    @property
-    def tolerance(self) -> float:
-        """At least 1e-4: graphs round differently, and scores are sums over tens of tokens."""
-        return max(1e-4, super().tolerance)
-
     @shared
     def _search(self, text: Any, num_wanted: Any) -> dict[str, Any]:
         """Returns the translations of all beams, of which the first `num_wanted` are the best."""

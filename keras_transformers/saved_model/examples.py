@@ -32,6 +32,29 @@ def num_rows(arrays: Arrays) -> int:
     return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
 
 
+def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Brings outputs with the same names to the same shapes.
+
+    A graph pads rows to the longest one in their batch. Here strings, integers and booleans are
+    padded further with "", 0 or False, as the graph must do; floats are cut, because some are
+    meaningless beyond the end of their row.
+    """
+    sides: tuple[dict[str, np.ndarray], ...] = (dict(left), dict(right))
+    for name in set(left) & set(right):
+        if left[name].ndim != right[name].ndim:
+            continue
+        least, most = (f(left[name].shape, right[name].shape) for f in (np.minimum, np.maximum))
+        for side in sides:
+            array = side[name]
+            if array.dtype.kind == "f":
+                side[name] = array[tuple(map(slice, least))]
+            else:
+                missing = [(0, int(extra)) for extra in most - array.shape]
+                filler: Any = b"" if array.dtype == object else 0
+                side[name] = np.pad(array, missing, constant_values=filler)
+    return sides[0], sides[1]
+
+
 def encode_array(array: np.ndarray) -> dict[str, Any]:
     """Encodes an array as JSON: dtype, shape, flat values; non-UTF-8 bytes as {"b64": ...}."""
     strings, values = array.dtype == object, array.ravel().tolist()

@@ -1,6 +1,8 @@
 """Exports a pipeline's signatures as a SavedModel: writes, checks and publishes it."""
 
+import functools
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +19,7 @@ from keras_transformers.pipelines.exported.form import ExportForm
 from keras_transformers.pipelines.exported.int8 import Int8Form
 from keras_transformers.pipelines.exported.panels import DecodingForm, ShortTextsForm
 from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
+from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
 from keras_transformers.saved_model.examples import encode_array
@@ -32,6 +35,8 @@ from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 
 __all__ = ["export"]
+
+_logger = logging.getLogger(__name__)
 
 INT8_ERROR = 0.25  # maximum error of int8 answers, as a share of their size in float32
 INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round differently
@@ -63,7 +68,8 @@ def export(
         scores: measured scores to store in the export: name -> value, where the name says which
             data was used, such as {"accuracy on SST-2 dev": 0.91}.
         check: whether to reload the export in a fresh process and compare its answers before it is
-            published; see `saved_model.check`.
+            published; see `saved_model.check`. Also finds out how far rounding moves the answers,
+            so that later checks hold on other processors.
         weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
             check then expects the answers of the rounded weights. "int8" stores the matrices of
             dense layers and token embeddings in a quarter of the space and multiplies in int8, in
@@ -90,8 +96,9 @@ def export(
             pipeline, the model's outputs or a score are not finite, or the model has nothing to
             compute in int8.
         RuntimeError: the written export does not repeat the pipeline's answers (a bfloat16 model's
-            graph rounds differently, so answers with nearly equal scores may swap), answers in int8
-            are far from the model's, or TensorFlow cannot multiply in int8 here.
+            graph rounds differently, so answers with nearly equal scores may swap), rounding alone
+            may change its answers on another processor, answers in int8 are far from the model's,
+            or TensorFlow cannot multiply in int8 here.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
@@ -119,27 +126,40 @@ def export(
     is_int8 = weights_dtype == "int8"
     form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
-    signatures = {
-        name: replace(signature, function=stored.reading(signature.function))
-        for name, signature in pipeline.signatures(examples).items()
-    }
+    signatures = pipeline.signatures(examples)
 
-    def as_function(call: Callable[..., Any]) -> Any:
-        """Returns one function for all signatures, so that the graph has it once."""
-        return tf.function(stored.reading(call), autograph=False)
-
-    def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
+    def of_each(make: Callable[[str, Signature], Any], reading: Any) -> dict[str, Any]:
         """Applies a function to each signature while the model computes as its export does."""
-        with form.in_place(), pipeline.exporting(run, as_function):
-            return {name: make(name, signature) for name, signature in signatures.items()}
 
-    run = as_function(form)
-    described = {name: _describe(name, s) for name, s in signatures.items()}
-    tolerance = pipeline.tolerance
-    if is_int8:  # close to the model's answers, which exports must repeat
-        of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
-        described = of_each(lambda name, s: _describe(name, _in_graph(s)), run)
-        if check:
+        def as_function(call: Callable[..., Any]) -> Any:
+            """Returns one function for all signatures, so that the graph has it once."""
+            return tf.function(reading(call), autograph=False)
+
+        with form.in_place(), pipeline.exporting(as_function(form), as_function):
+            return _of_signatures(make, signatures, reading)
+
+    def answers(reading: Any = stored.reading) -> dict[str, Any]:
+        """Describes each signature with the answers that its export must repeat."""
+        if is_int8:  # close to the model's answers
+            return of_each(lambda name, s: _describe(name, _in_graph(s)), reading)
+        return _of_signatures(_describe, signatures, reading)
+
+    def moved_answers() -> list[dict[str, Any]]:
+        return [
+            answers(functools.partial(stored.reading_moved, direction=each)) for each in (1, -1)
+        ]
+
+    described = answers()
+    tolerance = max(pipeline.tolerance, INT8_TOLERANCE if is_int8 else 0.0)
+    if check:
+        of_moved = moved_answers()
+        rows = rounding.decided(described, of_moved)
+        if not all(kept.all() for examples in rows.values() for kept in examples):
+            signatures = {name: _decided(name, s, rows[name]) for name, s in signatures.items()}
+            described, of_moved = answers(), moved_answers()
+        tolerance = _tolerance(tolerance, described, of_moved)
+        if is_int8:
+            of_model = _of_signatures(_describe, signatures, stored.reading)
             chooses = hasattr(pipeline.model, "start_decoding")
             _check_int8(described, of_model, of_same_texts=chooses)
     description = {
@@ -151,9 +171,9 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    traced = of_each(_trace, run)
+    traced = of_each(_trace, stored.reading)
     if stored.forget_unread():  # such as a projection that is part of a joined one
-        traced = of_each(_trace, as_function(form))
+        traced = of_each(_trace, stored.reading)
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
@@ -167,6 +187,65 @@ def export(
         if check:
             self_check(folder)
         return publish(folder, base, version)
+
+
+def _of_signatures(
+    make: Callable[[str, Signature], Any], signatures: Mapping[str, Signature], reading: Any
+) -> dict[str, Any]:
+    """Applies a function to each signature, whose function reads weights as `reading` says."""
+    return {
+        name: make(name, replace(signature, function=reading(signature.function)))
+        for name, signature in signatures.items()
+    }
+
+
+def _decided(name: str, signature: Signature, rows: Sequence[np.ndarray]) -> Signature:
+    """Leaves out the rows of a signature's examples that are not among `rows`.
+
+    Raises:
+        RuntimeError: no row is left.
+    """
+    number = sum(int((~kept).sum()) for kept in rows)
+    if not number:
+        return signature
+    if not any(kept.any() for kept in rows):
+        raise RuntimeError(
+            f"signature {name!r}: rounding decides the answers to all {number} rows of the "
+            "examples, so another processor may answer otherwise, and the export was not "
+            "published: pass other `examples`; check=False skips the check, at your own risk"
+        )
+    _logger.warning(
+        "signature %r: rounding decides the answers to %d rows of the examples, and another "
+        "processor may answer otherwise: the export does not store them",
+        *(name, number),
+    )
+    examples = [
+        {key: np.asarray(array)[kept] for key, array in example.items()}
+        if not kept.all()
+        else example
+        for example, kept in zip(signature.examples, rows, strict=True)
+        if kept.any() or not len(kept)
+    ]
+    return replace(signature, examples=examples)
+
+
+def _tolerance(
+    least: float, described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]]
+) -> float:
+    """Returns the tolerance of the check, which holds on any processor; see `rounding`.
+
+    Raises:
+        RuntimeError: no check could tell rounding from a wrong export.
+    """
+    needed = rounding.tolerance(described, of_moved)
+    if needed > max(least, rounding.MOST):
+        raise RuntimeError(
+            f"processors may round the answers {needed:.2g} of their size apart, and a check that "
+            f"allows more than {max(least, rounding.MOST):g} means nothing, so the export was not "
+            "published: some weights are too large, such as those of a training that diverged; "
+            "check=False skips the check, at your own risk"
+        )
+    return max(least, needed)
 
 
 def _form(model: keras.Model, weights_dtype: WeightsDtype, *, arrange_matrices: bool) -> ExportForm:

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args
 import keras
 import tensorflow as tf
 
+from keras_transformers.saved_model.rounding import moved
+
 WeightsDtype = Literal["float32", "bfloat16", "int8"]
 
 
@@ -34,6 +36,7 @@ class StoredWeights:
             raise ValueError(
                 f"weights_dtype={weights_dtype!r}: use 'float32', 'bfloat16' or 'int8'"
             )
+        self._floats: list[tuple[keras.Variable, Any]] = []
         self._halved: list[tuple[keras.Variable, Any]] = []
         self._read: set[int] = set()
         self.variables: list[Any] = []
@@ -44,6 +47,8 @@ class StoredWeights:
                 kept = tf.Variable(tf.cast(kept, tf.bfloat16), trainable=False)
                 self._halved.append((variable, kept))
             self.variables.append(kept)
+            if isinstance(variable, keras.Variable) and kept.dtype.is_floating:
+                self._floats.append((variable, kept))
 
     def reading(
         self, function: Callable[..., Mapping[str, Any]]
@@ -60,6 +65,25 @@ class StoredWeights:
             if not tf.executing_eagerly():
                 self._read |= {id(variable) for variable, value in values if value.consumers()}
             return outputs
+
+        return read
+
+    def reading_moved(
+        self, function: Callable[..., Mapping[str, Any]], *, direction: Literal[1, -1]
+    ) -> Callable[..., Mapping[str, Any]]:
+        """Returns the function with weights that differ from those it reads in their last places.
+
+        See `saved_model.rounding`.
+        """
+
+        @functools.wraps(function)
+        def read(*args: Any, **inputs: Any) -> Mapping[str, Any]:
+            values = [
+                (variable, moved(tf.cast(kept, variable.dtype), index, direction))
+                for index, (variable, kept) in enumerate(self._floats)
+            ]
+            with keras.StatelessScope(state_mapping=values):
+                return function(*args, **inputs)
 
         return read
 

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import near
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
@@ -145,7 +146,7 @@ def test_masked_lm_equals_bert_for_masked_lm(make_bert, losses, tmp_path):
     model = kt.heads.masked_lm(small_bert(make_bert))
     kt.convert.load_weights(model, masked_lm_file(tmp_path))  # uses exactly the file's tensors
     logits = model.predict(make_bert["random_inputs"](), verbose=0)["mask_logits"]
-    np.testing.assert_allclose(logits, losses["masked_lm_logits"], atol=1e-5)
+    near(logits, losses["masked_lm_logits"])
 
 
 def test_a_pretrainers_file_fills_a_masked_lm_on_request(make_bert, losses):
@@ -154,7 +155,7 @@ def test_a_pretrainers_file_fills_a_masked_lm_on_request(make_bert, losses):
         kt.convert.load_weights(model, RANDOM)
     kt.convert.load_weights(model, RANDOM, ignore=[f"{prefix}*" for prefix in OTHER_HEADS])
     logits = model.predict(make_bert["random_inputs"](), verbose=0)["mask_logits"]
-    np.testing.assert_allclose(logits, losses["masked_lm_logits"], atol=1e-5)
+    near(logits, losses["masked_lm_logits"])
 
 
 def test_keras_bert_computes_the_same_probabilities(make_bert):

@@ -5,11 +5,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from checks import near
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 from keras_transformers.convert.bert import FAMILY as BERT
 from keras_transformers.models.encoders.bert import bert
+
+pytestmark = pytest.mark.kernels
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RANDOM = GOLDEN / "bert_random.safetensors"
@@ -56,7 +59,7 @@ def test_a_random_bert_with_both_heads_equals_the_frozen_reference(golden_maker,
         expected = golden[f"{activation}/{key}"]
         if key == "sequence_output":  # outputs at padding are meaningless
             value, expected = value[mask], expected[mask]
-        np.testing.assert_allclose(value, expected, atol=TOLERANCE, err_msg=key)
+        near(value, expected)
 
 
 def test_the_two_forms_of_gelu_differ_more_than_the_tolerance(golden_maker):
@@ -78,12 +81,8 @@ def test_minilm_equals_the_frozen_reference(minilm_dir):
         },
         verbose=0,
     )
-    np.testing.assert_allclose(outputs["pooled_output"], golden["pooled_output"], atol=TOLERANCE)
-    np.testing.assert_allclose(
-        outputs["sequence_output"][..., :8][mask],
-        golden["sequence_output_start"][mask],
-        atol=TOLERANCE,
-    )
+    near(outputs["pooled_output"], golden["pooled_output"])
+    near(outputs["sequence_output"][..., :8][mask], golden["sequence_output_start"][mask])
 
 
 @pytest.mark.reference

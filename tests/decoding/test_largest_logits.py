@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
 
+pytestmark = pytest.mark.kernels
+
 # One block; even blocks; a prime (padded); 2 * a prime (padded); GPT-2's odd size.
 VOCABULARY_SIZES = [1, 5, 512, 1009, 1018, 5025]
 

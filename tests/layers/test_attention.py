@@ -1,11 +1,14 @@
 import keras
 import numpy as np
 import pytest
+from checks import in_float64, same_but_for_rounding
 from keras import ops
 
 from keras_transformers.layers import MultiHeadAttention
 from keras_transformers.layers.dense import softmax
 from keras_transformers.layers.masks import MASKED_SCORE, Reach
+
+pytestmark = pytest.mark.kernels
 
 RANDOM = np.random.default_rng(0)
 QUERY = RANDOM.normal(size=(2, 3, 8)).astype("float32")
@@ -43,14 +46,15 @@ def written_out(layer, query, value, mask=None):
 
 
 def test_cross_attention_equals_the_paper_formula(layer):
-    output, scores = layer(QUERY, VALUE, return_attention_scores=True)
+    output, scores = in_float64(layer)(QUERY, VALUE, return_attention_scores=True)
     expected, expected_scores = written_out(layer, QUERY, VALUE)
-    np.testing.assert_allclose(output, expected, atol=1e-5)
-    np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
+    np.testing.assert_allclose(output, expected, atol=1e-12)
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-12)
 
 
 def test_self_attention_attends_to_the_query(layer):
-    np.testing.assert_allclose(layer(QUERY), written_out(layer, QUERY, QUERY)[0], atol=1e-5)
+    output = in_float64(layer)(QUERY)
+    np.testing.assert_allclose(output, written_out(layer, QUERY, QUERY)[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("rank", [2, 3, 4])
@@ -61,10 +65,9 @@ def test_masks_of_every_rank_equal_the_formula(layer, rank):
         3: np.repeat(keys[:, None], 3, 1),
         4: np.tile(keys[:, None, None], (1, 2, 3, 1)),
     }
-    output = layer(QUERY, VALUE, attention_mask=mask[rank])
-    np.testing.assert_allclose(
-        output, written_out(layer, QUERY, VALUE, keys[:, None])[0], atol=1e-5
-    )
+    output = in_float64(layer)(QUERY, VALUE, attention_mask=mask[rank])
+    expected = written_out(layer, QUERY, VALUE, keys[:, None])[0]
+    np.testing.assert_allclose(output, expected, atol=1e-12)
 
 
 def test_a_masked_key_has_no_influence_at_all(layer):
@@ -133,7 +136,7 @@ def test_heads_of_another_width_and_scores_without_a_scale():
     assert np.std(unscaled.query.kernel) < 0.8 * np.std(usual.query.kernel)  # 3**-0.5 in the mean
     unscaled.set_weights(usual.get_weights())
     unscaled.query.kernel.assign(usual.query.kernel * 3**-0.5)
-    np.testing.assert_allclose(unscaled(QUERY), usual(QUERY), atol=1e-6)
+    same_but_for_rounding(unscaled(QUERY), usual(QUERY), in_float64(usual)(QUERY))
 
 
 def test_the_four_matrices_start_different():

@@ -4,11 +4,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import in_float64, same_but_for_rounding
 
 from keras_transformers.layers import MultiHeadAttention, Rows
 from keras_transformers.layers.attend import _whole, attend
 from keras_transformers.layers.masks import Reach
 from keras_transformers.layers.memory import bands
+
+pytestmark = pytest.mark.kernels
 
 RANDOM = np.random.default_rng(0)
 BATCH, HEADS, DIM = 2, 4, 8
@@ -20,6 +23,10 @@ def tensors(length, key_heads=HEADS):
         tf.constant(RANDOM.normal(size=(BATCH, heads, length, DIM)).astype("float32"))
         for heads in sizes
     ]
+
+
+def widened(tensors):
+    return [tf.cast(tensor, tf.float64) for tensor in tensors]
 
 
 def padding(length):
@@ -39,18 +46,17 @@ def test_results_and_gradients_are_those_of_the_mask(window, length, key_heads, 
     given, reach = tensors(length, key_heads), Reach(causal, window)
     mask = padding(length) if padded else None
     upstream = tf.constant(RANDOM.normal(size=(BATCH, HEADS, length, DIM)).astype("float32"))
-    found = []
-    for compute in (
-        lambda: attend(*given, mask=mask, reach=reach),
-        lambda: _whole(*given, mask=mask, reach=reach, **OPTIONS),
-    ):
+
+    def results(compute, *given, upstream=upstream, **options):
         with tf.GradientTape() as tape:
             tape.watch(given)
-            context, _ = compute()
-        found.append([context, *tape.gradient(context, given, upstream)])
-    for one, other in zip(*found, strict=True):
-        scale = max(1.0, float(np.abs(other).max()))
-        np.testing.assert_allclose(one / scale, other / scale, atol=1e-6)
+            context, _ = compute(*given, mask=mask, reach=reach, **options)
+        return [context, *tape.gradient(context, given, upstream)]
+
+    in_bands, whole = results(attend, *given), results(_whole, *given, **OPTIONS)
+    options = OPTIONS | {"scores_dtype": "float64"}
+    exact = results(_whole, *widened(given), upstream=tf.cast(upstream, "float64"), **options)
+    same_but_for_rounding(in_bands, whole, exact)
 
 
 def test_only_long_texts_go_in_bands(monkeypatch):
@@ -84,16 +90,18 @@ def test_a_graph_with_an_unknown_length_decides_when_it_runs(policy, tmp_path):
     module = Module()
     module.weights = [weight.value for weight in layer.weights]
     tf.saved_model.save(module, str(tmp_path))
-    served = tf.saved_model.load(str(tmp_path))
+    served, exact = tf.saved_model.load(str(tmp_path)), in_float64(layer)
     for length in (0, 1, 7, 128, 129, 500):
         hidden = RANDOM.normal(size=(2, length, 16)).astype("float32")
         mask = np.arange(length) < np.array([[length], [(length + 1) // 2]])
         expected, _ = layer(hidden, attention_mask=mask, return_attention_scores=True)
-        atol = 1e-6 if policy == "float32" else 0.03
         found = served(hidden, mask)
         assert found.dtype == layer.compute_dtype
         expected, found = (np.asarray(x, "float32") for x in (expected, found))
-        np.testing.assert_allclose(found, expected, atol=atol)
+        if policy == "float32":
+            same_but_for_rounding(found, expected, exact(hidden, attention_mask=mask))
+        else:
+            np.testing.assert_allclose(found, expected, atol=0.03)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -123,11 +131,12 @@ def test_real_tokens_alone_as_in_exports():
     layer = MultiHeadAttention(2, 16, window=5)
     hidden = RANDOM.normal(size=(2, 150, 16)).astype("float32")
     mask = np.arange(150) < np.array([[150], [60]])
-    expected = np.asarray(layer(hidden, attention_mask=mask))
+    plain, exact = (
+        np.asarray(each(hidden, attention_mask=mask))[mask] for each in (layer, in_float64(layer))
+    )
     layout = Rows(keras.ops.convert_to_tensor(mask))
     rows = layer(layout.tokens(keras.ops.convert_to_tensor(hidden)), layout=layout)
-    found = np.asarray(layout.padded(rows))
-    np.testing.assert_allclose(found[mask], expected[mask], atol=1e-6)
+    same_but_for_rounding(np.asarray(layout.padded(rows))[mask], plain, exact)
 
 
 def test_dropout_in_a_graph_trains():

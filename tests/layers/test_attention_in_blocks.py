@@ -6,11 +6,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import in_float64, same_but_for_rounding
 
 from keras_transformers.layers import MultiHeadAttention, attend
 from keras_transformers.layers.memory import blocks
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.models.encoders.bert import bert
+
+pytestmark = pytest.mark.kernels
 
 ROWS, LENGTH, HEADS, WIDTH = 3, 10, 2, 8
 RANDOM = np.random.default_rng(0)
@@ -58,13 +61,16 @@ def made(**options):
 
 def results(layer, **arguments):
     """Returns the output, and the gradients by the input, the weights and the bias."""
-    hidden, bias = tf.constant(HIDDEN, layer.compute_dtype), arguments.get("attention_bias")
-    sources = [hidden, *([] if bias is None else [bias])]
+    hidden, sources = tf.constant(HIDDEN, layer.compute_dtype), []
+    if "attention_bias" in arguments:
+        sources = [tf.cast(arguments["attention_bias"], layer.compute_dtype)]
+        arguments = arguments | {"attention_bias": sources[0]}
+    sources = [hidden, *sources]
     with tf.GradientTape() as tape:
         tape.watch(sources)
         output = layer(hidden, **arguments)
         output = output[0] if isinstance(output, tuple) else output
-        loss = tf.reduce_sum(tf.cast(output, "float32") ** 2)
+        loss = tf.reduce_sum(tf.cast(output, "float64") ** 2)
     weights = [variable.value for variable in layer.trainable_variables]
     return [output, *tape.gradient(loss, [*sources, *weights])]
 
@@ -73,13 +79,11 @@ def results(layer, **arguments):
 @pytest.mark.parametrize("name", CALLS)
 def test_outputs_and_gradients_are_those_of_all_scores(name):
     layer = made(**OPTIONS.get(name, {}))
-    expected = results(layer, return_attention_scores=True, **CALLS[name])
-    found = results(layer, **CALLS[name])
-    np.testing.assert_allclose(found[0], expected[0], atol=1e-6)
-    # The gradient by the keys' bias is 0 but for rounding.
-    largest = max(np.abs(gradient).max() for gradient in expected[1:])
-    for a, b in zip(found[1:], expected[1:], strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6 * largest)
+    whole, exact = (
+        results(each, return_attention_scores=True, **CALLS[name])
+        for each in (layer, in_float64(layer))
+    )
+    same_but_for_rounding(results(layer, **CALLS[name]), whole, exact)
 
 
 @pytest.mark.usefixtures("in_blocks")

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from checks import in_float64, same_but_for_rounding
 
 from keras_transformers.layers import (
     FeedForward,
@@ -12,6 +13,8 @@ from keras_transformers.layers import (
     TransformerBlock,
 )
 from keras_transformers.layers.attention import empty_cache
+
+pytestmark = pytest.mark.kernels
 
 RANDOM = np.random.default_rng(2)
 BATCH, LENGTH, WIDTH, HEADS, HEAD_DIM = 2, 7, 12, 4, 6
@@ -107,17 +110,19 @@ def test_attention_equals_the_formula(name):
 def test_steps_with_a_cache_equal_the_whole_sequence(name, fixed_length):
     """The first three positions come in one step where the cache grows, the others one by one."""
     layer = made(**PARTS[name])
-    whole = layer(HIDDEN).numpy()
+    outputs = []
     cache = empty_cache(BATCH, layer, LENGTH if fixed_length else 0)
     assert cache[0].shape[1] == layer.num_key_value_heads
     starts = range(LENGTH) if fixed_length else (0, 3, 4, 5, 6)
     for start in starts:
         end = 3 if start == 0 and not fixed_length else start + 1
         index = start if fixed_length else None
-        found, cache = layer.step(
+        output, cache = layer.step(
             keras.ops.convert_to_tensor(HIDDEN[:, start:end]), cache=cache, index=index
         )
-        np.testing.assert_allclose(found, whole[:, start:end], atol=1e-5)
+        outputs.append(output)
+    whole, exact = layer(HIDDEN), in_float64(layer)(HIDDEN)
+    same_but_for_rounding(np.concatenate(outputs, axis=1), whole, exact)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -129,8 +134,10 @@ def test_real_tokens_alone_give_the_same(name, causal):
     layout = Rows(mask)
     rows = block(layout.tokens(keras.ops.convert_to_tensor(HIDDEN)), layout=layout)
     assert rows.shape == (LENGTH + 4, WIDTH)
-    padded = block(HIDDEN, attention_mask=mask)
-    np.testing.assert_allclose(rows, layout.tokens(padded), atol=1e-5)
+    padded, exact = (
+        layout.tokens(each(HIDDEN, attention_mask=mask)) for each in (block, in_float64(block))
+    )
+    same_but_for_rounding(rows, padded, exact)
 
 
 @pytest.mark.parametrize("name", PARTS)

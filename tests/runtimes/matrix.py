@@ -6,9 +6,9 @@
 It exports every pipeline at toy size with the TensorFlow of this process, then loads each export,
 and the published ones in saved_models/, in every version of `VERSIONS` by both loaders of
 TensorFlow. Every signature answers its stored examples and awkward texts, and the answers are
-compared with those of today: floats within 1e-5 * max(1, |value|), all else exactly. The exit
-status is 1 if the audit (`keras-transformers check`) promises an export to a version that does not
-run it or answers otherwise, or denies it to one that answers the same.
+compared with those of today: floats within 1e-5 of the output's largest value, all else exactly.
+The exit status is 1 if the audit (`keras-transformers check`) promises an export to a version that
+does not run it or answers otherwise, or denies it to one that answers the same.
 
 The versions need Python 3.11, which all of them and this package run on.
 """

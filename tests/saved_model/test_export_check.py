@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from keras_transformers.saved_model.checks import check
 
+pytestmark = pytest.mark.kernels
+
 
 def test_differences_are_reported_with_their_place():
     expected = {
@@ -14,7 +16,7 @@ def test_differences_are_reported_with_their_place():
         "label": np.array([b"x", b"y"], dtype=object),
     }
     assert not list(check.differences(expected, expected, 1e-5))
-    close = expected | {"p": expected["p"] + np.float32(9e-6)}
+    close = expected | {"p": expected["p"] + np.float32(7e-6)}
     assert not list(check.differences(close, expected, 1e-5))
     far = {"p": expected["p"].copy(), "label": np.array([b"x", b"z"], dtype=object)}
     far["p"][1, 0] += 0.125
@@ -22,6 +24,23 @@ def test_differences_are_reported_with_their_place():
     assert label == "output 'label': 1 of 2 values differ, at (1,) b'z' instead of b'y'"
     assert p.startswith("output 'p': 1 of 4 values differ, at (1, 0)")
     assert "difference 0.125" in p
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 3e4])
+def test_floats_may_differ_by_a_share_of_the_largest(size):
+    """A number near 0 is a difference of larger ones, and is rounded as they are."""
+    expected = {"logits": np.array([[1.0, -0.5, 1e-7]], np.float32) * np.float32(size)}
+    step = np.array([[0, 0, size]], np.float32)
+    for share, number in ((5e-6, 0), (2e-5, 1)):
+        found = {"logits": expected["logits"] + np.float32(share) * step}
+        assert len(list(check.differences(found, expected, 1e-5))) == number
+        # Other rows of the stored examples may be larger.
+        assert not list(check.differences(found, expected, 1e-5, {"logits": 10 * size}))
+
+
+def test_masked_and_infinite_scores_are_not_the_largest():
+    stored = [{"s": np.array([-1e9, 3.0, -np.inf], np.float32)}, {"s": np.zeros(0, np.float32)}]
+    assert check.largest_values([*stored, {"label": np.array([b"x"], object)}]) == {"s": 3.0}
 
 
 @pytest.mark.parametrize(

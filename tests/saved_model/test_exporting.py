@@ -53,6 +53,45 @@ def test_a_good_export_passes_the_check_in_a_fresh_process(classify, tmp_path):
     assert kt.export(classify, tmp_path) == tmp_path / "1"
 
 
+def export_checked(path, factor, function, output=tf.float32, **changes):
+    """Exports a toy that computes `function(weight, x)`, with a check; returns its metadata."""
+    pipeline = doubling(
+        factor,
+        function=lambda x: {"y": function(pipeline.model.weights[0][0, 0], x)},
+        outputs={"y": tf.TensorSpec([None], output)},
+        **changes,
+    )
+    folder = kt.export(pipeline, path)
+    assert list(check.failures(str(folder))) == []
+    return json.loads((folder / METADATA_FILE).read_text())
+
+
+def test_weights_that_enlarge_rounding_have_a_wider_tolerance(tmp_path):
+    """A difference of large numbers: moving the weight by 2**-22 of its size moves it by 1e-3."""
+    plain = export_checked(tmp_path / "plain", 2.0, lambda w, x: w * x)
+    assert plain["tolerance"] == 1e-5
+    found = export_checked(tmp_path / "large", 3.0, lambda w, x: w * 4096.0 - 12288.0 + 3 * x)
+    assert found["tolerance"] == pytest.approx(4 * 12288 * 2**-22 / 9, rel=0.1)
+    with pytest.raises(RuntimeError, match=r"1\.3 of their size.*means nothing.*weights are too"):
+        export_checked(tmp_path / "wild", 3.0, lambda w, x: w * 4096e3 - 12288e3 + 3 * x)
+    assert not (tmp_path / "wild").exists()
+
+
+def test_examples_whose_answers_rounding_decides_are_not_stored(tmp_path, caplog):
+    def above(w, x):
+        return tf.cast(w * x > 6.0, tf.int32)
+
+    examples = [{"x": np.array(rows, np.float32)} for rows in ([1.0, 3.0, 5.0], [], [3.0])]
+    found = export_checked(tmp_path / "some", 2.0, above, tf.int32, examples=examples)
+    stored = found["signatures"]["serving_default"]["examples"]
+    assert [example["inputs"]["x"]["values"] for example in stored] == [[1.0, 5.0], []]
+    assert [example["outputs"]["y"]["values"] for example in stored] == [[0, 1], []]
+    assert "2 rows of the examples" in caplog.text
+    with pytest.raises(RuntimeError, match=r"'serving_default'.* all 1 rows.*other `examples`"):
+        export_checked(tmp_path / "none", 2.0, above, tf.int32, examples=examples[2:])
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("new_processes")
 def test_a_tampered_answer_is_found_in_a_fresh_process(tmp_path):
@@ -78,7 +117,7 @@ def test_weights_of_another_training_fail_the_check(tmp_path):
     assert len(found) == 2
     for failure, loader in zip(found, ("tf.saved_model.load", "V1 session loader"), strict=True):
         assert f"{loader}, signature 'serving_default', example 0, output 'y'" in failure
-        assert "3.0) instead of np.float32(2.0)" in failure
+        assert "-9.0) instead of np.float32(-6.0)" in failure
 
 
 def test_trap_a_a_module_that_holds_the_keras_model_fails_the_check(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.saved_model.checks import trials
-from keras_transformers.saved_model.checks.trials import _Trials, level, made_up
-from keras_transformers.saved_model.examples import encode_array, num_rows
+from keras_transformers.saved_model.checks.trials import _Trials, made_up
+from keras_transformers.saved_model.examples import encode_array, level, num_rows
 
 SIGNATURE = {
     "inputs": {"text": {"dtype": "string", "shape": [None]}},

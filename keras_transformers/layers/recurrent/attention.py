@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.composite import CompositeLayer
-from keras_transformers.layers.dense import PACKAGE, RowDense, softmax
+from keras_transformers.layers.dense import PACKAGE, RowDense, at_least_float32, softmax
 from keras_transformers.layers.masks import MASKED_SCORE
 
 __all__ = ["RnnAttention"]
@@ -133,7 +133,7 @@ class RnnAttention(CompositeLayer):
     @property
     def scores_dtype(self) -> str:
         """The dtype of the attention probabilities."""
-        return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype
+        return at_least_float32(self.compute_dtype)
 
     def _scores(self, query: Any, keys: Any) -> Any:
         """Returns scores (batch, queries, source)."""

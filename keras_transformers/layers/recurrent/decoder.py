@@ -318,7 +318,7 @@ class RecurrentDecoder(CompositeLayer):
         memory, batch = source["memory"], ops.shape(source["memory"])[0]
         blank = [ops.zeros((batch, memory.shape[-1]), dtype=memory.dtype)]
         if keep_probabilities:
-            blank.append(ops.zeros_like(memory[:, :, 0], dtype="float32"))
+            blank.append(ops.zeros_like(memory[:, :, 0], dtype=self.attention.scores_dtype))
 
         def step(carry: Any, index: Any, gates: Any, *noise: Any) -> Any:
             state, *looked = self._advance(gates, carry[0], source, noise, 1)

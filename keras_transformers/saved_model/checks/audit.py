@@ -122,9 +122,9 @@ def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
     """Audits a SavedModel, from this package or not.
 
     Its signatures run on the examples stored in it, in a process that can import neither Keras nor
-    this package. Their outputs must equal the stored ones: floats within the export's `tolerance *
-    max(1, |value|)`, everything else exactly. Without stored examples, it generates inputs and
-    compares the answers with each other.
+    this package. Their outputs must equal the stored ones: floats within the export's tolerance, a
+    share of the output's largest value, everything else exactly. Without stored examples, it
+    generates inputs and compares the answers with each other.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is used.

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from keras_transformers.saved_model.description import (
 from keras_transformers.saved_model.examples import Arrays, stored_examples
 
 _TIMEOUT_S = 600
+_MASKED = 1e8  # scores of masked places are -1e9
 
 Runner = Callable[[str, Arrays], dict[str, np.ndarray]]  # (signature, inputs) -> outputs
 
@@ -126,13 +127,16 @@ def failures(folder: str) -> Iterator[str]:
 
 def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Iterator[str]:
     """Runs the stored examples of one signature and yields what fails or differs."""
-    for index, example in enumerate(stored_examples(metadata, name)):
+    examples = list(stored_examples(metadata, name))
+    largest = largest_values(example["outputs"] for example in examples)
+    for index, example in enumerate(examples):
         try:
             outputs = run(name, example["inputs"])
         except Exception as error:
             yield f"example {index}: {first_words(error)}"
             continue
-        for difference in differences(outputs, example["outputs"], metadata["tolerance"]):
+        wanted = example["outputs"]
+        for difference in differences(outputs, wanted, metadata["tolerance"], largest):
             yield f"example {index}, {difference}"
 
 
@@ -174,12 +178,36 @@ def _types(specs: Mapping[str, Any]) -> dict[str, str]:
     return {name: specs[name]["dtype"] for name in sorted(specs)}
 
 
-def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[str]:
+def largest_values(outputs: Iterable[Arrays]) -> dict[str, float]:
+    """Returns output -> the largest size of its numbers in the examples, for outputs of floats.
+
+    Rounding is a share of it: a number near 0 is a difference of larger ones.
+    """
+    found: dict[str, float] = {}
+    for name, value in (item for arrays in outputs for item in arrays.items()):
+        if value.dtype.kind == "f":
+            sizes = np.abs(value.astype("float64"))
+            found[name] = max(found.get(name, 0.0), sizes.max(initial=0.0, where=sizes < _MASKED))
+    return found
+
+
+def differences(
+    actual: Arrays,
+    expected: Arrays,
+    tolerance: float,
+    largest: Mapping[str, float] | None = None,
+) -> Iterator[str]:
     """Yields where outputs differ, one sentence per output.
 
-    Floats may differ by `tolerance * max(1, |expected|)`; names, shapes, types, strings and
-    integers may not differ.
+    Names, shapes, types, strings and integers may not differ.
+
+    Args:
+        actual: output -> array.
+        expected: the same.
+        tolerance: how far a float may be, as a share of its output's largest value.
+        largest: that value, from `largest_values`; by default, that of `expected`.
     """
+    largest = largest_values([expected]) if largest is None else largest
     if set(actual) != set(expected):
         yield f"outputs {sorted(actual)} instead of {sorted(expected)}"
     for name in sorted(set(actual) & set(expected)):
@@ -191,15 +219,20 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
             )
             continue
         if got.dtype.kind == "f":
+            size = np.where(np.isfinite(wanted), np.abs(wanted.astype("float64")), 0.0)
+            size = np.maximum(size, largest[name])
             with np.errstate(invalid="ignore"):  # inf - inf
-                difference = np.abs(got - wanted) / np.maximum(1.0, np.abs(wanted))
-            # True for NaN, unlike >. Equal infinities, such as the score of no beam, do not differ.
-            wrong = ~(difference <= tolerance) & (got != wanted)
+                difference = np.abs(got - wanted.astype("float64"))
+                # True for NaN, unlike >. Equal infinities, such as the score of no beam, are equal.
+                wrong = ~(difference <= tolerance * size) & (got != wanted)
         else:
             difference, wrong = np.zeros(got.shape), got != wanted
         if wrong.any():
             place = np.unravel_index(np.argmax(np.where(wrong, difference, -1)), got.shape)
-            note = f" (difference {difference[place]:.3g}, tolerance {tolerance:g})"
+            note = (
+                f" (difference {difference[place]:.3g}, tolerance {tolerance:g} of "
+                f"{largest.get(name, 0.0):.3g})"
+            )
             yield (
                 f"output {name!r}: {wrong.sum()} of {wrong.size} values differ, at "
                 f"{tuple(int(i) for i in place)} {got[place]!r} instead of {wanted[place]!r}"

@@ -20,6 +20,7 @@ from keras_transformers.saved_model.checks.check import (
     differences,
     example_failures,
     forget_ourselves,
+    largest_values,
     why_not_loaded,
 )
 from keras_transformers.saved_model.description import (
@@ -28,7 +29,7 @@ from keras_transformers.saved_model.description import (
     graph_signatures,
     read_metadata,
 )
-from keras_transformers.saved_model.examples import Arrays, num_rows, stored_examples
+from keras_transformers.saved_model.examples import Arrays, level, num_rows, stored_examples
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8
@@ -157,6 +158,7 @@ class _Trials:
         # Without a stored example, inputs are generated, and the first call gives their outputs.
         self.inputs: Arrays = rows[0]["inputs"] if rows else made_up(signature["inputs"])
         self.outputs: Arrays = rows[0]["outputs"] if rows else {}
+        self.largest = largest_values(example["outputs"] for example in stored)
 
     def findings(self, max_batch_size: int) -> Iterator[Finding]:
         if not self.inputs:
@@ -201,6 +203,7 @@ class _Trials:
         trial = "made-up inputs"
         try:
             self.outputs = self.call(self.inputs)
+            self.largest = largest_values([self.outputs])
         except tf.errors.InvalidArgumentError as error:
             return self._finding(trial, "skipped", f"no stored examples; {first_words(error)}")
         except Exception as error:
@@ -258,30 +261,7 @@ class _Trials:
                 return
         expected = {name: value[index] for name, value in self.outputs.items()}
         found = {name: value[: len(index)] for name, value in outputs.items()}
-        yield from differences(*level(found, expected), self.tolerance)
-
-
-def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Brings outputs with the same names to the same shapes.
-
-    A graph pads rows to the longest one in their batch. Here strings, integers and booleans are
-    padded further with "", 0 or False, as the graph must do; floats are cut, because some are
-    meaningless beyond the end of their row.
-    """
-    sides: tuple[dict[str, np.ndarray], ...] = (dict(left), dict(right))
-    for name in set(left) & set(right):
-        if left[name].ndim != right[name].ndim:
-            continue
-        least, most = (f(left[name].shape, right[name].shape) for f in (np.minimum, np.maximum))
-        for side in sides:
-            array = side[name]
-            if array.dtype.kind == "f":
-                side[name] = array[tuple(map(slice, least))]
-            else:
-                missing = [(0, int(extra)) for extra in most - array.shape]
-                filler: Any = b"" if array.dtype == object else 0
-                side[name] = np.pad(array, missing, constant_values=filler)
-    return sides[0], sides[1]
+        yield from differences(*level(found, expected), self.tolerance, self.largest)
 
 
 def made_up(specs: Mapping[str, Any]) -> dict[str, np.ndarray]:

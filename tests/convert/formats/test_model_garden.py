@@ -56,7 +56,7 @@ def model_of(folder):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_answers_are_those_of_model_gardens_code(name, folders):
-    assert difference(model_of(folders / name), folders / f"{name}.npz") < 3e-6
+    assert difference(model_of(folders / name), folders / f"{name}.npz") < 1e-5
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
@@ -66,7 +66,7 @@ def test_the_variables_tell_the_task(name, kind, folders):
 
 def test_both_heads_of_pretraining(folders):
     judge = kt.load(folders / "pretrainer", pipeline="next_sentence")
-    assert difference(judge.model, folders / "pretrainer.npz") < 3e-6
+    assert difference(judge.model, folders / "pretrainer.npz") < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_other_checkpoints_of_model_garden(name, left_behind):
         found = kt.convert.find_weights(folder / "ckpt-1")
         model = kt.heads.masked_lm(found.build(), activation="gelu")
         found.fill(model, found.parts)
-        assert difference(model, file) < 3e-6
+        assert difference(model, file) < 1e-5
         return
     if name != "hub_encoder":
         shutil.copy(folder.with_name("vocab.txt"), folder)
-    assert difference(model_of(folder), file) < 3e-6
+    assert difference(model_of(folder), file) < 1e-5
 
 
 def test_a_saved_model_says_whether_it_lower_cases_and_has_its_vocabulary(folders):
@@ -146,7 +146,7 @@ def test_the_names_of_the_first_two_versions_on_tf_hub(folders, tmp_path):
     found = kt.convert.find_weights(tmp_path / "hub_1")
     model = found.build()
     found.fill(model, ())
-    assert difference(model, folders / "encoder.npz") < 3e-6
+    assert difference(model, folders / "encoder.npz") < 1e-5
 
 
 def test_what_is_missing_or_not_a_bert_is_named(copy, tmp_path):

@@ -27,9 +27,12 @@ def products_are_right():
     return True
 
 
-pytestmark = pytest.mark.skipif(
-    not products_are_right(), reason="TensorFlow's int8 products are wrong on this processor"
-)
+pytestmark = [
+    pytest.mark.kernels,
+    pytest.mark.skipif(
+        not products_are_right(), reason="TensorFlow's int8 products are wrong on this processor"
+    ),
+]
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 64}
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from checks import in_float64, same_but_for_rounding
 
 import keras_transformers as kt
 from keras_transformers.dependencies.private_api import inner_layers
@@ -20,6 +21,8 @@ from keras_transformers.pipelines.exported.panels import (
     _StoredPanels,
 )
 from keras_transformers.saved_model.checks import check
+
+pytestmark = pytest.mark.kernels
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,7 @@ def test_a_product_of_panels_is_the_layers(panels, activation, units, width):
     rows = keras.random.normal((3, 16), seed=0)
     expected = layer(rows)
     in_panels = _PanelDense(panels(layer.kernel, width), layer.bias, layer.activation)
-    np.testing.assert_allclose(in_panels(rows), expected, atol=1e-6)
+    same_but_for_rounding(in_panels(rows), expected, in_float64(layer)(rows))
 
 
 @pytest.mark.parametrize("panels", [_StoredPanels, partial(_LoadedPanels, loading=_Loading())])
@@ -81,20 +84,19 @@ def test_a_table_of_panels_is_the_embedding(panels, scale):
     ids = np.array([[0, 31, 32], [63, 64, 69]], "int32")
     np.testing.assert_array_equal(table(ids), layer(ids))
     vectors = keras.random.normal((2, 3, 16), seed=0)
-    np.testing.assert_allclose(
-        table(vectors, reverse=True), layer(vectors, reverse=True), atol=1e-6
+    same_but_for_rounding(
+        *(each(vectors, reverse=True) for each in (table, layer, in_float64(layer)))
     )
 
 
 def test_few_tokens_and_many_get_the_models_answers(encoder):
-    graph = graph_of(ShortTextsForm(encoder))
+    graph, exact = graph_of(ShortTextsForm(encoder)), in_float64(encoder)
     nothing = {name: value[:0] for name, value in inputs(encoder, 3).items()}
     assert graph(**nothing)["pooled_output"].shape == (0, 64)
     for lengths in ((3,), (3, 5, 1, 0), (40,), (20, 21), (60, 50)):
         given = inputs(encoder, *lengths)
-        np.testing.assert_allclose(
-            graph(**given)["pooled_output"], encoder(given)["pooled_output"], atol=2e-5
-        )
+        answers = (graph(**given), encoder(given), exact(given))
+        same_but_for_rounding(*(answer["pooled_output"] for answer in answers))
 
 
 def test_only_few_tokens_are_multiplied_by_panels(encoder):

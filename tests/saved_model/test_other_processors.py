@@ -1,0 +1,86 @@
+"""An export made with one processor's kernels passes the check with another's, if it is right.
+
+TensorFlow without oneDNN, and oneDNN without AVX-512, stand in for other processors.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+import keras_transformers as kt
+from keras_transformers.models.encoders.bert import bert
+from keras_transformers.saved_model.checks import check
+from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.examples import stored_examples
+
+pytestmark = pytest.mark.kernels
+
+KERNELS = {
+    "without oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "0"},
+    "AVX2": {"TF_ENABLE_ONEDNN_OPTS": "0", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "oneDNN for AVX2": {"TF_ENABLE_ONEDNN_OPTS": "1", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+}
+TEXTS = [
+    " ".join(words) for words in np.random.default_rng(0).choice(tiny.VOCABULARY[5:], size=(3, 50))
+]
+
+
+def sensitive(activation="gelu"):
+    """A regressor whose weights enlarge rounding, with scores far above 1."""
+    encoder = bert(
+        vocabulary_size=len(tiny.VOCABULARY),
+        num_layers=4,
+        num_heads=2,
+        hidden_dim=64,
+        max_sequence_length=64,
+        activation=activation,
+    )
+    model = tiny.lively(kt.heads.regressor(encoder))
+    head = model.get_layer("score_dense")
+    head.set_weights([100 * weight for weight in head.get_weights()])
+    return kt.pipelines.TextRegressor(model, tiny.wordpiece())
+
+
+def export_sensitive(path):
+    return kt.export(sensitive(), path, examples=TEXTS)
+
+
+@pytest.fixture(scope="module")
+def made_here(tmp_path_factory):
+    return export_sensitive(tmp_path_factory.mktemp("made_here"))
+
+
+def test_a_wrong_model_is_told_from_rounding(made_here):
+    metadata = json.loads((made_here / METADATA_FILE).read_text())
+    assert 1e-5 < metadata["tolerance"] < 1e-3
+    example = next(stored_examples(metadata, "serving_default"))
+    texts = {name: tf.constant(column) for name, column in example["inputs"].items()}
+    for activation, right in (("gelu", True), ("gelu_approximate", False)):
+        answer = sensitive(activation).answer(**texts)
+        found = {name: value.numpy() for name, value in answer.items()}
+        wanted, tolerance = example["outputs"], metadata["tolerance"]
+        assert (list(check.differences(found, wanted, tolerance)) == []) == right
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("new_processes")
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_made_here_and_checked_elsewhere(kernels, made_here, monkeypatch):
+    for name, value in KERNELS[kernels].items():
+        monkeypatch.setenv(name, value)
+    check.self_check(made_here)
+
+
+@pytest.mark.slow
+def test_made_elsewhere_and_checked_here(tmp_path):
+    code = "import sys, test_other_processors as tests; tests.export_sensitive(sys.argv[1])"
+    environment = os.environ | KERNELS["AVX2"] | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(tmp_path / "base")]
+    subprocess.run(command, env=environment, check=True)
+    assert list(check.failures(str(tmp_path / "base/1"))) == []
