@@ -103,8 +103,8 @@ def test_optional_columns():
     ("data", "message"),
     [
         ((TEXTS, LABELS[1:]), "differ in length, 3 of text, 2 of label"),
-        ((TEXTS, [1, None, 0]), r"row 1 has no label \(None\): fill it in, or remove the row"),
-        ((TEXTS, [1, 0, float("nan")]), r"row 2 has no label \(nan\)"),
+        ((TEXTS, [1, None, 0]), r"row 1: no label \(None\): fill it in, or drop the row"),
+        ((TEXTS, [1, 0, float("nan")]), r"row 2: no label \(nan\)"),
         (([b"\xff"], [0]), "row 0: text is not UTF-8"),
         (([], []), "the data has no rows"),
         ([], "the data has no rows"),
@@ -116,8 +116,8 @@ def test_optional_columns():
             r"sentence or review may be the column 'text': pass columns=\{'text': 'sentence'\}",
         ),
         (TEXTS, r"row 0 of the data is 'a': pass columns or rows of \(text, label\)"),
-        ([{"text": "a", "label": 0}, {"text": "b"}], "row 1 has other names than row 0"),
-        ([("a", 0), ("b",)], "row 1 needs 2 values, as row 0 has"),
+        ([{"text": "a", "label": 0}, {"text": "b"}], "row 1: no 'label' among text"),
+        ([("a", 0), ("b",)], "row 1: .*expected 2 values, as row 0 has"),
         (
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2),
             "the tf.data.Dataset is bat",
