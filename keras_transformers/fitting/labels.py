@@ -1,13 +1,14 @@
 """Reads columns of labels: as names, as indices into a pipeline's labels, or as indicators."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from keras_transformers.fitting.source import Source
 
-__all__ = ["LabelsAre"]
+__all__: list[str] = []
 
 LabelsAre = Literal["names", "indices", "indicators"]
 
@@ -85,11 +86,20 @@ class LabelColumn:
 
 
 class _MisfitError(Exception):
-    """A cell that cannot be read in one way."""
+    """A cell that cannot be read in one way.
 
-    def __init__(self, place: str, value: Any, column: Sequence[Any]) -> None:
+    Attributes:
+        place: the data set and the row.
+        value: the label in the cell that does not fit, or the cell.
+        column: the whole column.
+        is_cell: whether the cell is a list where it should not be, or the reverse.
+    """
+
+    def __init__(
+        self, place: str, value: Any, column: Sequence[Any], *, is_cell: bool = False
+    ) -> None:
         super().__init__(place)
-        self.place, self.value, self.column = place, value, column
+        self.place, self.value, self.column, self.is_cell = place, value, column, is_cell
 
 
 class _Reader:
@@ -130,7 +140,7 @@ class _Reader:
         for row, cell in enumerate(column):
             is_list = isinstance(cell, list | tuple)
             if is_list != (self.cells != "one"):
-                raise _MisfitError(source.row(row), cell, column)
+                raise _MisfitError(source.row(row), cell, column, is_cell=True)
             names = [read(value) for value in (cell if is_list else [cell])]
             if None in names:
                 value = cell[names.index(None)] if is_list else cell
@@ -186,14 +196,20 @@ def _first_difference(
 
 def _why_none(reader: "_Reader", misfits: Mapping[str, _MisfitError]) -> str:
     """Returns why no way reads all columns, with the remedy."""
-    unknown = [misfit for misfit in misfits.values() if not reader.knows(misfit.value)]
-    if not unknown and len(misfits) > 1:  # each cell fits one way, but not all fit the same
+    unknown = [x for x in misfits.values() if x.is_cell or not reader.knows(x.value)]
+    if not unknown and len(misfits) == 1:
+        ((way, misfit),) = misfits.items()
+        return (
+            f"{misfit.place}: unknown label {misfit.value!r:.60}: it is not among the {way}, as "
+            f"labels_are={way!r} states; the pipeline's labels are {reader.shown}"
+        )
+    if not unknown:  # each of these labels fits one way, but not all labels fit the same
         cells = "; ".join(
             f"{misfit.place}: {misfit.value!r:.60} is not among the {way}"
             for way, misfit in misfits.items()
         )
-        return f"the labels are not all names and not all indices ({cells}): write all as names"
-    misfit = (unknown or list(misfits.values()))[0]
+        return f"the labels are of several kinds ({cells}): write all as names"
+    misfit = unknown[0]
     return (
         f"{misfit.place}: unknown label {misfit.value!r:.60}: the pipeline's labels are "
         f"{reader.shown}{_remedy(reader.labels, reader.cells, misfit)}"
@@ -205,8 +221,7 @@ def _remedy(labels: Sequence[str], cells: str, misfit: _MisfitError) -> str:
     value, count = misfit.value, len(labels)
     if isinstance(value, list | tuple):
         return _remedy_for_list(value, count, cells)
-    numbers = {x for x in _flat(misfit.column) if isinstance(x, int | float)}
-    if cells != "one" and not any(isinstance(cell, list | tuple) for cell in misfit.column):
+    if misfit.is_cell:
         wanted = "one label per word" if cells == "words" else "any number of labels"
         return f": pass a list with {wanted} in each row"
     if isinstance(value, bool):
@@ -220,15 +235,24 @@ def _remedy(labels: Sequence[str], cells: str, misfit: _MisfitError) -> str:
     if value == -100:
         what = "words" if cells == "words" else "rows"
         return f": -100 marks what a loss leaves out, so drop these {what}"
+    numbers = {x for x in _flat(misfit.column) if isinstance(x, int | float)}
     if value == -1 and numbers == {-1, 1} and count == 2:
         return ": pass (labels + 1) // 2 for the indices 0 and 1"
     if value == -1:
         return ": -1 marks a row without a label, so drop these rows"
     if value == count and min(numbers) >= 1:
         return ": indices start at 0, so pass labels - 1"
-    if isinstance(value, float) and not value.is_integer():
+    if isinstance(value, float) and math.isfinite(value):
         return ": a score is for a pipeline loaded with pipeline='regression'"
     return "; load it with labels=[...] for others"
+
+
+def check_one_per_row(name: str, values: Sequence[Any], source: Source) -> None:
+    """Raises ValueError if a cell of a column is a list, such as a row of a matrix."""
+    for row, value in enumerate(values):
+        if isinstance(value, list | tuple):
+            remedy = _remedy_for_list(value, len(value), "one")
+            raise ValueError(f"{source.row(row)}: {name} is {value!r:.60}{remedy}")
 
 
 def _remedy_for_list(cell: Sequence[Any], count: int, cells: str) -> str:

@@ -13,6 +13,7 @@ from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, Given, Job
+from keras_transformers.fitting.labels import check_one_per_row
 from keras_transformers.fitting.source import Source
 from keras_transformers.runs import outputs_of
 
@@ -45,6 +46,7 @@ def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Example
 
 def numbers(values: Sequence[Any], source: Source) -> list[str]:
     """Returns finite numbers as text; ValueError for any other value."""
+    check_one_per_row("score", values, source)
     found = []
     for row, value in enumerate(values):
         try:
