@@ -6,7 +6,7 @@ Attributes do not tell: each column of a data frame is one too, under any name.
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,14 +60,19 @@ def column(table: Any, name: Any) -> list[Any]:
 
 
 def listed(values: Any) -> list[Any] | None:
-    """Returns the values of a column, array or tensor as a list; None for any other type."""
+    """Returns the values of a column, an array, a tensor or any iterable as a list.
+
+    None for a single value, also a string or a mapping, over which Python could iterate.
+    """
     values = without_tensors(values)
-    # The method of the type: an instance may have attributes that are named by its user.
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        return None
+    # The method of the type: attributes of an instance may be named by its user.
     for method in ("to_pylist", "to_list", "tolist"):
         if callable(convert := getattr(type(values), method, None)):
             found = convert(values)
-            return found if isinstance(found, list) else None
-    return list(values) if _is(values, "datasets", "Column") else None
+            return found if isinstance(found, list) else None  # of an array without axes
+    return list(values)
 
 
 def without_tensors(value: Any) -> Any:

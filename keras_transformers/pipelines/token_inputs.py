@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.results.texts import strings
+from keras_transformers.pipelines.results.texts import string_column, strings
 
 _logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class TextPipeline(Pipeline):
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one row of texts; see `Pipeline.read`."""
-        encoded = self.encode(*(tf.constant([text]) for text in texts))
+        encoded = self.encode(*map(one_row, self.text_names, texts))
         others = {
             name: tf.zeros([1] * len(tensor.shape), tensor.dtype)
             for name, tensor in self.model.input.items()
@@ -303,6 +303,11 @@ def text_batches(
         {name: strings(column) for name, column in zip(names, batch, strict=True)}
         for batch in batches
     ]
+
+
+def one_row(name: str, text: Any) -> tf.Tensor:
+    """Returns a text as a batch of one row, strings (1,); ValueError if it is not a string."""
+    return tf.constant(string_column(name, [text]))
 
 
 def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ No library is imported: `dependencies.tables` recognizes their types.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -213,11 +213,9 @@ def _list(column: Any) -> list[Any]:
     if tables.is_table(column):
         columns = ", ".join(map(repr, tables.column_names(column)))
         raise ValueError(f"a column is a table with the columns {columns}: pass one of its columns")
-    if (found := tables.listed(column)) is not None:
-        return found
-    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
+    if (found := tables.listed(column)) is None:
         raise ValueError(f"a column is {column!r:.80}: pass a list with one value per row")
-    return list(column)
+    return found
 
 
 def _value(name: str, row: int, value: Any) -> Any:
