@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.files.surrogates import check_text
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.results.texts import string_column, strings
@@ -251,6 +252,8 @@ def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
     wrong = [label for label in labels if not isinstance(label, str) or not label]
     if isinstance(labels, str) or wrong:
         raise ValueError(f"labels must be non-empty strings, not {wrong or labels!r}")
+    for label in labels:
+        check_text(f"labels: {label!r:.60}", label)
     num_classes = model.output["logits"].shape[-1]
     if len(labels) != num_classes:
         raise ValueError(

@@ -13,6 +13,7 @@ import tiny
 from answer_checks import same_answers
 
 from keras_transformers import pipelines as room
+from keras_transformers.data import Examples, TextBatches
 from keras_transformers.pipelines.results import Classification, Regression
 
 
@@ -181,6 +182,20 @@ def test_what_reads_one_text_checks_it_too():
         table = other_libraries.table(kind, {"role": ["user"], "content": ["a"]})
         with pytest.raises(ValueError, match="messages are a .*: pass a list of messages"):
             tiny.talker().chat(table)
+
+
+def test_labels_prompts_and_examples_are_texts_too(tmp_path):
+    classify, embed = tiny.pipeline("classification"), tiny.pipeline("embedding")
+    half = "has half of a surrogate pair"
+    with pytest.raises(ValueError, match=rf"labels: '\\ud83d' {half}"):
+        type(classify)(classify.model, classify.tokenizer, ["a", "\ud83d"])
+    with pytest.raises(ValueError, match=rf"prompts: 'b\\ud83d' {half}"):
+        type(embed)(embed.model, embed.tokenizer, prompts={"a": "b\ud83d"})
+    with pytest.raises(ValueError, match=f"text 0 {half}"):
+        classify.example_batches(["a \ud83d"])
+    examples = Examples(["a", "b \ud83d"], labels=[classify.labels[0]] * 2, source="here")
+    with pytest.raises(ValueError, match=rf"here: text\[1\] {half}"):
+        TextBatches(examples, classify, batch_size=2)
 
 
 def test_public_names_are_found_without_loading_tensorflow():
