@@ -245,13 +245,19 @@ class Pipeline(abc.ABC):
                 table (pandas, polars, Arrow) with these columns.
             batch_size: rows per batch.
         """
+        named = named_columns(texts)
+        if set(named) != set(self.text_names):
+            raise ValueError(
+                f"{type(self).__name__} takes {', '.join(self.text_names)}, not "
+                f"{', '.join(map(str, named))}"
+            )
         ranks = {name: len(spec.shape) for name, spec in self.input_specs().items()}
         columns = {
             name: string_column(name, column, rank=ranks.get(name, 1))
-            for name, column in named_columns(texts).items()
+            for name, column in named.items()
         }
         counts = {name: len(column) for name, column in columns.items()}
-        if set(counts) != set(self.text_names) or len(set(counts.values())) != 1:
+        if len(set(counts.values())) != 1:
             raise ValueError(
                 f"{type(self).__name__} needs as many {' as '.join(self.text_names)}, not {counts}"
             )

@@ -92,13 +92,13 @@ class Predictor:
                 rejects them.
         """
         named = named_columns(inputs)
+        takes = f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows"
+        if set(named) != set(self.inputs):
+            raise ValueError(f"{takes}, not {', '.join(map(str, named))}")
         columns = {name: self._column(name, values) for name, values in named.items()}
         lengths = {name: len(column) for name, column in columns.items()}
-        if set(columns) != set(self.inputs) or len(set(lengths.values())) != 1:
-            raise ValueError(
-                f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows, "
-                f"not rows {lengths}"
-            )
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"{takes}, not rows {lengths}")
         rows: list[dict[str, Any]] = []
         for start in range(0, next(iter(lengths.values())), batch_size):
             batch = {

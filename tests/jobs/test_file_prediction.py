@@ -202,8 +202,8 @@ def test_row_n_of_a_table_is_answered_by_line_n(lengths, tmp_path, capsys, name,
         ),
         (
             "a.jsonl",
-            '{"text": "a"}\n{"id": ["b"], "text": "a \\\\ud83d"}\n',
-            "a.jsonl:2: 'text' has half of a surrogate pair, '\\\\ud83d', at character 2",
+            '{"text": "a"}\n{"id": ["b"], "text": "a \\ud83d"}\n',
+            "a.jsonl:2: 'text' has half of a surrogate pair, '\\ud83d', at character 2",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_pairs_and_other_signatures(exported_pair):
 @pytest.mark.parametrize(
     ("inputs", "text"),
     [
-        ({"texts": ["a"]}, r"takes text with the same number of rows, not rows \{'texts': 1\}"),
+        ({"texts": ["a"]}, r"takes text with the same number of rows, not texts"),
         ({}, "takes text"),
         ({"text": "a bare string"}, "must be a list of strings, not 'a bare string'"),
         ({"text": ["a", 3]}, "must be a list of strings"),

@@ -278,7 +278,7 @@ def test_files_that_are_no_text_are_named(tmp_path, start, what):
             "a.jsonl",
             rb'{"\uD83D": 1, "text": "a"}',
             "utf-8",
-            r":2: the key '\\ud83d' has half of a",
+            r":2: the key '\\ud83d' has half",
         ),
         ("a.jsonl", rb'{"text": ["a", {"b": "\ud83d"}]}', "utf-8", ":2: 'text': 'b' has half of a"),
         ("a.tsv", b"a +2D0-\tx", "utf-7", ":2: half of a surrogate pair"),
