@@ -50,6 +50,7 @@ class Search(Command):
         import numpy as np
 
         from keras_transformers.files import read_lines
+        from keras_transformers.files.surrogates import as_utf8
 
         texts = list(read_lines(self.texts))
         if not texts:
@@ -74,7 +75,8 @@ class Search(Command):
             for query, row, places in zip(queries, scores, best, strict=True):
                 for rank, place in enumerate(places.tolist(), start=1):
                     found_text = {
-                        "query": query,
+                        # A query from the shell may hold bytes that are not UTF-8.
+                        "query": as_utf8("query", query).decode("utf-8", "replace"),
                         "rank": rank,
                         "score": round(float(row[place]), 6),
                     }

@@ -8,8 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
+from keras_transformers.pipelines.token_inputs import one_row
 from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
@@ -29,7 +28,7 @@ def spell(tokenizer: Any, text: str) -> dict[str, Any]:
         WordPiece a step is what is found, then `tried`, the longer pieces that the vocabulary does
         not have. Words whose steps are unknown have one step, their tokens.
     """
-    ids = tokenizer.tokenize(tf.constant([text]))[0].numpy().tolist()
+    ids = tokenizer.tokenize(one_row("text", text))[0].numpy().tolist()
     vocabulary = list(tokenizer.vocabulary)
     tokens = [vocabulary[i] for i in ids]
     kind, words = "tokens", [[token] for token in tokens]

@@ -141,7 +141,11 @@ def _answer(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _texts(pipeline: Pipeline, given: Mapping[str, Any]) -> list[Any]:
     values = [given[name] for name in pipeline.text_names]
-    return [base64.b64decode(v["b64"]) if isinstance(v, dict) else v for v in values]
+    is_binary = [isinstance(value, dict) and value.keys() == {"b64"} for value in values]
+    return [
+        base64.b64decode(value["b64"]) if binary else value
+        for value, binary in zip(values, is_binary, strict=True)
+    ]
 
 
 def _example(pipeline: Pipeline) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.pipelines.token_inputs import one_row
 from keras_transformers.tokenizers.packing import document_start
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
@@ -69,7 +70,7 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
     embedding, multiplied by it and summed. `rollout`: attention followed through the layers, to the
     vector that the head reads (Abnar & Zuidema 2020). Neither is a proof of what the model does.
     """
-    encoded = pipeline.encode(*(tf.constant([text]) for text in texts))
+    encoded = pipeline.encode(*map(one_row, pipeline.text_names, texts))
     model = pipeline.model
     watched: list[Any] = []
     with tf.GradientTape() as tape:
@@ -130,7 +131,7 @@ def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str,
     found, read = [], 0
     for place in np.argsort(-scores, kind="stable")[:_MOST_RESULTS]:
         each = {"line": lines[place], "place": int(place), "score": float(scores[place])}
-        text = tf.constant([lines[place]])
+        text = one_row("text", lines[place])
         ids = pipeline.tokenize(text, prompt=pipeline.prompts.get(reading))[0][0].numpy().tolist()
         read += len(ids) ** 2
         if ids and read <= _MOST_READ:
@@ -211,7 +212,7 @@ def next_tokens(
         `id`, `token` and `probability`; `is_full`, whether the model has no more positions.
     """
     tokenizer, added = pipeline.tokenizer, list(added or [])
-    tokens = tokenizer.tokenize(tf.constant([prompt]))[0].numpy().tolist() + added
+    tokens = tokenizer.tokenize(one_row("prompt", prompt))[0].numpy().tolist() + added
     token_ids = tf.constant([[document_start(tokenizer), *tokens]], tf.int32)
     is_full = token_ids.shape[1] > pipeline.max_sequence_length
     alternatives = []

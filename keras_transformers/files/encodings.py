@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from keras_transformers.files.surrogates import half_of_a_pair
+
 # First bytes of a file -> its format, and the remedy.
 _NOT_TEXT = {
     b"\x1f\x8b": "gzip data, so its name must end in .gz",
@@ -73,7 +75,8 @@ def _other_lines(file: BinaryIO, encoding: str) -> Iterator[tuple[str, str]]:
     # Bytes cannot be split into lines: in UTF-16 a line end has two.
     text = io.TextIOWrapper(file, encoding, newline="\n")
     try:
-        yield from ((line, "") for line in text)
+        for line in text:
+            yield line, half_of_a_pair(line)  # utf-7 and unicode_escape can spell one
     except UnicodeError as error:  # somewhere in the next few kilobytes
         yield "", f"not {encoding} from about here ({error})"
     finally:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_transformers.fitting.job import Given, Job, job_of
+from keras_transformers.fitting.labels import LabelsAre
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.ranges import PositiveInt, check_ranges
 
@@ -17,6 +18,7 @@ def evaluate(
     data: Any,
     *,
     columns: Mapping[str, str] | None = None,
+    labels_are: LabelsAre | None = None,
     batch_size: PositiveInt | None = None,
 ) -> dict[str, float]:
     """Returns the metrics that the task's recipe reports, and a baseline to compare with.
@@ -28,6 +30,7 @@ def evaluate(
         pipeline: a pipeline from `load`.
         data: labelled data; `fit` lists each task's columns.
         columns: the task's column name -> the data's, where they differ.
+        labels_are: how to read numbers that can be names or indices; see `fit`.
         batch_size: examples per batch, 16 or 32 by default; it does not change the metrics.
 
     Returns:
@@ -42,7 +45,7 @@ def evaluate(
     job = job_of(pipeline)
     given: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
     check_ranges(evaluate, given)
-    examples = job.read(pipeline, data, columns or {}, "data")
+    (examples,) = job.read(pipeline, {"data": data}, columns or {}, labels_are)
     batching = job.options(**given).batching() | {"shuffle": False}
     batches = job.batches(job.encoded(pipeline, examples), pipeline, **batching)
     figures: dict[str, float] = {}

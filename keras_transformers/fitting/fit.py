@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_transformers.fitting import lora
 from keras_transformers.fitting.job import FitOptions, Given, Job, job_of
+from keras_transformers.fitting.labels import LabelsAre
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run
@@ -46,6 +47,7 @@ def fit(
     *,
     validation: Any = None,
     columns: Mapping[str, str] | None = None,
+    labels_are: LabelsAre | None = None,
     epochs: PositiveInt | None = None,
     batch_size: PositiveInt | None = None,
     learning_rate: PositiveFloat | None = None,
@@ -76,7 +78,8 @@ def fit(
     - translation: text, target
     - generation: text
 
-    Labels are names, or indices from 0 into the pipeline's labels.
+    Labels are names, or indices from 0 into the pipeline's labels. The whole column is read one
+    way, and that of the validation data the same way.
 
     Args:
         pipeline: a pipeline from `load`; its model is trained in place.
@@ -87,6 +90,10 @@ def fit(
             selects the best epoch and, for multi-label classification, the thresholds. None keeps
             the weights of the last epoch.
         columns: the task's column name -> the data's, where they differ.
+        labels_are: "names" or "indices", for numbers that can be either: with labels named "1" to
+            "5", 2 is the label "2" or the third. Lists of several labels may also be "indicators",
+            a 0 or 1 for each of the pipeline's labels. None takes the only way that fits, and
+            raises an error if several fit and differ.
         epochs: passes over the data, 3 by default.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
         learning_rate: the peak, after the warm-up. By default, the value in the task's paper for
@@ -110,9 +117,9 @@ def fit(
         FileNotFoundError: a file does not exist.
         TypeError: the pipeline cannot be trained in one call, an option is unknown, or the data has
             an unknown type.
-        ValueError: a label is unknown, a column is missing, columns differ in length, a number is
-            out of range, or the folder holds a run with other data or options. All of these are
-            raised before the first step.
+        ValueError: a label is unknown or can be read in two ways, a column is missing, columns
+            differ in length, a number is out of range, or the folder holds a run with other data
+            or options. All of these are raised before the first step.
 
     Example:
         classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
@@ -122,15 +129,16 @@ def fit(
     given = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     chosen = {name: value for name, value in given.items() if value is not None} | options
     _check_options(job, chosen)
-    columns = columns or {}
-    train = job.read(pipeline, data, columns, "data")
     held_out = None
-    if isinstance(validation, float) and not isinstance(validation, bool):
+    if isinstance(validation, float):
         if not 0 < validation < 1:
             raise ValueError(f"validation={validation}: pass a share between 0 and 1, or data")
+        (train,) = job.read(pipeline, {"data": data}, columns or {}, labels_are)
         train, held_out = job.split(train, validation)
-    elif validation is not None:
-        held_out = job.read(pipeline, validation, columns, "validation")
+    else:
+        sets = {"data": data} | ({} if validation is None else {"validation": validation})
+        train, *others = job.read(pipeline, sets, columns or {}, labels_are)
+        held_out = others[0] if others else None
     rate = job.options.rate_for(pipeline.model, lora=chosen.get("lora") is not None)
     chosen.setdefault("learning_rate", rate)
     with _folder(folder) as place, _signals_restored():

@@ -6,6 +6,7 @@ A module in `jobs/` registers its task by defining `JOB`; no list names it.
 import dataclasses
 import functools
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,14 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 
 from keras_transformers.data.batching import Batches
-from keras_transformers.data.tables.in_memory import Wanted, columns_of
+from keras_transformers.data.tables.columns import ColumnsError
+from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
+from keras_transformers.data.tables.reading import file_format, read_objects
+from keras_transformers.files import compression
 from keras_transformers.fitting import jobs
+from keras_transformers.fitting.labels import LabelColumn, LabelsAre
 from keras_transformers.fitting.lora import Target
+from keras_transformers.fitting.source import Source
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import Training
 
@@ -25,6 +31,14 @@ __all__ = ["FitOptions", "Job", "job_of"]
 Columns = Mapping[str, list[Any]]
 
 _FEW_PARAMETERS = 10_000_000
+_ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
+
+
+class _Table(NamedTuple):
+    """The columns of a data set, and where they come from."""
+
+    columns: dict[str, list[Any]]
+    source: Source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,8 +96,12 @@ class Job:
     Attributes:
         task: the task's name, as `Pipeline.task`.
         columns: returns the columns to read from data in memory.
-        from_columns: makes examples from those columns.
+        from_columns: makes examples from those columns; the last argument says where they come
+            from.
         from_file: makes examples from a file; the last argument is `columns` of `fit`.
+        labels: the column whose labels `from_columns` gets as names; None if there is none.
+        own_json: whether `from_file` also reads JSON and Parquet, in formats of the task. Other
+            tasks read them as rows in memory.
         encoded: turns examples into the input of `batches` and of their `of`.
         batches: makes batches from that, with the options that `FitOptions.batching` returns.
         model: returns the model to train, built from the layers of the pipeline's model.
@@ -104,7 +122,7 @@ class Job:
 
     task: str
     columns: Callable[[Any], Sequence[Wanted]]
-    from_columns: Callable[[Any, Columns, str], Any]
+    from_columns: Callable[[Any, Columns, Source], Any]
     from_file: Callable[[Any, Path, Mapping[str, str]], Any]
     encoded: Callable[[Any, Any], Any] = lambda pipeline, examples: examples
     batches: Callable[..., Batches]
@@ -114,32 +132,97 @@ class Job:
     steps: Callable[[keras.Model, Any], None] = lambda model, options: None
     callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
     monitor: Callable[[Any], str]
+    labels: LabelColumn | None = None
+    own_json: bool = False
     scores: Callable[[Any, Any, Any], Mapping[str, float]] | None = None
     baseline: Callable[[Any, Any], Mapping[str, float]] = lambda pipeline, examples: {}
     split: Callable[[Any, float], tuple[Any, Any]]
     chosen: Callable[[Any, Any, Any], None] = lambda pipeline, batches, examples: None
     options: type[FitOptions] = FitOptions
 
-    def read(self, pipeline: Any, data: Any, columns: Mapping[str, str], source: str) -> Any:
-        """Returns examples from a file or from data in memory.
+    def read(
+        self,
+        pipeline: Any,
+        data: Mapping[str, Any],
+        columns: Mapping[str, str],
+        labels_are: LabelsAre | None = None,
+    ) -> list[Any]:
+        """Returns the examples of each data set, with labels that are read one way in all of them.
 
         Args:
             pipeline: the pipeline that the examples are for.
-            data: a path, or what `data.tables.in_memory.columns_of` takes.
+            data: how error messages name the data -> a path, or what
+                `data.tables.in_memory.columns_of` takes.
             columns: the task's column name -> the data's.
-            source: how error messages name data in memory.
+            labels_are: see `fit`.
 
         Raises:
-            FileNotFoundError: the file does not exist.
+            FileNotFoundError: a file does not exist.
             TypeError, ValueError: the data cannot be read; the message says where.
         """
-        if isinstance(data, str | Path):
-            return self.from_file(pipeline, Path(data), columns)
+        if labels_are is not None and self.labels is None:
+            raise ValueError(f"labels_are={labels_are!r}: {self.task} has no names of labels")
+        sets = [self._columns(pipeline, value, columns, name) for name, value in data.items()]
+        if self.labels is not None:
+            name, column = self.labels.name, self.labels
+            tables = [each for each in sets if isinstance(each, _Table)]
+            labelled = [(table.source, table.columns[name]) for table in tables]
+            for table, names in zip(
+                tables, column.as_names(pipeline, labelled, labels_are), strict=True
+            ):
+                table.columns[name] = names
+        return [
+            self.from_columns(pipeline, each.columns, each.source)
+            if isinstance(each, _Table)
+            else self._from_file(pipeline, each, columns, labels_are)
+            for each in sets
+        ]
+
+    def _columns(
+        self, pipeline: Any, data: Any, names: Mapping[str, str], source_name: str
+    ) -> "_Table | Path":
+        """Returns the columns of data in memory or of a file of rows, or another file's path."""
+        source = Source(source_name)
+        if isinstance(data, str | os.PathLike):
+            path = Path(data)
+            suffix = Path(compression.inner_name(path)).suffix.lower()
+            if self.own_json or suffix not in _ROWS:
+                return path
+            format: Any = file_format(path)
+            numbered = list(read_objects(path, format=format))
+            source = Source(str(path), [number for number, _ in numbered])
+            data = [row for _, row in numbered]
         try:
-            found = columns_of(data, self.columns(pipeline), names=columns)
+            return _Table(columns_of(data, self.columns(pipeline), names=names), source)
+        except RowError as error:
+            raise ValueError(f"{source.row(error.row)}: {error.reason}") from error
         except (TypeError, ValueError) as error:
             raise type(error)(f"{source}: {error}") from error
-        return self.from_columns(pipeline, found, source)
+
+    def _from_file(
+        self, pipeline: Any, path: Path, columns: Mapping[str, str], labels_are: LabelsAre | None
+    ) -> Any:
+        if labels_are not in (None, "names"):
+            raise ValueError(
+                f"labels_are={labels_are!r} for {path}: the labels of such a file are names; read "
+                "its columns, for example with pandas, and pass them"
+            )
+        try:
+            return self.from_file(pipeline, path, columns)
+        except ColumnsError as error:
+            raise ValueError(f"{error.reason}: {self._remedy(pipeline, error)}") from error
+
+    def _remedy(self, pipeline: Any, error: ColumnsError) -> str:
+        """Returns what to pass to `fit`, which has other options than the readers of files."""
+        label = [each.name for each in self.columns(pipeline)][-1]
+        chosen = {{"label": label}.get(kind, kind): name for kind, name in error.columns.items()}
+        remedy = f"pass columns={chosen or {'text': '...', label: '...'}}"
+        if not error.may_be_names:
+            return remedy
+        return (
+            f"{remedy} if the row names the columns; if it is an example, read the file with "
+            "data.text.load(path, header='absent') and pass its texts and labels"
+        )
 
 
 @functools.cache

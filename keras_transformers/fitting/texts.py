@@ -1,12 +1,13 @@
 """Holds the code that jobs on labelled texts share: columns, files and splits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_transformers.data.tables.in_memory import LABEL, TEXT, TEXT_A, TEXT_B, Wanted
 from keras_transformers.data.text import Examples, load, split
 from keras_transformers.fitting.job import Columns, check_column_names
+from keras_transformers.fitting.source import Source
 
 __all__: list[str] = []
 
@@ -25,22 +26,18 @@ def text_columns(pipeline: Any) -> list[Wanted]:
     return [Wanted("text", TEXT)]
 
 
-def examples(
-    found: Columns,
-    source: str,
-    as_labels: Callable[[Sequence[Any]], list[str]],
-    label: str = "label",
-) -> Examples:
-    """Returns examples made from columns."""
+def examples(found: Columns, source: Source, labels: Sequence[str] | None = None) -> Examples:
+    """Returns examples made from columns, with the column of labels unless others are passed."""
     texts = [checked(found, name, source) for name in ("text", "text_b") if name in found]
-    return Examples(texts[0], texts[1] if len(texts) > 1 else None, as_labels(found[label]), source)
+    labels = found["label"] if labels is None else labels
+    return Examples(texts[0], texts[1] if len(texts) > 1 else None, labels, str(source))
 
 
-def checked(found: Columns, name: str, source: str) -> list[str]:
+def checked(found: Columns, name: str, source: Source) -> list[str]:
     """Returns a column of strings; ValueError for any other value."""
     for row, value in enumerate(found[name]):
         if not isinstance(value, str):
-            raise ValueError(f"{source}, row {row}: {name} is {value!r:.80}, expected a string")
+            raise ValueError(f"{source.row(row)}: {name} is {value!r:.80}, expected a string")
     return found[name]
 
 

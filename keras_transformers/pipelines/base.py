@@ -17,8 +17,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies import tables
 from keras_transformers.pipelines.results import reading
-from keras_transformers.pipelines.results.texts import string_column, without_tensors
+from keras_transformers.pipelines.results.texts import (
+    check_is_list,
+    named_columns,
+    string_column,
+)
 from keras_transformers.pipelines.weights import saving
 
 __all__ = ["Pipeline", "Signature"]
@@ -212,10 +217,13 @@ class Pipeline(abc.ABC):
             One result of the task's type for one input; a list of results, in order, for many.
 
         Raises:
-            ValueError: there are too few or too many texts, or one is not a string (None, for
-                example); the message says which.
+            ValueError: there are too few or too many texts, one is not a string (None, for
+                example) or not Unicode text, or an argument is a table, whose columns are to be
+                passed; the message says which.
         """
-        texts = tuple(map(without_tensors, texts))
+        texts = tuple(map(tables.without_tensors, texts))
+        for name, column in zip(self.text_names, texts, strict=False):
+            check_is_list(name, column)  # before counting: one table may hold several inputs
         one = bool(texts) and isinstance(texts[0], str | bytes)
         columns = [[text] for text in texts] if one else list(texts)
         if len(columns) != len(self.text_names):
@@ -229,21 +237,28 @@ class Pipeline(abc.ABC):
         return found[0] if one else found
 
     def rows(
-        self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
+        self, texts: Mapping[str, Iterable[str | bytes]] | Any, *, batch_size: int = 32
     ) -> list[dict[str, Any]]:
         """Answers like a call, but returns dicts: output name -> str, number or nested list.
 
         Args:
-            texts: name in `text_names` -> strings; lists of strings for inputs of rank 2.
+            texts: name in `text_names` -> strings; lists of strings for inputs of rank 2. Or a
+                table (pandas, polars, Arrow) with these columns.
             batch_size: rows per batch.
         """
+        named = named_columns(texts)
+        if set(named) != set(self.text_names):
+            raise ValueError(
+                f"{type(self).__name__} takes {', '.join(self.text_names)}, not "
+                f"{', '.join(map(str, named))}"
+            )
         ranks = {name: len(spec.shape) for name, spec in self.input_specs().items()}
         columns = {
             name: string_column(name, column, rank=ranks.get(name, 1))
-            for name, column in texts.items()
+            for name, column in named.items()
         }
         counts = {name: len(column) for name, column in columns.items()}
-        if set(counts) != set(self.text_names) or len(set(counts.values())) != 1:
+        if len(set(counts.values())) != 1:
             raise ValueError(
                 f"{type(self).__name__} needs as many {' as '.join(self.text_names)}, not {counts}"
             )

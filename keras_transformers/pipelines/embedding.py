@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.convert.families import without_pooler
 from keras_transformers.convert.formats.sentence_transformers import save_sentence_transformers
+from keras_transformers.files.surrogates import check_text
 from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
 from keras_transformers.pipelines.tasks import Task
@@ -178,6 +179,8 @@ def _checked_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
     for name, prompt in prompts.items():
         if not isinstance(name, str) or not isinstance(prompt, str):
             raise ValueError(f"prompts={prompts!r:.200}: expected a mapping from names to texts")
+        for text in (name, prompt):
+            check_text(f"prompts: {text!r:.60}", text)
         if name in _SIGNATURES or not name or name.startswith("__"):
             raise ValueError(
                 f"prompts: {name!r} cannot name a signature of an export: choose another name"

@@ -15,6 +15,7 @@ from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.sampling import sample_rows
 from keras_transformers.decoding.step import within_vocabulary
+from keras_transformers.files.surrogates import check_text
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.results import reading
@@ -27,6 +28,7 @@ from keras_transformers.pipelines.results.texts import strings
 from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     check_vocabulary,
+    one_row,
     text_batches,
     token_names,
 )
@@ -390,7 +392,7 @@ class TextGenerator(Pipeline):
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one text, after the start token; see `Pipeline.read`."""
         (text,) = texts
-        token_ids = self._tokens(tf.constant([text])).to_tensor()
+        token_ids = self._tokens(one_row("prompt", text)).to_tensor()
         self.run_model(
             dict.fromkeys(self.model.input, tf.zeros_like(token_ids)) | {"token_ids": token_ids}
         )
@@ -609,6 +611,8 @@ def _checked_stops(stop: Sequence[str]) -> list[str]:
     """Returns stop strings; ValueError if one is invalid."""
     if isinstance(stop, str) or not all(isinstance(each, str) and each for each in stop):
         raise ValueError(f"stop={stop!r:.100}: pass a sequence of non-empty strings")
+    for each in stop:
+        check_text(f"stop={each!r:.60}", each)
     return list(stop)
 
 

@@ -11,7 +11,7 @@ from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
 from keras_transformers.pipelines.results.texts import string_column
 from keras_transformers.pipelines.tasks import Task
-from keras_transformers.pipelines.token_inputs import TextPipeline, token_names
+from keras_transformers.pipelines.token_inputs import TextPipeline, one_row, token_names
 
 __all__ = ["MultipleChoice"]
 
@@ -133,7 +133,7 @@ class MultipleChoice(TextPipeline):
         shown = next((choice for choice in choices if choice), None)
         if shown is None:
             raise ValueError("there is no choice to show: pass at least one")
-        encoded = self.encode(tf.constant([text]), tf.constant([[shown]]))
+        encoded = self.encode(one_row("text", text), one_row("choices", shown)[None])
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"][0])}
 

@@ -13,7 +13,7 @@ from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
 from keras_transformers.pipelines.results.texts import string_column
 from keras_transformers.pipelines.tasks import Task
-from keras_transformers.pipelines.token_inputs import TextPipeline, in_chunks, token_names
+from keras_transformers.pipelines.token_inputs import TextPipeline, in_chunks, one_row, token_names
 
 __all__ = ["Reranker"]
 
@@ -121,7 +121,7 @@ class Reranker(TextPipeline):
         shown = next((document for document in documents if document), None)
         if shown is None:
             raise ValueError("there is no document to show: pass at least one")
-        encoded = self.encode(tf.constant([text]), tf.constant([shown]))
+        encoded = self.encode(one_row("text", text), one_row("documents", shown))
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
 

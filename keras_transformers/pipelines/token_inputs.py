@@ -8,9 +8,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.files.surrogates import check_text
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.results.texts import strings
+from keras_transformers.pipelines.results.texts import string_column, strings
 from keras_transformers.ranges import Default
 
 _logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class TextPipeline(Pipeline):
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one row of texts; see `Pipeline.read`."""
-        encoded = self.encode(*(tf.constant([text]) for text in texts))
+        encoded = self.encode(*map(one_row, self.text_names, texts))
         others = {
             name: tf.zeros([1] * len(tensor.shape), tensor.dtype)
             for name, tensor in self.model.input.items()
@@ -257,6 +258,8 @@ def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
     wrong = [label for label in labels if not isinstance(label, str) or not label]
     if isinstance(labels, str) or wrong:
         raise ValueError(f"labels must be non-empty strings, not {wrong or labels!r}")
+    for label in labels:
+        check_text(f"labels: {label!r:.60}", label)
     num_classes = model.output["logits"].shape[-1]
     if len(labels) != num_classes:
         raise ValueError(
@@ -309,6 +312,11 @@ def text_batches(
         {name: strings(column) for name, column in zip(names, batch, strict=True)}
         for batch in batches
     ]
+
+
+def one_row(name: str, text: Any) -> tf.Tensor:
+    """Returns a text as a batch of one row, strings (1,); ValueError if it is not a string."""
+    return tf.constant(string_column(name, [text]))
 
 
 def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:

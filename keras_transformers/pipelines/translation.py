@@ -21,6 +21,7 @@ from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     check_rows,
+    one_row,
     text_batches,
     token_names,
     widened,
@@ -180,7 +181,7 @@ class Translator(Pipeline):
 
     def watch(self, text: str | bytes, on_step: Callable[[BeamStep], None]) -> Hypotheses:
         """Translates one text and calls `on_step` after each step of the beam search."""
-        return self._hypotheses(tf.constant([text]), tf.constant(self.num_beams), on_step)
+        return self._hypotheses(one_row("text", text), tf.constant(self.num_beams), on_step)
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on a text and a translation, the model's own by default.
@@ -188,7 +189,7 @@ class Translator(Pipeline):
         See `Pipeline.read`.
         """
         given = texts if len(texts) > 1 else (*texts, self(*texts).text)
-        text, translation = (tf.constant([text]) for text in given)
+        text, translation = map(one_row, ("text", "translation"), given)
         source = self._source(text)
         ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
         ids = ids[:, : self.max_length + 1].to_tensor()

@@ -12,7 +12,11 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.pipelines.results import reading
-from keras_transformers.pipelines.results.texts import string_column, text_inputs
+from keras_transformers.pipelines.results.texts import (
+    named_columns,
+    string_column,
+    text_inputs,
+)
 from keras_transformers.saved_model.checks.check import why_not_loaded
 from keras_transformers.saved_model.description import check_fingerprint, first_words, read_metadata
 from keras_transformers.saved_model.versions import resolve
@@ -73,9 +77,10 @@ class Predictor:
         """Answers rows of inputs.
 
         Args:
-            inputs: name -> one value per row. Strings may be str or bytes; a str may contain
-                undecodable bytes as surrogates, as with Python's `surrogateescape`. Strings (batch,
-                any) are lists; "" pads shorter ones.
+            inputs: name -> one value per row; or a table (pandas, polars, Arrow) with these
+                columns. Strings may be str or bytes; a str may contain undecodable bytes as
+                surrogates, as with Python's `surrogateescape`. Strings (batch, any) are lists; ""
+                pads shorter ones.
             batch_size: rows in one call of the graph.
 
         Returns:
@@ -86,13 +91,14 @@ class Predictor:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
                 rejects them.
         """
-        columns = {name: self._column(name, values) for name, values in inputs.items()}
+        named = named_columns(inputs)
+        takes = f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows"
+        if set(named) != set(self.inputs):
+            raise ValueError(f"{takes}, not {', '.join(map(str, named))}")
+        columns = {name: self._column(name, values) for name, values in named.items()}
         lengths = {name: len(column) for name, column in columns.items()}
-        if set(columns) != set(self.inputs) or len(set(lengths.values())) != 1:
-            raise ValueError(
-                f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows, "
-                f"not rows {lengths}"
-            )
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"{takes}, not rows {lengths}")
         rows: list[dict[str, Any]] = []
         for start in range(0, next(iter(lengths.values())), batch_size):
             batch = {

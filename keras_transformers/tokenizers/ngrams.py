@@ -9,6 +9,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.files import read_lines, write_lines
+from keras_transformers.files.surrogates import check_text
 from keras_transformers.tokenizers import packing
 from keras_transformers.tokenizers.tensors import item_numbers, kept, places, row_numbers, texts_of
 
@@ -145,7 +146,8 @@ class NgramTokenizer(tf.Module):
             ValueError: no word occurs `min_count` times; or see `NgramTokenizer`.
         """
         counts: collections.Counter[str] = collections.Counter()
-        for text in texts:
+        for number, text in enumerate(texts):
+            check_text(f"text {number}", text)
             counts.update(word for word in _BLANK.split(text) if word)
             counts[END_OF_TEXT] += 1
         words = [

@@ -8,7 +8,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.files import read_lines, write_lines
-from keras_transformers.tokenizers.tensors import row_by_row, with_ends
+from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
 __all__ = ["SymbolTokenizer"]
 
@@ -102,7 +102,7 @@ class SymbolTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = tf.convert_to_tensor(text, tf.string)
+        text = texts_of(text)
         if self.cut_at_spaces:
             symbols = tf.strings.split(text)
         else:

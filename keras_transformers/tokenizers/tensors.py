@@ -5,10 +5,27 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.files.surrogates import check_text
 
-def texts_of(text: Any) -> tf.Tensor:
-    """Converts texts to a tensor of strings (batch,); ValueError for any other shape."""
-    text = tf.convert_to_tensor(text, tf.string)
+
+def texts_of(text: Any, name: str = "text") -> tf.Tensor:
+    """Converts texts to a tensor of strings (batch,).
+
+    Args:
+        text: strings (batch,).
+        name: what they are, for messages.
+
+    Raises:
+        ValueError: they have another shape, or one has half of a surrogate pair.
+    """
+    try:
+        text = tf.convert_to_tensor(text, tf.string)
+    except (TypeError, ValueError):  # which does not say where
+        if not tf.is_tensor(text):
+            for row, each in enumerate(text):
+                if isinstance(each, str):
+                    check_text(f"{name}[{row}]", each)
+        raise
     if text.shape.rank != 1:
         raise ValueError(f"text of shape {text.shape}: expected (batch,); put it in a list")
     return text

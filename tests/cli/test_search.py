@@ -56,6 +56,11 @@ def test_vectors_that_predict_wrote_and_queries_on_stdin(folder, capsys, monkeyp
     assert [row["line"] - 1 for row in rows[5:]] == order.tolist()
 
 
+def test_a_query_of_the_shell_that_is_not_utf8(folder, capsys):
+    rows = found(capsys, folder / "saved", "--texts", folder / "texts.txt", "--query", "a \udcff")
+    assert rows[0]["query"] == "a \ufffd"
+
+
 @pytest.mark.parametrize("kind", ["saved", "export"])
 def test_prompts(kind, folder, capsys, tmp_path):
     plain = tiny.pipeline("embedding")

@@ -117,7 +117,10 @@ def test_questions_without_answers(tmp_path):
             "1 answers, but is_impossible is True",
         ),
         (content(("a", question("1", is_impossible=False))), "0 answers, but is_impossible is Fa"),
-        (content(("a \ud83c", question("1"))), r"context: half a surrogate pair at character 2"),
+        (
+            content(("a \ud83c", question("1"))),
+            "context has half of a surrogate pair, .* 2: ",
+        ),
     ],
 )
 def test_bad_files(tmp_path, value, message):

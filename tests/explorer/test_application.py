@@ -61,6 +61,24 @@ def test_choices_are_lists():
         ("/explore/nobody/answer", {}, {}, 404, "no such model"),
         ("/explore/sentiment/beams", {}, {}, 404, "no such view"),
         ("/explore/sentiment/answer", {}, {}, 400, "text"),
+        *(
+            (
+                f"/explore/sentiment/{view}",
+                {"text": "a \ud83d"},
+                {},
+                400,
+                "half of a surrogate pair",
+            )
+            for view in ("answer", "tokens", "attention", "shares")
+        ),
+        (
+            "/explore/sentiment/answer",
+            {"text": {"review": ["a"]}},
+            {},
+            400,
+            "text[0] is {'review': ['a']}, a",
+        ),
+        ("/explore/sentiment/answer", {"text": ["a"]}, {}, 400, "text[0] is ['a'], a list"),
         ("/explore/sentiment/answer", {"text": "a"}, {"content-type": "text/plain"}, 415, "json"),
         ("/explore/sentiment/answer", {"text": "a"}, {"host": "evil.example"}, 403, "Host"),
         ("/explore/sentiment/answer", {"text": "a" * 9_000_000}, {}, 413, "larger"),

@@ -170,7 +170,7 @@ def test_training_beats_chance(task):
 @pytest.mark.parametrize("task", DATA)
 def test_a_share_is_set_apart(task):
     job, pipeline = all_jobs()[task], tiny.pipeline(task)
-    examples = job.read(pipeline, DATA[task][0], {}, "data")
+    (examples,) = job.read(pipeline, {"data": DATA[task][0]}, {})
     if task == "question_answering":  # all questions are about one context, which is not divided
         with pytest.raises(ValueError, match="split is empty: 1 contexts are too few"):
             job.split(examples, 0.25)
@@ -216,7 +216,8 @@ def test_chunks_leave_out_what_compares_no_more_texts(tmp_path):
 def test_a_share_of_scores_that_do_not_repeat():
     texts, texts_b, _ = DATA["regression"][0]
     job, pipeline = all_jobs()["regression"], tiny.pipeline("regression")
-    examples = job.read(pipeline, (texts, texts_b, [i / 7 for i in range(24)]), {}, "data")
+    data = (texts, texts_b, [i / 7 for i in range(24)])
+    (examples,) = job.read(pipeline, {"data": data}, {})
     train, held_out = job.split(examples, 0.1)
     assert (len(train), len(held_out)) == (22, 2)
 

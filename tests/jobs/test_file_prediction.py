@@ -200,6 +200,11 @@ def test_row_n_of_a_table_is_answered_by_line_n(lengths, tmp_path, capsys, name,
             as_json_lines(TABLE),
             "a.jsonl:1: no key 'text' among ['id', 'label', 'review']",
         ),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"id": ["b"], "text": "a \\ud83d"}\n',
+            "a.jsonl:2: 'text' has half of a surrogate pair, '\\ud83d', at character 2",
+        ),
     ],
 )
 def test_tables_without_the_columns_are_refused(lengths, tmp_path, capsys, name, text, said):

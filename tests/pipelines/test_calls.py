@@ -1,15 +1,19 @@
 """What a call of any pipeline takes and returns."""
 
+import io
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import other_libraries
 import pytest
 import tensorflow as tf
 import tiny
 from answer_checks import same_answers
 
 from keras_transformers import pipelines as room
+from keras_transformers.data import Examples, TextBatches
 from keras_transformers.pipelines.results import Classification, Regression
 
 
@@ -107,6 +111,102 @@ def test_what_is_not_a_string_is_named_with_its_place(task, wrong, kind):
     with pytest.raises(ValueError, match=f"^{name} must be a list .*strings") as caught:
         run(*[good for _ in others], bad)
     assert f"but {place} is {wrong!r}, a {kind}: leave it out, or pass" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", other_libraries.KINDS)
+def test_a_table_is_never_a_list_of_its_columns_names(classify, score, kind):
+    table = other_libraries.table(kind, {"numpy": ["a"], "text": ["a good film"], "text_b": ["b"]})
+    for call in (lambda: classify(table), lambda: score(table), lambda: score(table, ["b"])):
+        with pytest.raises(ValueError, match="^text must be a list of strings") as caught:
+            call()
+        assert "with the columns numpy, text, text_b: pass one of its columns" in str(caught.value)
+        assert "such as data['text']" in str(caught.value)
+    with pytest.raises(ValueError, match=r"^text_b must be .* columns numpy.* data\['text_b'\]"):
+        score(["a"], table)
+    choose = tiny.pipeline("multiple_choice")
+    for choices in (table, [table]):
+        with pytest.raises(ValueError, match=r"^choices(\[0\])? must be .* the columns numpy"):
+            choose(["a"], choices)
+    assert classify(table["text"]) == classify(["a good film"])
+    with pytest.raises(ValueError, match="takes text, text_b, not numpy, text, text_b"):
+        score.rows(table)  # a mapping of columns is what `rows` takes, and so is a table
+    table = other_libraries.table(kind, {"text": ["a good film"], "text_b": ["b"]})
+    assert score.rows(table) == score.rows({"text": ["a good film"], "text_b": ["b"]})
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"review": ["a good film"]}, r"a dict with the columns review: .*data\['review'\]"),
+        ({}, "a dict with the columns : pass one"),
+        ({"a good film", "b"}, r"a set: .*sorted\(texts\)"),
+        (io.StringIO("a good film\nb\n"), r"a StringIO: .*file.read\(\).splitlines\(\)"),
+        (Path("reviews.txt"), "Path: read the file and pass what is in it"),
+        (["a", {"text": "b"}], r"text\[1\] is \{'text': 'b'\}, a dict"),
+        (np.array([["a"], ["b"]]), r"text\[0\] is \['a'\], a list"),
+    ],
+)
+def test_what_has_no_rows_of_texts(classify, score, texts, message):
+    for call in (lambda: classify(texts), lambda: score(texts, texts)):
+        with pytest.raises(ValueError, match=f"^text must be a list of strings.*{message}"):
+            call()
+
+
+def test_lazy_tables():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(ValueError, match=r"not a LazyFrame: .*collect\(\)"):
+        tiny.pipeline("classification")(polars.LazyFrame({"text": ["a"]}))
+
+
+@pytest.mark.parametrize("half", ["\ud83d", "a \ude00", "\ud83d\ude00", "\ud800a"])
+@pytest.mark.parametrize("task", [task for task in tiny.TASKS if "image" not in task])
+def test_half_of_a_surrogate_pair_has_its_row_and_remedy(task, half):
+    run = tiny.pipeline(task)
+    *others, name = run.text_names
+    rank = len(run.input_specs()[name].shape)
+    bad, place = (["a", half], "[1]") if rank == 1 else ([["a"], ["b", half]], "[1][1]")
+    with pytest.raises(ValueError, match="half of a surrogate pair") as caught:
+        run(*[["a", "b"] for _ in others], bad)
+    assert str(caught.value).startswith(f"{name}{place} has half")
+    assert "text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')" in str(caught.value)
+    repaired = half.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert half != "\ud83d\ude00" or repaired == "\U0001f600"
+    one = repaired if rank == 1 else [repaired, "b"]
+    assert run(*["a" for _ in others], one)
+
+
+def test_what_reads_one_text_checks_it_too():
+    for read in (
+        tiny.pipeline("classification").read,
+        tiny.pipeline("generation").read,
+        tiny.pipeline("translation").read,
+        lambda text: tiny.pipeline("multiple_choice").read("a", [text]),
+        lambda text: tiny.pipeline("reranking").read(text, ["a"]),
+    ):
+        with pytest.raises(ValueError, match="half of a surrogate pair"):
+            read("a \ud83d")
+    with pytest.raises(ValueError, match="conversation 0, message 0: content has half of a surr"):
+        tiny.talker().chat([{"role": "user", "content": "a \ud83d"}])
+    with pytest.raises(ValueError, match=r"stop='\\ud83d' has half of a surrogate pair"):
+        tiny.talker().chat([{"role": "user", "content": "a"}], stop=["\ud83d"])
+    for kind in other_libraries.KINDS:
+        table = other_libraries.table(kind, {"role": ["user"], "content": ["a"]})
+        with pytest.raises(ValueError, match="messages are a .*: pass a list of messages"):
+            tiny.talker().chat(table)
+
+
+def test_labels_prompts_and_examples_are_texts_too(tmp_path):
+    classify, embed = tiny.pipeline("classification"), tiny.pipeline("embedding")
+    half = "has half of a surrogate pair"
+    with pytest.raises(ValueError, match=rf"labels: '\\ud83d' {half}"):
+        type(classify)(classify.model, classify.tokenizer, ["a", "\ud83d"])
+    with pytest.raises(ValueError, match=rf"prompts: 'b\\ud83d' {half}"):
+        type(embed)(embed.model, embed.tokenizer, prompts={"a": "b\ud83d"})
+    with pytest.raises(ValueError, match=f"text 0 {half}"):
+        classify.example_batches(["a \ud83d"])
+    examples = Examples(["a", "b \ud83d"], labels=[classify.labels[0]] * 2, source="here")
+    with pytest.raises(ValueError, match=rf"here: text\[1\] {half}"):
+        TextBatches(examples, classify, batch_size=2)
 
 
 def test_public_names_are_found_without_loading_tensorflow():

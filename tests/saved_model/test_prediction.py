@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import other_libraries
 import pytest
 import tensorflow as tf
 
@@ -121,7 +122,7 @@ def test_pairs_and_other_signatures(exported_pair):
 @pytest.mark.parametrize(
     ("inputs", "text"),
     [
-        ({"texts": ["a"]}, r"takes text with the same number of rows, not rows \{'texts': 1\}"),
+        ({"texts": ["a"]}, r"takes text with the same number of rows, not texts"),
         ({}, "takes text"),
         ({"text": "a bare string"}, "must be a list of strings, not 'a bare string'"),
         ({"text": ["a", 3]}, "must be a list of strings"),
@@ -130,6 +131,19 @@ def test_pairs_and_other_signatures(exported_pair):
 def test_inputs_that_do_not_fit(predictor, inputs, text):
     with pytest.raises(ValueError, match=text):
         predictor(inputs)
+
+
+@pytest.mark.parametrize("kind", other_libraries.KINDS)
+def test_a_table_has_the_columns_of_inputs(exported_pair, kind):
+    columns = {"text": ["a good film", "bad"], "text_b": ["a", "b"]}
+    run = Predictor(exported_pair)
+    assert run(other_libraries.table(kind, columns)) == run(columns)
+    with pytest.raises(ValueError, match="takes text, text_b with the same number of rows"):
+        run(other_libraries.table(kind, columns | {"label": [1, 0]}))
+    with pytest.raises(ValueError, match="text must be a list of strings, not a .* columns text"):
+        run({"text": other_libraries.table(kind, columns), "text_b": ["a", "b"]})
+    with pytest.raises(ValueError, match=r"text_b\[1\] has half of a surrogate pair"):
+        run(columns | {"text_b": ["a", "\ud83d"]})
 
 
 def test_columns_of_different_lengths(exported_pair):

@@ -49,6 +49,8 @@ def test_a_client_gives_lists(target):
         assert isinstance(answer, Choice)
         with pytest.raises(ValueError, match="choices must be a list with a list of strings"):
             client.ask(TEXTS, TEXTS, model="choices")
+        with pytest.raises(ValueError, match=r"^choices\[1\]\[0\] has half of a surrogate pair"):
+            client.ask(TEXTS[:2], [["a", "b"], ["\ud83d"]], model="choices")
         with pytest.raises(ValueError, match="takes .*choices.*, not 3 texts"):
             client.ask(TEXTS, model="choices")
 

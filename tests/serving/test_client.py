@@ -6,6 +6,7 @@ from concurrent import futures
 from pathlib import Path
 
 import numpy as np
+import other_libraries
 import pytest
 
 from keras_transformers.pipelines import results
@@ -82,6 +83,29 @@ def test_what_does_not_fit(client):
         client.ask(["text"], model=MODEL)
     with pytest.raises(ValueError, match="expected a str or bytes, got 3"):
         client.predict({"tag": [3]}, model=MODEL, signature_name="named")
+
+
+@pytest.mark.parametrize("kind", other_libraries.KINDS)
+def test_a_table_is_not_a_list_of_texts(client, kind):
+    table = other_libraries.table(kind, {"review": ["a good film"]})
+    for texts in ((table,), (["a"], table)):
+        with pytest.raises(ValueError, match=r"columns review: pass one .* data\['review'\]"):
+            client.ask(*texts, model=MODEL)
+    inputs = other_libraries.table(kind, {"x": [1.0, 2.0, 5.0]})
+    assert client.predict(inputs, model=MODEL)["y"].tolist() == [2.5, 3.0, 4.5]
+    with pytest.raises(ValueError, match="inputs are a list: pass a mapping"):
+        client.predict([1.0], model=MODEL)
+
+
+def test_half_of_a_surrogate_pair(client):
+    half = "has half of a surrogate pair, .* at character 2: repair"
+    inputs = {"tag": ["a", "a \ud83d"], "signal": [[1], [2]], "sensor": np.ones((2, 2, 2), int)}
+    with pytest.raises(ValueError, match=f"^tag: element 1 {half}"):
+        client.predict(inputs, model=MODEL, signature_name="named")
+    with pytest.raises(ValueError, match=f"^example 1: x {half}"):
+        client.classify([{"x": "a"}, {"x": ["a \ud83d"]}], model=MODEL)
+    with pytest.raises(ValueError, match=f"^conversation 0, message 0: content {half}"):
+        client.chat([{"role": "user", "content": "a \ud83d"}], model=MODEL)
 
 
 def test_a_deadline(server):

@@ -10,6 +10,7 @@ from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.text.conll import Sentences
 from keras_transformers.data.text.tagging import label_ids
 from keras_transformers.tokenizers.characters import CharacterTokenizer
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["CharacterInputs", "WordBatches"]
 
@@ -50,7 +51,7 @@ class CharacterInputs:
         """
         if len(texts) > 1:
             raise ValueError("ELMo reads one text at a time: use another encoder for pairs")
-        return [self._tokenizer.words(tf.convert_to_tensor(text, tf.string)) for text in texts]
+        return [self._tokenizer.words(texts_of(text)) for text in texts]
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
         """Converts words to `character_ids`, int32 (batch, words + 2, max_characters)."""
@@ -104,7 +105,9 @@ class WordBatches(LengthBatches):
         self._row_size = batch_size
         self._tokenizer = CharacterTokenizer(max_characters=max_characters)
         self._words = tf.RaggedTensor.from_row_lengths(
-            tf.constant([word for row in sentences.words for word in row], tf.string),
+            texts_of(
+                [word for row in sentences.words for word in row], f"{sentences.source}: words"
+            ),
             tf.constant([len(row) for row in sentences.words], tf.int64),
         )
         self._label_ids = None if sentences.labels is None else label_ids(sentences, labels)

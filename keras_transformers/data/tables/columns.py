@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,6 +59,28 @@ class Choice:
         return [*self.texts, *([] if self.label is None else [self.label])]
 
 
+class ColumnsError(ValueError):
+    """The columns of a file are not the ones to read, or it is unclear which they are.
+
+    Attributes:
+        reason: what is wrong, with the file and the line.
+        columns: the columns that fit, "text" and possibly "label" -> name or index; may be empty.
+        may_be_names: the columns to read if the first row names them, else they are examples.
+    """
+
+    def __init__(
+        self, reason: str, columns: Mapping[str, Column], *, may_be_names: bool = False
+    ) -> None:
+        remedy = _arguments(columns) or "the columns of texts and labels"
+        if may_be_names and "label" not in columns:
+            remedy = f"{remedy}, or header='absent' if it is an example"
+        elif may_be_names:
+            remedy = "header='present' if the row names the columns, header='absent' if it is an"
+            remedy += " example"
+        super().__init__(f"{reason}: pass {remedy}")
+        self.reason, self.columns, self.may_be_names = reason, columns, may_be_names
+
+
 def read_columns(
     path: str | Path,
     choice: Choice,
@@ -82,9 +104,9 @@ def read_columns(
     Raises:
         FileNotFoundError: the file does not exist.
         MissingExtraError: Parquet or `.zst` needs the extra `data`.
-        ValueError: a column does not exist, or a column that was chosen by its index has no texts
-            or labels in it; it is unclear whether the first row is a header; a row is invalid. The
-            message names file and line, and the columns that fit.
+        ColumnsError: a column that was chosen by its index has no texts or labels in it; or it is
+            unclear whether the first row is a header. The message names the columns that fit.
+        ValueError: a column does not exist, or a row is invalid; the message has file and line.
     """
     format = format or file_format(path)
     if format == "jsonl" or format == "parquet":
@@ -112,7 +134,7 @@ def read_columns(
         if is_header and not names and not known:
             _check_is_header(path, rows)
         if not is_header and (choice.header == "auto" or known):
-            _check_is_example(path, head[0][1], rows, choice.labels)
+            _check_is_example(path, head[0], rows, choice.labels)
     yield from itertools.islice(rows, is_header, None)
 
 
@@ -142,10 +164,8 @@ def _check_has_no_header(
     has_numbers = any(column and all(map(_NUMBER.fullmatch, column)) for column in columns)
     if has_numbers and _may_be_names(table[0]):
         name = table[0][positions[0]]
-        raise ValueError(
-            f"{path}:1: the first row may name the columns: pass text_column={name!r}, or "
-            "header='absent' if it is an example"
-        )
+        reason = f"{path}:1: the first row may name the columns"
+        raise ColumnsError(reason, {"text": name}, may_be_names=True)
 
 
 def _check_is_header(path: str | Path, rows: Sequence[Row]) -> None:
@@ -158,7 +178,7 @@ def _check_is_header(path: str | Path, rows: Sequence[Row]) -> None:
 
 
 def _check_is_example(
-    path: str | Path, first: Sequence[str], rows: Sequence[Row], labels: Sequence[str] | None
+    path: str | Path, first: Row, rows: Sequence[Row], labels: Sequence[str] | None
 ) -> None:
     """Raises ValueError if the first row may be a header, because no other row has its label."""
     label = rows[0][1][-1]
@@ -166,11 +186,10 @@ def _check_is_example(
     if counts[label] > 1 or len(counts) == 1 or label.strip() in (labels or ()):
         return
     only = list(counts.values()).count(1) == 1
-    if only or _may_be_names(first):
-        raise ValueError(
-            f"{path}:{rows[0][0]}: the label {label!r} occurs only in this row: use "
-            "header='present' if the row names the columns, header='absent' if it is an example"
-        )
+    if only or _may_be_names(first[1]):
+        reason = f"{path}:{first[0]}: the label {label!r} occurs only in this row"
+        names = {"text": rows[0][1][0], "label": label}
+        raise ColumnsError(reason, names, may_be_names=True)
 
 
 def _may_be_names(cells: Sequence[str]) -> bool:
@@ -207,9 +226,10 @@ def _check_columns(
             wrong = f"has another value in each of {len(cells)} rows: {cells[0]!r:.40} ..."
         else:
             continue
-        remedy = _proposal(table, header=header, labelled=choice.label is not None)
-        remedy = remedy or "the columns of texts and labels"
-        raise ValueError(f"{path}:1: column {column}, for the {kind}s, {wrong}: pass {remedy}")
+        raise ColumnsError(
+            f"{path}:1: column {column}, for the {kind}s, {wrong}",
+            _proposal(table, header=header, labelled=choice.label is not None),
+        )
 
 
 def _are_unique(cells: Sequence[str]) -> bool:
@@ -222,8 +242,10 @@ def _are_unique(cells: Sequence[str]) -> bool:
     return in_order or (names and len(set(cells)) == len(cells))
 
 
-def _proposal(table: Sequence[list[str]], *, header: bool, labelled: bool = True) -> str:
-    """Returns arguments for the columns that are likely to have texts and labels, or ""."""
+def _proposal(
+    table: Sequence[list[str]], *, header: bool, labelled: bool = True
+) -> dict[str, Column]:
+    """Returns the columns that are likely to have texts and labels; none if there are none."""
     names, rows = table[0], table[1:] or table
     columns = list(zip(*rows, strict=True))
 
@@ -235,14 +257,14 @@ def _proposal(table: Sequence[list[str]], *, header: bool, labelled: bool = True
 
     texts = [at for at in range(len(names)) if letters(at) and not is_named(at, _LABEL_NAMES)]
     if not texts:
-        return ""
+        return {}
     text = max(texts, key=lambda at: (is_named(at, _TEXT_NAMES), letters(at)))
 
     def column(at: int) -> Column:
         return names[at] if header and names[at] else at
 
     if not labelled:
-        return f"text_column={column(text)!r}"
+        return {"text": column(text)}
     others = [
         at
         for at in range(len(names))
@@ -250,11 +272,15 @@ def _proposal(table: Sequence[list[str]], *, header: bool, labelled: bool = True
     ]
     repeating = [at for at in others if len(set(columns[at])) < len(rows)] or others
     if not repeating:
-        return ""
+        return {}
     label = min(
         repeating, key=lambda at: (not is_named(at, _LABEL_NAMES), len(set(columns[at])), -at)
     )
-    return f"text_column={column(text)!r}, label_column={column(label)!r}"
+    return {"text": column(text), "label": column(label)}
+
+
+def _arguments(columns: Mapping[str, Column]) -> str:
+    return ", ".join(f"{kind}_column={column!r}" for kind, column in columns.items())
 
 
 def _plain(name: str) -> str:
@@ -290,7 +316,7 @@ def _key(
     if format == "jsonl":
         names = [name for name in value if not isinstance(value[name], list | dict)]
         table = [names, [str(value[name]) for name in names]]
-        proposal = _proposal(table, header=True, labelled=labelled)
+        proposal = _arguments(_proposal(table, header=True, labelled=labelled))
         raise ValueError(
             f"{path}: JSON has no column {column}: pass the name of a key of {', '.join(value)}"
             + (f", such as {proposal}" if proposal else "")

@@ -1,19 +1,34 @@
 """Reads columns of data in memory: lists, data frames, Arrow tables, `datasets`, `tf.data`.
 
-Libraries are recognized by the methods of their objects, and none is imported.
+No library is imported: `dependencies.tables` recognizes their types.
 """
 
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies import tables
+from keras_transformers.files.surrogates import half_of_a_pair
+
 __all__ = ["Wanted", "columns_of"]
 
 _DEEPEST_VALUE = 20  # of lists and mappings in a cell; the answers of a question take three
+
+
+class RowError(ValueError):
+    """A row of data in memory cannot be read.
+
+    Attributes:
+        row: its number, from 0.
+        reason: the rest of the message.
+    """
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row, self.reason = row, reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +77,10 @@ def columns_of(
 
     Raises:
         TypeError: the data has none of these types.
-        ValueError: a column is missing, several could be meant, columns differ in length, there are
-            no rows, or a value is missing; the message has the column and the row.
+        RowError: a value is missing, a row differs from the others, or a string has half of a
+            surrogate pair.
+        ValueError: a column is missing, several could be meant, columns differ in length, or there
+            are no rows.
 
     Example:
         >>> columns_of((["a", "b"], [0, 1]), [Wanted("text"), Wanted("label")])
@@ -99,14 +116,20 @@ def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> di
     if isinstance(data, tuple):
         return _in_order(data, wanted)
     if isinstance(data, Mapping):
-        if splits := [name for name, part in data.items() if _names_of(part) is not None]:
+        if splits := [name for name, part in data.items() if tables.is_table(part)]:
             raise ValueError(
                 f"the data has the splits {', '.join(map(str, splits))}: pass one of them, such as "
                 f"data[{splits[0]!r}]"
             )
-        return _named(data, list(data), wanted, names)
-    if (found := _names_of(data)) is not None:
-        return _named(data, found, wanted, names)
+        return _named(list(data), lambda name: _list(data[name]), wanted, names)
+    if tables.is_table(data):
+        columns = tables.column_names(data)
+        return _named(columns, lambda name: tables.column(data, name), wanted, names)
+    if tables.is_lazy_table(data):
+        raise TypeError(
+            f"data is a {type(data).__name__}, whose rows are not in memory: pass data.collect() "
+            "of a polars frame, or list(data) of a stream of datasets"
+        )
     if isinstance(data, Sequence | np.ndarray) and not isinstance(data, str | bytes):
         return _of_rows(list(data), wanted, names)
     raise TypeError(
@@ -129,16 +152,16 @@ def _of_rows(
     if not rows:
         raise ValueError("the data has no rows")
     if isinstance(rows[0], Mapping):
-        keys = list(rows[0])
         for number, row in enumerate(rows):
-            if not isinstance(row, Mapping) or set(row) != set(keys):
-                raise ValueError(f"row {number} has other names than row 0, which has {keys}")
-        return _named({key: [row[key] for row in rows] for key in keys}, keys, wanted, names)
+            if not isinstance(row, Mapping):
+                raise RowError(number, f"{row!r:.80} has no names, as row 0 has")
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        return _named(keys, lambda key: _of_key(rows, key), wanted, names)
     if isinstance(rows[0], tuple | list):
         width = len(rows[0])
         for number, row in enumerate(rows):
             if not isinstance(row, tuple | list) or len(row) != width:
-                raise ValueError(f"row {number} needs {width} values, as row 0 has: {row!r:.80}")
+                raise RowError(number, f"{row!r:.80}, expected {width} values, as row 0 has")
         return _in_order(tuple(zip(*rows, strict=True)), wanted)
     if len([each for each in wanted if each.required]) > 1:
         expected = ", ".join(each.name for each in wanted)
@@ -148,8 +171,20 @@ def _of_rows(
     return {wanted[0].name: rows}
 
 
+def _of_key(rows: Sequence[Mapping[Any, Any]], key: Any) -> list[Any]:
+    for number, row in enumerate(rows):
+        if key not in row:
+            raise RowError(
+                number, f"no {key!r} among {', '.join(map(str, row))}, unlike other rows"
+            )
+    return [row[key] for row in rows]
+
+
 def _named(
-    data: Any, found: list[Any], wanted: Sequence[Wanted], names: Mapping[str, str]
+    found: list[Any],
+    column: Callable[[Any], list[Any]],
+    wanted: Sequence[Wanted],
+    names: Mapping[str, str],
 ) -> dict[str, list[Any]]:
     chosen = {}
     for each in wanted:
@@ -167,7 +202,7 @@ def _named(
         elif name not in found:
             raise ValueError(f"no column {name!r} among {', '.join(map(str, found))}")
         if name is not None:
-            chosen[each.name] = _with_names(data, name, _list(_column(data, name)))
+            chosen[each.name] = column(name)
         elif each.required:
             raise ValueError(
                 f"no column {each.name!r} among {', '.join(map(str, found))}: pass "
@@ -176,61 +211,50 @@ def _named(
     return chosen
 
 
-def _names_of(data: Any) -> list[Any] | None:
-    """Returns the names of the columns: Arrow's and datasets', pandas' and polars'."""
-    for attribute in ("column_names", "columns"):
-        found = getattr(data, attribute, None)
-        if isinstance(found, Mapping):  # of several splits
-            return None
-        if found is not None and not callable(found) and hasattr(data, "__getitem__"):
-            return list(found)
-    return None
-
-
-def _column(data: Any, name: Any) -> Any:
-    return data.column(name) if callable(getattr(data, "column", None)) else data[name]
-
-
-def _with_names(data: Any, name: str, values: list[Any]) -> list[Any]:
-    """Returns classes by name, if `datasets` knows the names of its ClassLabel's integers."""
-    feature = (getattr(data, "features", None) or {}).get(name)
-    classes = getattr(feature, "names", None)
-    if not isinstance(classes, list) or not all(isinstance(value, int) for value in values):
-        return values
-    return [classes[value] if 0 <= value < len(classes) else value for value in values]
-
-
 def _list(column: Any) -> list[Any]:
-    for method in ("to_pylist", "to_list", "tolist"):
-        if callable(convert := getattr(column, method, None)):
-            return list(convert())
-    if isinstance(column, str | bytes) or not isinstance(column, Iterable):
+    if tables.is_table(column):
+        columns = ", ".join(map(repr, tables.column_names(column)))
+        raise ValueError(f"a column is a table with the columns {columns}: pass one of its columns")
+    if (found := tables.listed(column)) is None:
         raise ValueError(f"a column is {column!r:.80}: pass a list with one value per row")
-    return list(column)
+    return found
 
 
 def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:
-    """Returns a cell as a plain value; ValueError if it is missing or nested too deeply."""
+    """Returns a cell as a plain value.
+
+    Raises:
+        RowError: it is missing or nested too deeply, or its text is not Unicode.
+    """
     if depth > _DEEPEST_VALUE:
-        raise ValueError(
-            f"row {row}: {name} is nested more than {_DEEPEST_VALUE} deep: pass a string, a number "
-            "or a plain list of them"
+        raise RowError(
+            row,
+            f"{name} is nested more than {_DEEPEST_VALUE} deep: pass a string, a number or a plain "
+            "list of them",
         )
-    if isinstance(value, np.ndarray):
-        return _value(name, row, value.item() if value.ndim == 0 else value.tolist(), depth)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise ValueError(f"row {row} has no {name} ({value}): fill it in, or remove the row")
+    if isinstance(value, str):
+        if reason := half_of_a_pair(value):
+            raise RowError(row, f"{name} has {reason}")
+        return value
+    if isinstance(value, int):
+        return value
+    if isinstance(value, list):
+        return [_value(name, row, item, depth + 1) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _value(name, row, item, depth + 1) for key, item in value.items()}
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise ValueError(f"row {row}: {name} is not UTF-8: {error}") from None
-    if isinstance(value, Mapping):
-        return {key: _value(name, row, item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_value(name, row, item, depth + 1) for item in value]
+            raise RowError(row, f"{name} is not UTF-8: {error}") from None
+    if tables.is_missing(value):
+        raise RowError(row, f"no {name} ({value}): fill it in, or drop the row")
+    value = tables.without_tensors(value)
+    if isinstance(value, np.generic):
+        item = value.item()  # a longdouble stays as it is
+        return item if isinstance(item, np.generic) else _value(name, row, item, depth)
+    if isinstance(value, np.ndarray):
+        return _value(name, row, value.tolist(), depth)
     return value
 
 

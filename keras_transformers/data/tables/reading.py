@@ -13,6 +13,7 @@ from typing import Any, Literal
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.files import compression, read_lines
 from keras_transformers.files.reading import parse_json
+from keras_transformers.files.surrogates import check_json
 
 FileFormat = Literal["tsv", "csv", "jsonl", "parquet"]
 
@@ -155,8 +156,8 @@ def read_objects(
     Raises:
         FileNotFoundError: the file does not exist.
         MissingExtraError: Parquet needs the extra `data`.
-        ValueError: a line is not a JSON object, or the Parquet file is damaged. See also
-            `read_lines`.
+        ValueError: a line is not a JSON object, or a string in it has half of a surrogate pair; or
+            the Parquet file is damaged. See also `read_lines`.
     """
     if format == "parquet":
         yield from _read_parquet(path)
@@ -170,6 +171,8 @@ def read_objects(
                 f"{path}:{number}: a JSON {type(value).__name__}, not an object like "
                 '{"text": "...", "label": "..."}; one object per line'
             )
+        if "\\u" in line:  # only an escape can spell half of a surrogate pair
+            check_json(f"{path}:{number}", value)
         yield number, value
 
 

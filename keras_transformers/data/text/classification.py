@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.text.examples import Examples
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["NextSentenceBatches", "TextBatches"]
 
@@ -75,7 +76,9 @@ class TextBatches(LengthBatches):
         self.examples = examples
         self.pipeline = pipeline
         texts_b = () if examples.texts_b is None else (examples.texts_b,)
-        self._segments = pipeline.tokenize(*map(tf.constant, (examples.texts, *texts_b)))
+        self._segments = pipeline.tokenize(
+            *(texts_of(column, f"{examples.source}: text") for column in (examples.texts, *texts_b))
+        )
         full = pipeline.lengths(self._segments).numpy()
         super().__init__(
             np.minimum(full, pipeline.max_sequence_length),

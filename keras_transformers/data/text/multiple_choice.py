@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["ChoiceBatches", "ChoiceExamples", "choices_of", "load_choices"]
 
@@ -206,8 +207,10 @@ class ChoiceBatches(LengthBatches):
         counts = np.array([len(choices) for choices in examples.choices])
         flat = [choice for choices in examples.choices for choice in choices]
         tokenize = pipeline.tokenizer.tokenize
-        self._texts = tokenize(tf.constant(examples.texts))  # (examples, None)
-        tokens = tokenize(tf.constant(flat))  # (all choices, None)
+        self._texts = tokenize(
+            texts_of(examples.texts, f"{examples.source}: text")
+        )  # (examples, None)
+        tokens = tokenize(texts_of(flat, f"{examples.source}: choices"))  # (all choices, None)
         self._choices = tf.RaggedTensor.from_row_lengths(tokens, counts)  # (examples, None, None)
         texts = tf.gather(self._texts, np.repeat(np.arange(len(counts)), counts))
         full = pipeline.lengths([texts, tokens]).numpy()  # (all choices,)

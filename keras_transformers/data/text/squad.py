@@ -19,6 +19,7 @@ from keras_transformers.data.tables.reading import read_objects
 from keras_transformers.files import check_new, read_lines, write_json
 from keras_transformers.files.compression import inner_name
 from keras_transformers.files.reading import parse_json
+from keras_transformers.files.surrogates import check_text
 
 __all__ = [
     "Answer",
@@ -337,13 +338,7 @@ class _Reader:
 
     def _text(self, value: Any, key: str, where: str) -> str:
         text: str = _get(self.path, value, key, str, where)
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"{self.path}: {where}.{key}: half a surrogate pair at character {error.start}: "
-                "write the character, or its two escapes"
-            ) from error
+        check_text(f"{self.path}: {where}.{key}", text)
         return text
 
 

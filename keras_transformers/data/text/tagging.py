@@ -18,6 +18,7 @@ from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
 from keras_transformers.tokenizers import windows
 from keras_transformers.tokenizers import words as running_words
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["TaggedBatches"]
 
@@ -222,7 +223,9 @@ def _tokens_and_words(
     Both are int32 (sentences, None), without special tokens.
     """
     words = tf.RaggedTensor.from_row_lengths(
-        tf.constant([word for words in sentences.words for word in words], tf.string),
+        texts_of(
+            [word for words in sentences.words for word in words], f"{sentences.source}: words"
+        ),
         tf.constant([len(words) for words in sentences.words], tf.int64),
     )
     text, starts, ends = running_words.join(words)

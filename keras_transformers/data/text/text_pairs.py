@@ -16,6 +16,7 @@ from keras_transformers.data.tables.columns import Choice, Column, Header, read_
 from keras_transformers.data.tables.reading import FileFormat
 from keras_transformers.data.text.squad import load_squad
 from keras_transformers.ranges import AnyInt, Fraction, PositiveFloat, Rate
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = [
     "TextPairBatches",
@@ -289,7 +290,9 @@ class TextPairBatches(LengthBatches):
         self._group = len(columns)
         prompts = self._prompts(pipeline, scored=pairs.scores is not None)
         self._segments = [
-            pipeline.tokenize(tf.constant(column), prompt=prompts[min(place, 1)])[0]
+            pipeline.tokenize(
+                texts_of(column, f"{pairs.source}: text"), prompt=prompts[min(place, 1)]
+            )[0]
             for place, column in enumerate(columns)
         ]
         full = [pipeline.lengths([segment]).numpy() for segment in self._segments]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["frequent_tokens"]
 
@@ -33,7 +34,7 @@ def frequent_tokens(tokenizer: Any, texts: Sequence[str], *, size: int) -> list[
         >>> frequent_tokens(WordPieceTokenizer(names), ["ab ab bb a"], size=9)
         [0, 1, 2, 3, 4, 5, 6, 7, 8]
     """
-    ids = tokenizer.tokenize(tf.constant(list(texts))).values.numpy()
+    ids = tokenizer.tokenize(texts_of(list(texts))).values.numpy()
     counts = np.bincount(ids, minlength=tokenizer.vocabulary_size)
     special = set(tokenizer.special_names.values())
     tokens = tokenizer.vocabulary

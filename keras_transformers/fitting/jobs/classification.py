@@ -9,12 +9,13 @@ import keras
 from keras_transformers.data.text import Examples, TextBatches, majority_share
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, Job
-from keras_transformers.fitting.labels import as_names
+from keras_transformers.fitting.labels import LabelColumn
+from keras_transformers.fitting.source import Source
 from keras_transformers.training import TokenCrossentropy
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Examples:
-    return texts.examples(found, source, lambda x: as_names(x, pipeline.labels, source))
+def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
+    return texts.examples(found, source)
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
@@ -26,6 +27,7 @@ JOB = Job(
     columns=texts.columns,
     from_columns=_examples,
     from_file=_from_file,
+    labels=LabelColumn(),
     batches=TextBatches,
     losses=lambda given: {"loss": {"logits": TokenCrossentropy()}},
     metrics=lambda pipeline: {"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},

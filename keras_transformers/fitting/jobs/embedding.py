@@ -17,6 +17,7 @@ from keras_transformers.data.text import (
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, FitOptions, Given, Job, check_column_names
 from keras_transformers.fitting.searching import bm25_scores, main_figure, similarity_scores
+from keras_transformers.fitting.source import Source
 from keras_transformers.models import heads
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
@@ -45,21 +46,21 @@ class _Options(FitOptions):
             )
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> TextPairs:
+def _examples(pipeline: Any, found: Columns, source: Source) -> TextPairs:
     columns = [texts.checked(found, name, source) for name in ("text", "text_b")]
     third = found.get("negative") or found.get("score")
     if third is None:
-        return TextPairs(columns[0], columns[1], source=source)
+        return TextPairs(columns[0], columns[1], source=str(source))
     if all(isinstance(value, int | float) for value in third):
-        return TextPairs(columns[0], columns[1], scores=list(map(float, third)), source=source)
+        return TextPairs(columns[0], columns[1], scores=list(map(float, third)), source=str(source))
     lists = [value if isinstance(value, list) else [value] for value in third]
     for row, value in enumerate(lists):
         if not all(isinstance(text, str) for text in value):
             raise ValueError(
-                f"{source}, row {row}: {third[row]!r:.80}, expected a text that does not belong to "
+                f"{source.row(row)}: {third[row]!r:.80}, expected a text that does not belong to "
                 "the first, a list of them, or a score"
             )
-    return TextPairs(columns[0], columns[1], lists, source=source)
+    return TextPairs(columns[0], columns[1], lists, source=str(source))
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> TextPairs:

@@ -14,6 +14,7 @@ from keras_transformers.evaluation import LogProbabilityOfTokens, Perplexity
 from keras_transformers.files import read_lines
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
+from keras_transformers.fitting.source import Source
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.training import TokenCrossentropy
 
@@ -27,7 +28,7 @@ class _Options(FitOptions):
     small_rate = 2e-3
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> list[str]:
+def _examples(pipeline: Any, found: Columns, source: Source) -> list[str]:
     return texts.checked(found, "text", source)
 
 

@@ -1,7 +1,7 @@
 """Trains image classifiers: images with one label each."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from keras_transformers.data.images import ImageBatches, Images, load_folder
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
 from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
-from keras_transformers.fitting.labels import as_name
+from keras_transformers.fitting.labels import LabelColumn
+from keras_transformers.fitting.source import Source
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import PositiveFloat
 
@@ -24,14 +25,14 @@ class _Options(FitOptions):
     small_rate = 3e-3
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Images:
-    ids = _ids(found["label"], pipeline.labels, source)
+def _examples(pipeline: Any, found: Columns, source: Source) -> Images:
+    ids = _ids(found["label"], pipeline.labels)
     images = found["image"]
     if all(isinstance(image, str | Path) for image in images):
         paths = np.array([str(path) for path in images], object)
         if missing := [path for path in paths if not Path(path).is_file()]:
             raise FileNotFoundError(f"{source}: {len(missing)} images do not exist: {missing[0]}")
-        return Images(paths, ids, pipeline.labels, source, pipeline.decoder)
+        return Images(paths, ids, pipeline.labels, str(source), pipeline.decoder)
     height, width, channels = pipeline.model.input["images"].shape[1:]
     pixels = np.zeros((len(images), height, width, channels), np.uint8)
     for row, image in enumerate(images):
@@ -40,32 +41,29 @@ def _examples(pipeline: Any, found: Columns, source: str) -> Images:
             array = array[..., None]
         if array.shape != pixels.shape[1:]:
             raise ValueError(
-                f"{source}, row {row}: an image of shape {array.shape}, expected "
+                f"{source.row(row)}: an image of shape {array.shape}, expected "
                 f"{pixels.shape[1:]}, the model's, with values from 0 to 255: resize it, or pass "
                 "the paths of PNG or JPEG files"
             )
         if array.min() < 0 or array.max() > 255 or (array.dtype.kind == "f" and array.max() <= 1):
             raise ValueError(
-                f"{source}, row {row}: pixels from {array.min()} to {array.max()}, expected 0 to "
-                "255"
+                f"{source.row(row)}: pixels from {array.min()} to {array.max()}, expected 0 to 255"
             )
         pixels[row] = array
-    return Images(pixels, ids, pipeline.labels, source)
-
-
-def _ids(values: list[Any], labels: list[str], source: str) -> np.ndarray:
-    names = [as_name(value, labels, f"{source}, row {row}") for row, value in enumerate(values)]
-    return np.array([labels.index(name) for name in names], np.int32)
+    return Images(pixels, ids, pipeline.labels, str(source))
 
 
 def _from_folder(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Images:
     check_column_names(columns, path, ())
     found = load_folder(path, pipeline.decoder)
     names = [found.label_names[label] for label in found.labels]
-    return Images(
-        found.items, _ids(names, pipeline.labels, str(path)), pipeline.labels, str(path),
-        pipeline.decoder,
-    )  # fmt: skip
+    (names,) = LabelColumn().as_names(pipeline, [(Source(str(path)), names)])
+    ids = _ids(names, pipeline.labels)
+    return Images(found.items, ids, pipeline.labels, str(path), pipeline.decoder)
+
+
+def _ids(names: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    return np.array([labels.index(name) for name in names], np.int32)
 
 
 def _batches(images: Images, pipeline: Any, **options: Any) -> ImageBatches:
@@ -82,6 +80,7 @@ JOB = Job(
     columns=lambda pipeline: [Wanted("image", ("images", "img")), Wanted("label", LABEL)],
     from_columns=_examples,
     from_file=_from_folder,
+    labels=LabelColumn(),
     batches=_batches,
     losses=lambda given: {
         "loss": {"logits": keras.losses.CategoricalCrossentropy(from_logits=True)}

@@ -17,29 +17,15 @@ from keras_transformers.data.text import (
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, Job, check_column_names
-from keras_transformers.fitting.labels import as_name
+from keras_transformers.fitting.labels import LabelColumn
+from keras_transformers.fitting.source import Source
 from keras_transformers.runs import outputs_of
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> LabelSets:
-    sets = []
-    for row, value in enumerate(found["labels"]):
-        place = f"{source}, row {row}"
-        sets.append(_names(value, pipeline.labels, place))
+def _examples(pipeline: Any, found: Columns, source: Source) -> LabelSets:
     columns = [texts.checked(found, name, source) for name in ("text", "text_b") if name in found]
-    return LabelSets(columns[0], columns[1] if len(columns) > 1 else None, sets, source)
-
-
-def _names(value: Any, labels: list[str], place: str) -> list[str]:
-    """Returns the names of a row's labels, given as a list of labels or a 0 or 1 per label."""
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{place}: labels is {value!r:.60}, expected a list of labels")
-    is_row = len(value) == len(labels) and all(
-        isinstance(x, int | float) and x in (0, 1) for x in value
-    )
-    if is_row:
-        return [label for label, has in zip(labels, value, strict=True) if has]
-    return [as_name(each, labels, place) for each in value]
+    texts_b = columns[1] if len(columns) > 1 else None
+    return LabelSets(columns[0], texts_b, found["labels"], str(source))
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> LabelSets:
@@ -93,6 +79,7 @@ JOB = Job(
     ],
     from_columns=_examples,
     from_file=_from_file,
+    labels=LabelColumn(name="labels", cells="set"),
     batches=LabelSetBatches,
     losses=lambda given: {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}},
     monitor=lambda examples: "val_mean_average_precision",

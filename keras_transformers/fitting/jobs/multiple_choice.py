@@ -11,6 +11,8 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, choices_of, load_choices
 from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
+from keras_transformers.fitting.labels import check_one_per_row
+from keras_transformers.fitting.source import Source
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 
 
@@ -23,10 +25,11 @@ class _Options(FitOptions):
     may_compile = False
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> ChoiceExamples:
+def _examples(pipeline: Any, found: Columns, source: Source) -> ChoiceExamples:
+    check_one_per_row("label", found["label"], source)
     names = ("text", "choices", "label")
     rows = zip(*(found[name] for name in names), strict=True)
-    return choices_of([dict(zip(names, row, strict=True)) for row in rows], source)
+    return choices_of([dict(zip(names, row, strict=True)) for row in rows], str(source))
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> ChoiceExamples:
@@ -55,6 +58,7 @@ JOB = Job(
     ],
     from_columns=_examples,
     from_file=_from_file,
+    own_json=True,
     batches=ChoiceBatches,
     losses=lambda given: {
         "loss": {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}

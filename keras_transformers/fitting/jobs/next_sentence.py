@@ -9,14 +9,15 @@ import keras
 from keras_transformers.data.text import Examples, NextSentenceBatches, majority_share
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, Job
-from keras_transformers.fitting.labels import as_names
+from keras_transformers.fitting.labels import LabelColumn
+from keras_transformers.fitting.source import Source
 from keras_transformers.training import TokenCrossentropy
 
 _LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Examples:
-    return texts.examples(found, source, lambda x: as_names(x, _LABELS, source))
+def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
+    return texts.examples(found, source)
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
@@ -28,6 +29,7 @@ JOB = Job(
     columns=texts.columns,
     from_columns=_examples,
     from_file=_from_file,
+    labels=LabelColumn(labels=lambda pipeline: _LABELS),
     batches=NextSentenceBatches,
     losses=lambda given: {"loss": {"next_sentence_logits": TokenCrossentropy()}},
     metrics=lambda pipeline: {

@@ -19,6 +19,7 @@ from keras_transformers.data.text import (
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
 from keras_transformers.fitting.job import Columns, FitOptions, Given, Job, check_column_names
+from keras_transformers.fitting.source import Source
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import outputs_of
 
@@ -33,7 +34,7 @@ class _Options(FitOptions):
     learning_rate: PositiveFloat = 5e-5
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Questions:
+def _examples(pipeline: Any, found: Columns, source: Source) -> Questions:
     ids = found.get("id") or [str(row) for row in range(len(found["question"]))]
     rows = [
         {"id": id_, "question": question, "context": context, "answers": answers}
@@ -41,7 +42,7 @@ def _examples(pipeline: Any, found: Columns, source: str) -> Questions:
             ids, found["question"], found["context"], found["answers"], strict=True
         )
     ]
-    return questions_of(rows, source)
+    return questions_of(rows, str(source))
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Questions:
@@ -90,6 +91,7 @@ JOB = Job(
     ],
     from_columns=_examples,
     from_file=_from_file,
+    own_json=True,
     batches=_batches,
     losses=_losses,
     monitor=lambda examples: "val_f1",

@@ -13,36 +13,40 @@ from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, Given, Job
+from keras_transformers.fitting.labels import check_one_per_row
+from keras_transformers.fitting.source import Source
 from keras_transformers.runs import outputs_of
 
 _SCORE = ("label", "labels", "similarity", "relatedness_score", "rating", "target")
 
 
-def _scaled(pipeline: Any, examples: Examples) -> Examples:
+def _scaled(pipeline: Any, examples: Examples, source: Source) -> Examples:
     """Returns the scores as the model computes them, before the pipeline's scale and activation."""
     numbers = [(float(label) - pipeline.offset) / pipeline.scale for label in examples.labels or ()]
     if pipeline.activation == "sigmoid":
         for row, (number, label) in enumerate(zip(numbers, examples.labels or (), strict=True)):
             if not 0 <= number <= 1:
                 raise ValueError(
-                    f"{examples.source}, row {row}: the score {label} is not from "
+                    f"{source.row(row)}: the score {label} is not from "
                     f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, the range of "
                     "this pipeline's answers"
                 )
     return Examples(examples.texts, examples.texts_b, list(map(str, numbers)), examples.source)
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Examples:
-    return _scaled(pipeline, texts.examples(found, source, lambda x: numbers(x, source), "score"))
+def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
+    scores = numbers(found["score"], source)
+    return _scaled(pipeline, texts.examples(found, source, scores), source)
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
     names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
-    return _scaled(pipeline, texts.from_file(pipeline, path, names))
+    return _scaled(pipeline, texts.from_file(pipeline, path, names), Source(str(path)))
 
 
-def numbers(values: Sequence[Any], source: str) -> list[str]:
+def numbers(values: Sequence[Any], source: Source) -> list[str]:
     """Returns finite numbers as text; ValueError for any other value."""
+    check_one_per_row("score", values, source)
     found = []
     for row, value in enumerate(values):
         try:
@@ -50,7 +54,7 @@ def numbers(values: Sequence[Any], source: str) -> list[str]:
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"{source}, row {row}: score is {value!r:.60}, expected a number")
+            raise ValueError(f"{source.row(row)}: score is {value!r:.60}, expected a number")
         found.append(str(number))
     return found
 

@@ -16,6 +16,7 @@ from keras_transformers.evaluation import bm25_similarities, glue_scores, retrie
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, FitOptions, Given, Job
 from keras_transformers.fitting.jobs.regression import numbers
+from keras_transformers.fitting.source import Source
 from keras_transformers.ranges import PositiveFloat
 from keras_transformers.runs import outputs_of
 
@@ -42,9 +43,9 @@ class _Batches(ScoredTextBatches):
         return Samples(self.pipeline, given, (found.labels or ())[:count])
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Examples:
+def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
     queries, documents = (texts.checked(found, name, source) for name in ("text", "text_b"))
-    return Examples(queries, documents, numbers(found["score"], source), source)
+    return Examples(queries, documents, numbers(found["score"], source), str(source))
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:

@@ -9,27 +9,24 @@ from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
 from keras_transformers.fitting.job import Columns, Job
-from keras_transformers.fitting.labels import as_name
+from keras_transformers.fitting.labels import LabelColumn
+from keras_transformers.fitting.source import Source
 from keras_transformers.runs import outputs_of
 from keras_transformers.training import TokenCrossentropy
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> Sentences:
+def _examples(pipeline: Any, found: Columns, source: Source) -> Sentences:
     for row, (words, tags) in enumerate(zip(found["words"], found["labels"], strict=True)):
         for name, value in (("words", words), ("labels", tags)):
             if not isinstance(value, list | tuple):
                 raise ValueError(
-                    f"{source}, row {row}: {name} is {value!r:.60}, expected a list, one per word"
+                    f"{source.row(row)}: {name} is {value!r:.60}, expected a list, one per word"
                 )
         if len(words) != len(tags):
-            raise ValueError(f"{source}, row {row}: {len(tags)} labels for {len(words)} words")
+            raise ValueError(f"{source.row(row)}: {len(tags)} labels for {len(words)} words")
         if wrong := [word for word in words if not isinstance(word, str)]:
-            raise ValueError(f"{source}, row {row}: the word {wrong[0]!r:.60} is not a string")
-    labels = [
-        [as_name(tag, pipeline.labels, f"{source}, row {row}") for tag in tags]
-        for row, tags in enumerate(found["labels"])
-    ]
-    return Sentences([list(words) for words in found["words"]], labels, source)
+            raise ValueError(f"{source.row(row)}: the word {wrong[0]!r:.60} is not a string")
+    return Sentences([list(words) for words in found["words"]], found["labels"], str(source))
 
 
 def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Sentences:
@@ -64,6 +61,7 @@ JOB = Job(
     ],
     from_columns=_examples,
     from_file=_from_file,
+    labels=LabelColumn(name="labels", cells="words"),
     batches=TaggedBatches,
     losses=lambda given: {"loss": {"logits": TokenCrossentropy()}},
     metrics=lambda pipeline: {"logits": [TokenAccuracy("accuracy")]},

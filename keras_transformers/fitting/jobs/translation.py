@@ -11,6 +11,7 @@ from keras_transformers.data.translation import Pair, PairBatches, read_tsv
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
 from keras_transformers.fitting import texts
 from keras_transformers.fitting.job import Columns, FitOptions, Job, check_column_names
+from keras_transformers.fitting.source import Source
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import ValidationBleu
 from keras_transformers.training import TokenCrossentropy
@@ -29,7 +30,7 @@ class _Options(FitOptions):
         return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
 
 
-def _examples(pipeline: Any, found: Columns, source: str) -> list[Pair]:
+def _examples(pipeline: Any, found: Columns, source: Source) -> list[Pair]:
     sides = (texts.checked(found, name, source) for name in ("text", "target"))
     return list(zip(*sides, strict=True))
 

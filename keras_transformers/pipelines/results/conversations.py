@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_transformers.dependencies import tables
+from keras_transformers.files.surrogates import as_utf8
+
 __all__: list[str] = []
 
 
@@ -18,7 +21,16 @@ OPTIONS: Mapping[str, float] = {
 
 
 def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:
-    """Returns a sequence of conversations, and whether only a single one was given."""
+    """Returns a sequence of conversations, and whether only a single one was given.
+
+    Raises:
+        ValueError: the messages are a table.
+    """
+    if tables.is_table(messages):
+        raise ValueError(
+            f"messages are a {type(messages).__name__}: pass a list of messages, each "
+            '{"role": "user", "content": "..."}, such as data.to_dict("records") of pandas'
+        )
     one = isinstance(messages, Mapping | str) or (
         len(messages) > 0 and isinstance(messages[0], Mapping)
     )
@@ -27,16 +39,18 @@ def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool
 
 def conversation_columns(
     conversations: Sequence[Sequence[Any]],
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Returns the roles and the texts of conversations, as models take them.
+) -> tuple[list[list[bytes]], list[list[bytes]]]:
+    """Returns the roles and the texts of conversations in UTF-8, as models take them.
 
     Args:
         conversations: sequences of messages, each {"role": ..., "content": ...}.
 
     Raises:
-        ValueError: a conversation has no message, or a malformed one; the error says which.
+        ValueError: a conversation has no message, a malformed one, or one with half of a surrogate
+            pair; the error says which.
     """
-    roles, texts = [], []
+    roles: list[list[bytes]] = [[] for _ in conversations]
+    texts: list[list[bytes]] = [[] for _ in conversations]
     for row, messages in enumerate(conversations):
         if isinstance(messages, Mapping | str) or not messages:
             raise ValueError(
@@ -45,19 +59,20 @@ def conversation_columns(
             )
         for place, message in enumerate(messages):
             fields = dict(message) if isinstance(message, Mapping) else {}
+            spot = f"conversation {row}, message {place}"
             if set(fields) != {"role", "content"} or not all(
                 isinstance(value, str) and (value or field == "content")
                 for field, value in fields.items()
             ):
                 raise ValueError(
-                    f"conversation {row}, message {place}: {message!r:.100}; expected "
+                    f"{spot}: {message!r:.100}; expected "
                     '{"role": "user", "content": "..."}, both strings'
                 )
-        roles.append([message["role"] for message in messages])
-        texts.append([message["content"] for message in messages])
+            for field, column in (("role", roles), ("content", texts)):
+                column[row].append(as_utf8(f"{spot}: {field}", fields[field]))
     longest = max(map(len, roles), default=1)
-    for column in (*roles, *texts):
-        column.extend([""] * (longest - len(column)))
+    for padded in (*roles, *texts):
+        padded.extend([b""] * (longest - len(padded)))
     return roles, texts
 
 

@@ -1,11 +1,15 @@
 """Makes a graph's inputs from texts: finds the inputs that take them, and fills arrays."""
 
+import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from keras_transformers.dependencies import tables
 from keras_transformers.files.errors import short_repr
+from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.pipelines.results.reading import answer_types
 
 
@@ -51,60 +55,101 @@ def string_column(name: str, texts: Iterable[Any], *, rank: int = 1) -> np.ndarr
         (batch,); for rank 2 (batch, longest), where "" pads shorter rows.
 
     Raises:
-        ValueError: the texts have another type.
+        ValueError: the texts have another type, are a table or a file, or one has half of a
+            surrogate pair. The message has the row and the remedy.
 
     >>> string_column("choices", [["a"], ["b", "c"]], rank=2).tolist()
     [[b'a', b''], [b'b', b'c']]
     """
-    column = _listed(texts)
+    wanted = "list of strings" if rank == 1 else "list with a list of strings for each row"
+    column = _listed(name, texts, wanted)
     if rank == 1:
-        if column is None:
-            raise ValueError(f"{name} must be a list of strings, not {short_repr(texts, 200)}")
-        return strings(_checked(name, column, "list of strings"))
-    wanted = "list with a list of strings for each row"
-    if column is None:
-        raise ValueError(f"{name} must be a {wanted}, not {short_repr(texts, 200)}")
+        return _array(_encoded(name, column, wanted))
     rows = []
     for number, row in enumerate(column):
-        if (items := _listed(row)) is None:
-            raise ValueError(
-                f"{name} must be a {wanted}, but {name}[{number}] is {short_repr(row)}"
-            )
-        rows.append(_checked(f"{name}[{number}]", items, wanted, of=name))
+        place = f"{name}[{number}]"
+        items = _listed(name, row, wanted, but=place)
+        rows.append(_encoded(place, items, wanted, of=name))
     array = np.full((len(rows), max(map(len, rows), default=0)), b"", object)
     for number, row in enumerate(rows):
-        array[number, : len(row)] = strings(row)
+        array[number, : len(row)] = _array(row)
     return array
 
 
 def strings(texts: Sequence[str | bytes]) -> np.ndarray:
     """Returns texts as an array of bytes, (batch,), dtype object."""
-    return np.array(
-        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in texts],
-        dtype=object,
-    )
+    return _array([as_utf8(f"text {number}", text) for number, text in enumerate(texts)])
 
 
-def without_tensors(values: Any) -> Any:
-    """Returns a tensor's content, bytes or an array of them, and other values unchanged."""
-    return values.numpy() if hasattr(values, "numpy") else values
+def check_is_list(name: str, values: Any, wanted: str = "list of strings") -> None:
+    """Raises ValueError for a table, a mapping, a file, a path or a set.
+
+    Python iterates over column names, keys or lines, which are not the rows that the user means.
+
+    Args:
+        name: the input's name, for the message.
+        values: what a user passed for a list of texts.
+        wanted: what it should be.
+    """
+    remedy = ""
+    kind = f"a {type(values).__name__}"
+    if tables.is_table(values) or isinstance(values, Mapping):
+        names = list(values) if isinstance(values, Mapping) else tables.column_names(values)
+        kind += f" with the columns {', '.join(map(str, names))}"[:200]
+        example = name if name in names else next(iter(names), name)
+        remedy = f"pass one of its columns, such as data[{example!r}]"
+    elif tables.is_lazy_table(values):
+        remedy = "read it, with collect() or list(), and pass its column of texts"
+    elif isinstance(values, io.IOBase):
+        remedy = "read it and pass what is in it, such as file.read().splitlines()"
+    elif isinstance(values, os.PathLike):
+        remedy = "read the file and pass what is in it, or use `keras-transformers predict --input`"
+    elif isinstance(values, set | frozenset):
+        remedy = "a set has no order, so pass sorted(texts)"
+    if remedy:
+        raise ValueError(f"{name} must be a {wanted}, not {kind}: {remedy}")
 
 
-def _listed(values: Any) -> list[Any] | None:
-    """Returns values as a list; None for a string and anything else that is a single value."""
-    values = without_tensors(values)
-    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
-    if is_one or getattr(values, "ndim", 1) == 0:
-        return None
-    return list(map(without_tensors, values))
+def named_columns(inputs: Any) -> dict[str, Any]:
+    """Returns the columns of a mapping or a table by name.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if tables.is_table(inputs):
+        return {name: tables.column(inputs, name) for name in tables.column_names(inputs)}
+    if not isinstance(inputs, Mapping):
+        raise ValueError(
+            f"inputs are a {type(inputs).__name__}: pass a mapping such as {{'text': [...]}}, or a "
+            "table with a column for each input"
+        )
+    return dict(inputs)
 
 
-def _checked(place: str, values: list[Any], wanted: str, *, of: str = "") -> list[Any]:
-    """Returns the values; ValueError naming the first that is not a string."""
+def _listed(name: str, values: Any, wanted: str, *, but: str = "") -> list[Any]:
+    """Returns values as a list; ValueError for a string and any other single value."""
+    check_is_list(but or name, values, wanted)
+    if (found := tables.listed(values)) is None:
+        values = tables.without_tensors(values)
+        shown = f"but {but} is {short_repr(values)}" if but else f"not {short_repr(values, 200)}"
+        raise ValueError(f"{name} must be a {wanted}, {shown}")
+    return list(map(tables.without_tensors, found))
+
+
+def _encoded(place: str, values: list[Any], wanted: str, *, of: str = "") -> list[bytes]:
+    """Returns strings as UTF-8; ValueError naming the first that is not one, or not Unicode."""
+    found = []
     for number, value in enumerate(values):
         if not isinstance(value, str | bytes):
             raise ValueError(
                 f"{of or place} must be a {wanted}, but {place}[{number}] is {short_repr(value)}, "
                 f"a {type(value).__name__}: leave it out, or pass a string"
             )
-    return values
+        found.append(as_utf8(f"{place}[{number}]", value))
+    return found
+
+
+def _array(texts: Sequence[bytes]) -> np.ndarray:
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return array

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.pipelines.results import Result, reading
 from keras_transformers.pipelines.results.conversations import (
     OPTIONS,
@@ -15,7 +16,12 @@ from keras_transformers.pipelines.results.conversations import (
     check_options,
     conversation_columns,
 )
-from keras_transformers.pipelines.results.texts import string_column, text_inputs
+from keras_transformers.pipelines.results.texts import (
+    check_is_list,
+    named_columns,
+    string_column,
+    text_inputs,
+)
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
     Call,
@@ -23,7 +29,6 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     Transport,
     VersionStatus,
-    as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -136,20 +141,25 @@ class Client:
         found = self._signature(spec, signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
         names = text_inputs(list(found.inputs))
-        if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
+        for name, column in zip(("texts", "texts_b"), columns, strict=False):
+            check_is_list(name, column)
+        by_name = {}
+        if len(names) == len(columns):
+            by_name = {
+                name: string_column(name, column, rank=2 if found.inputs[name].grows else 1)
+                for name, column in zip(names, columns, strict=True)
+            }
+        counts = [len(column) for column in by_name.values() or columns]
+        if not by_name or len(set(counts)) != 1:
             raise ValueError(
                 f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
-                f"{' and '.join(str(len(column)) for column in columns)} texts; asking sends only "
-                "texts, one per input: name another signature, or call `Client.predict`"
+                f"{' and '.join(map(str, counts))} texts; asking sends only texts, one per input: "
+                "name another signature, or call `Client.predict`"
             )
-        by_name = {
-            name: string_column(name, column, rank=2 if found.inputs[name].grows else 1)
-            for name, column in zip(names, columns, strict=True)
-        }
         answer = self._answer(spec, signature_name)
         padded = [name for name, info in found.outputs.items() if info.grows]
         rows: list[dict[str, Any]] = []
-        for start in range(0, len(texts), self._batch_size):
+        for start in range(0, counts[0], self._batch_size):
             batch = {
                 name: column[start : start + self._batch_size] for name, column in by_name.items()
             }
@@ -236,8 +246,8 @@ class Client:
         spec = ModelSpec(model, version, label)
         found = self._signature(spec, signature_name)
         arrays = {
-            name: _array(value, found.inputs[name].dtype if name in found.inputs else None)
-            for name, value in inputs.items()
+            name: _array(name, value, found.inputs[name].dtype if name in found.inputs else None)
+            for name, value in named_columns(inputs).items()
         }
         try:
             return self._retrying(
@@ -368,21 +378,21 @@ class Client:
         raise AssertionError("unreachable")
 
 
-def _array(value: Any, dtype: Any) -> np.ndarray:
+def _array(name: str, value: Any, dtype: Any) -> np.ndarray:
     """Returns a value as an array of a signature's dtype, with strings as bytes."""
     if dtype is None:  # an unknown name, which the server will reject
         array = np.asarray(value)
-        return array if array.dtype.kind in "biuf" else _strings(value)
+        return array if array.dtype.kind in "biuf" else _strings(name, value)
     if dtype == np.dtype(object):
-        return _strings(value)
+        return _strings(name, value)
     return np.asarray(value, dtype)
 
 
-def _strings(value: Any) -> np.ndarray:
+def _strings(name: str, value: Any) -> np.ndarray:
     array = np.asarray(value, object)
     flat = np.empty(array.size, object)
     for index, item in enumerate(array.reshape(-1)):
         if not isinstance(item, str | bytes):
-            raise ValueError(f"expected a str or bytes, got {item!r:.200}")
-        flat[index] = as_bytes(item)
+            raise ValueError(f"{name}: expected a str or bytes, got {item!r:.200}")
+        flat[index] = as_utf8(f"{name}: element {index}", item)
     return flat.reshape(array.shape)

@@ -1,5 +1,6 @@
 """Defines the client's gRPC transport."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.saved_model.description import shape_of
 from keras_transformers.serving.client.transport import (
     Call,
@@ -24,7 +26,6 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
-    as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -64,7 +65,7 @@ class GrpcTransport:
         self, call: Call, examples: Sequence[Features]
     ) -> list[list[tuple[str, float]]]:
         request = classification_pb2.ClassificationRequest()
-        request.input.example_list.examples.extend(_example(example) for example in examples)
+        request.input.example_list.examples.extend(itertools.starmap(_example, enumerate(examples)))
         response = _answer(self._predictions.Classify, request, call)
         return [
             [(found.label, found.score) for found in row.classes]
@@ -73,7 +74,7 @@ class GrpcTransport:
 
     def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:  # noqa: D102
         request = regression_pb2.RegressionRequest()
-        request.input.example_list.examples.extend(_example(example) for example in examples)
+        request.input.example_list.examples.extend(itertools.starmap(_example, enumerate(examples)))
         response = _answer(self._predictions.Regress, request, call)
         return [found.value for found in response.result.regressions]
 
@@ -122,13 +123,14 @@ def _answer(method: Any, request: Any, call: Call) -> Any:
         raise RequestError(Code[error.code().name], error.details() or "") from error
 
 
-def _example(features: Features) -> Any:
+def _example(row: int, features: Features) -> Any:
     """Returns a tf.train.Example: int becomes int64, float float, str and bytes bytes."""
     example = tf.train.Example()
     for name, value in features.items():
         values = list(value) if isinstance(value, list | tuple) else [value]
         feature = example.features.feature[name]
-        texts = [as_bytes(item) for item in values if isinstance(item, str | bytes)]
+        place = f"example {row}: {name}"
+        texts = [as_utf8(place, item) for item in values if isinstance(item, str | bytes)]
         if len(texts) == len(values):
             feature.bytes_list.value.extend(texts)
         elif all(isinstance(item, int) for item in values):

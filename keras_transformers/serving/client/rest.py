@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import numpy as np
 
+from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
-    as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -164,12 +164,15 @@ def _path(model: ModelSpec) -> str:
 
 
 def _examples(examples: Sequence[Features]) -> list[dict[str, Any]]:
-    def plain(value: Any) -> Any:
+    def plain(place: str, value: Any) -> Any:
         if isinstance(value, str | bytes):
-            return to_json(as_bytes(value))
-        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+            return to_json(as_utf8(place, value))
+        return [plain(place, x) for x in value] if isinstance(value, list | tuple) else value
 
-    return [{name: plain(value) for name, value in example.items()} for example in examples]
+    return [
+        {name: plain(f"example {row}: {name}", value) for name, value in example.items()}
+        for row, example in enumerate(examples)
+    ]
 
 
 def _spec(info: Mapping[str, Any]) -> TensorSpec:

@@ -59,11 +59,6 @@ class VersionStatus:
     error: str
 
 
-def as_bytes(text: str | bytes) -> bytes:
-    """Returns a text as bytes; surrogates in a str stand for bytes that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-
-
 @dataclass(frozen=True)
 class Call:
     """The destination of a Predict, Classify or Regress request, and its timeout.

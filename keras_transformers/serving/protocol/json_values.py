@@ -157,7 +157,10 @@ def encode(value: str) -> bytes:
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError:  # JSON can spell half a surrogate pair
-        raise invalid(f"JSON Value: {shorten(value)} is not Unicode text") from None
+        raise invalid(
+            f"JSON Value: {shorten(value)} is not Unicode text: half of a surrogate pair; write "
+            "the character, or both of its escapes"
+        ) from None
 
 
 def type_of(value: Any) -> str:

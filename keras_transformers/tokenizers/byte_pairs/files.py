@@ -3,11 +3,12 @@
 import itertools
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformers.files import check_new, new_folder, read_json, read_lines
+from keras_transformers.files.surrogates import check_text
 
 NAMES = ("vocab.json", "merges.txt")  # Hugging Face's names, which `write` uses
 _FILE_NAMES = (NAMES, ("encoder.json", "vocab.bpe"))  # OpenAI's
@@ -148,6 +149,12 @@ def _read_merges(file: Path, tokens: set[str]) -> list[Merge]:
     return list(merges)
 
 
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        check_text(f"text {number}", text)
+        yield text
+
+
 def learn(
     texts: Iterable[str],
     special_tokens: Sequence[str],
@@ -177,7 +184,7 @@ def learn(
         initial_alphabet=byte_tokens,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(_checked(texts), trainer)
     found = json.loads(tokenizer.to_str())["model"]["merges"]
     # Older versions write a merge as "a b".
     pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in found)

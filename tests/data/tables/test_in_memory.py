@@ -1,6 +1,7 @@
 """Columns of data in memory, in the forms that people have."""
 
 import numpy as np
+import other_libraries
 import pytest
 import tensorflow as tf
 
@@ -63,6 +64,77 @@ def test_columns_by_name():
     assert columns_of(table, WANTED, names={"text": "body", "label": "stars"}) == EXPECTED
 
 
+# Attributes that tell one library's tables from another's, and what a column's type may be asked.
+ATTRIBUTES = [
+    *("features", "column_names", "columns", "column", "schema", "to_pylist", "to_list", "tolist"),
+    *("numpy", "names", "name", "items", "keys", "shape", "dtype", "ndim", "__len__", "iloc"),
+]
+
+
+@pytest.mark.parametrize("kind", other_libraries.KINDS)
+def test_columns_may_have_any_name(kind):
+    wanted = [Wanted("text"), Wanted("label")]
+    table = {"text": TEXTS, "label": LABELS} | {key: ["x", "y", "z"] for key in ATTRIBUTES}
+    assert columns_of(other_libraries.table(kind, table), wanted) == EXPECTED
+    for name in ATTRIBUTES:
+        table = {key: ["x"] * 3 for key in ATTRIBUTES} | {name: TEXTS, "label": LABELS}
+        data = other_libraries.table(kind, table)
+        assert columns_of(data, wanted, names={"text": name}) == EXPECTED
+        assert columns_of(table, wanted, names={"text": name}) == EXPECTED
+
+
+@pytest.mark.parametrize("kind", other_libraries.KINDS)
+def test_a_table_in_place_of_a_column(kind):
+    table = other_libraries.table(kind, {"label": LABELS})
+    with pytest.raises(ValueError, match="a column is a table with the columns 'label': pass one"):
+        columns_of((TEXTS, table), WANTED)
+    with pytest.raises(ValueError, match="has the splits train: pass one of them"):
+        columns_of({"train": table}, WANTED)
+
+
+def test_tables_with_two_columns_of_one_name_or_none_in_memory():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame([["a", 0, 1]], columns=["text", "label", "label"])
+    with pytest.raises(ValueError, match="2 columns are named 'label': rename all but one"):
+        columns_of(table, WANTED)
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"a LazyFrame, .* pass data.collect\(\)"):
+        columns_of(polars.LazyFrame(TABLE), WANTED)
+    datasets = pytest.importorskip("datasets")
+    stream = datasets.Dataset.from_dict(TABLE).to_iterable_dataset()
+    with pytest.raises(TypeError, match=r"an? IterableDataset, .*list\(data\) of a stream"):
+        columns_of(stream, WANTED)
+    assert columns_of(list(stream), WANTED) == EXPECTED
+
+
+def test_classes_in_lists_have_names():
+    datasets = pytest.importorskip("datasets")
+    tags = datasets.ClassLabel(names=["O", "B-X"])
+    features = {"words": datasets.List(datasets.Value("string")), "tags": datasets.List(tags)}
+    data = datasets.Dataset.from_dict(
+        {"words": [["a", "b"], []], "tags": [[1, 0], []]}, features=datasets.Features(features)
+    )
+    found = columns_of(data, [Wanted("words"), Wanted("labels", ("tags",))])
+    assert found["labels"] == [["B-X", "O"], []]
+
+
+@pytest.mark.parametrize(
+    ("text", "character"),
+    [("\ud83d", 0), ("tweet \ud83d", 6), ("\udc80 b", 0), ("\ude00\ud83d", 0)],
+)
+def test_half_of_a_surrogate_pair(text, character):
+    for data in (
+        (["a", text], [0, 1]),
+        {"text": np.array(["a", text], object), "label": [0, 1]},
+        [("a", 0), (text, 1)],
+        {"text": ["a", {"inner": [text]}], "label": [0, 1]},
+    ):
+        with pytest.raises(ValueError, match="^row 1: text has half of a surrogate") as caught:
+            columns_of(data, WANTED)
+        assert f"at character {character}: repair" in str(caught.value)
+        assert "'surrogatepass'" in str(caught.value)
+
+
 def test_classes_of_datasets_have_names():
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(
@@ -113,8 +185,8 @@ def test_optional_columns():
     ("data", "message"),
     [
         ((TEXTS, LABELS[1:]), "differ in length, 3 of text, 2 of label"),
-        ((TEXTS, [1, None, 0]), r"row 1 has no label \(None\): fill it in, or remove the row"),
-        ((TEXTS, [1, 0, float("nan")]), r"row 2 has no label \(nan\)"),
+        ((TEXTS, [1, None, 0]), r"row 1: no label \(None\): fill it in, or drop the row"),
+        ((TEXTS, [1, 0, float("nan")]), r"row 2: no label \(nan\)"),
         (([b"\xff"], [0]), "row 0: text is not UTF-8"),
         (([], []), "the data has no rows"),
         ([], "the data has no rows"),
@@ -126,8 +198,8 @@ def test_optional_columns():
             r"sentence or review may be the column 'text': pass columns=\{'text': 'sentence'\}",
         ),
         (TEXTS, r"row 0 of the data is 'a': pass columns or rows of \(text, label\)"),
-        ([{"text": "a", "label": 0}, {"text": "b"}], "row 1 has other names than row 0"),
-        ([("a", 0), ("b",)], "row 1 needs 2 values, as row 0 has"),
+        ([{"text": "a", "label": 0}, {"text": "b"}], "row 1: no 'label' among text"),
+        ([("a", 0), ("b",)], "row 1: .*expected 2 values, as row 0 has"),
         (
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2),
             "the tf.data.Dataset is bat",

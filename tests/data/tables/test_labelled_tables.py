@@ -270,6 +270,32 @@ def test_files_that_are_no_text_are_named(tmp_path, start, what):
         load(write(tmp_path / "a.csv", start + b"\xff\xfe\n\n"))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "encoding", "said"),
+    [
+        ("a.jsonl", rb'{"text": "a", "label": "\ude00"}', "utf-8", ":2: 'label' has half of a"),
+        (
+            "a.jsonl",
+            rb'{"\uD83D": 1, "text": "a"}',
+            "utf-8",
+            r":2: the key '\\ud83d' has half",
+        ),
+        ("a.jsonl", rb'{"text": ["a", {"b": "\ud83d"}]}', "utf-8", ":2: 'text': 'b' has half of a"),
+        ("a.tsv", b"a +2D0-\tx", "utf-7", ":2: half of a surrogate pair"),
+        ("a.csv", rb"a \ud83d,x", "unicode_escape", ":2: half of a surrogate pair"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_named_by_line(tmp_path, name, content, encoding, said):
+    first = b'{"text": "b", "label": "\\ud83d\\ude00"}' if name == "a.jsonl" else b"b,c"
+    first = first.replace(b",", b"\t") if name == "a.tsv" else first
+    path = tmp_path / name
+    path.write_bytes(first + b"\n" + content + b"\n")
+    columns = {"text_column": "text", "label_column": "label"} if name == "a.jsonl" else {}
+    with pytest.raises(ValueError, match=f"^{path}{said}") as caught:
+        load(path, encoding=encoding, **columns)
+    assert "'surrogatepass'" in str(caught.value)
+
+
 def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path):
     for encoding in ("utf-8-sig", "utf-16"):
         path = table(tmp_path / "a.csv", [("text", "label"), *examples()], delimiter=",",
