@@ -112,13 +112,15 @@ class MultiLabelClassifier(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"labels": self.labels, "thresholds": self.thresholds, **super().config()}
+        own = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
+        return {**own, **super().config()}
 
 
-def _checked_thresholds(thresholds: float | Sequence[float], labels: Sequence[str]) -> list[float]:
+def _checked_thresholds(
+    thresholds: float | Sequence[float], labels: Sequence[str]
+) -> tuple[float, ...]:
     """Returns one threshold per label; ValueError for a wrong number, or one outside 0 to 1."""
-    if not isinstance(thresholds, Sequence):
-        thresholds = [thresholds] * len(labels)
+    thresholds = [thresholds] * len(labels) if np.ndim(thresholds) == 0 else list(thresholds)  # type: ignore[arg-type, list-item]
     if len(thresholds) != len(labels):
         raise ValueError(
             f"thresholds has {len(thresholds)} numbers for {len(labels)} labels: pass one number "
@@ -129,7 +131,7 @@ def _checked_thresholds(thresholds: float | Sequence[float], labels: Sequence[st
             raise ValueError(
                 f"thresholds: {threshold} for {label!r}, must be a probability, from 0 to 1"
             )
-    return [float(threshold) for threshold in thresholds]
+    return tuple(float(threshold) for threshold in thresholds)
 
 
 TASK = Task(
