@@ -2,7 +2,7 @@
 
 import functools
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -551,7 +551,10 @@ class TextGenerator(Pipeline):
             "chat_template": self.chat_template,
         }
         found = {name: value for name, value in given.items() if value is not None}
-        return found | {name: self.options[name] for name in _OPTIONS}
+        found |= {"max_length": self.max_length, "seed": self.seed}
+        sampling = {name: self.options[name] for name in ("temperature", "top_k", "top_p")}
+        is_greedy = all(value == OPTIONS[name] for name, value in sampling.items())
+        return found if is_greedy else found | sampling
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
@@ -647,7 +650,8 @@ def _number(name: str, value: Any, dtype: tf.DType) -> int | float:
     """Returns the value of an option; ValueError if it is no number of this type."""
     kind, wanted = (int, "an integer") if dtype.is_integer else (float, "a number")
     is_number = isinstance(value, numbers.Integral if dtype.is_integer else numbers.Real)
-    if not is_number or isinstance(value, bool) or (kind is int and not dtype.min <= value <= dtype.max):
+    in_range = kind is float or (is_number and dtype.min <= value <= dtype.max)
+    if not is_number or isinstance(value, bool) or not in_range:
         raise ValueError(f"{name}={value!r:.100}: {name} must be {wanted}")
     return kind(value)
 
@@ -664,7 +668,7 @@ def _in_rows(options: Mapping[str, Any], rows: Any) -> dict[str, Any]:
 
 def _checked_stops(stop: str | Sequence[str]) -> tuple[str, ...]:
     """Returns stop strings; ValueError if one is invalid."""
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    stops = (stop,) if isinstance(stop, str) or not isinstance(stop, Iterable) else tuple(stop)
     if not all(isinstance(each, str) and each for each in stops):
         raise ValueError(f"stop={stop!r:.100}: pass a non-empty string or a sequence of them")
     return stops

@@ -169,8 +169,8 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop": "abc"}, "stop='abc': pass a sequence"),
-        ({"stop": [""]}, "non-empty strings"),
+        ({"stop": 5}, "stop=5: .*string"),
+        ({"stop": [""]}, "non-empty string"),
         ({"repetition_penalty": 0.0}, "repetition_penalty=0.0: .*above 0"),
         ({"chat_template": "{{ messages }}"}, "not one of the published templates"),
     ],
