@@ -3,6 +3,7 @@
 import collections
 import gc
 import logging
+import operator
 import os
 import random
 import signal

@@ -111,7 +111,7 @@ class Pipeline(abc.ABC):
             if type(self) is cls:  # and not a subclass whose constructor goes on
                 self._is_complete = True
 
-        setattr(cls, "__init__", complete)
+        cls.__init__ = complete  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def answer(self, **texts: Any) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class TextGenerator(Pipeline):
         self.chat_template = chat_template
         self._conversations = _conversations(chat_template, tokenizer)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        chosen = {name: value for name, value in sampling.items() if value is not None}
+        chosen: dict[str, Any] = {n: value for n, value in sampling.items() if value is not None}
         chosen |= {"max_length": max_length, "seed": seed}
         chosen |= {"repetition_penalty": repetition_penalty, "stop": stop}
         options = self._checked(decoding_options(OPTIONS, chosen))

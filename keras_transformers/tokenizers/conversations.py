@@ -138,7 +138,9 @@ class ConversationTokenizer:
             return {}
         read = [mark.decode() for mark in self._fold(marks).numpy()]
         for separator in _BREAKS:
-            broken = [f"{mark[:1]}{separator}{mark[1:]}" if mark[1:] else separator for mark in read]
+            broken = [
+                f"{mark[:1]}{separator}{mark[1:]}" if mark[1:] else separator for mark in read
+            ]
             again = [text.decode() for text in self._fold(broken).numpy()]
             if not any(mark in text for mark in read for text in again):
                 return dict(zip(read, broken, strict=True))

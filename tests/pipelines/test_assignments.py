@@ -120,7 +120,8 @@ def attributes(pipeline):
     return [
         name
         for name in dir(pipeline)
-        if not name.startswith("_") and not inspect.ismethod(getattr(pipeline, name))
+        if not name.startswith("_")
+        and not inspect.ismethod(getattr(pipeline, name))
         and not inspect.isfunction(getattr(pipeline, name))
     ]
 

@@ -169,9 +169,7 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
     return options
 
 
-def gguf_sampling_options(
-    fields: Mapping[str, Any], file: Path, num_tokens: int
-) -> dict[str, Any]:
+def gguf_sampling_options(fields: Mapping[str, Any], file: Path, num_tokens: int) -> dict[str, Any]:
     """Reads a GGUF file's options for `pipelines.TextGenerator`.
 
     llama.cpp's converter copies them from generation_config.json (llama.cpp, pull request 17120).
