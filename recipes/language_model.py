@@ -103,7 +103,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             weighted_metrics={"logits": [Perplexity()]},
             jit_compile=config.jit_compile,
         )
-    generate = kt.pipelines.TextGenerator(model, tokenizer)
+    generate = kt.pipelines.TextGenerator(model, tokenizer, temperature=1.0)
     fit = run.prepare(
         model,
         batches,

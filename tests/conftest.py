@@ -3,6 +3,7 @@
 import collections
 import gc
 import logging
+import operator
 import os
 import random
 import signal
@@ -123,9 +124,9 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     from keras_transformers.pipelines import TextGenerator
     from keras_transformers.pipelines.base import Pipeline
 
-    chat = property(lambda pipeline: pipeline.chat_complete)
     monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
-    monkeypatch.setattr(TextGenerator, "_chat_graph", chat)
+    for graph, method in (("_graph", "complete"), ("_chat_graph", "chat_complete")):
+        monkeypatch.setattr(TextGenerator, graph, property(operator.attrgetter(method)))
 
 
 @pytest.fixture(scope="session")

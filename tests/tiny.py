@@ -189,7 +189,7 @@ def _text_generator() -> Pipeline:
         hidden_dim=16,
         max_sequence_length=24,
     )
-    return kt.pipelines.TextGenerator(lively(model), tokenizer, max_length=4)
+    return kt.pipelines.TextGenerator(lively(model), tokenizer, max_length=4, top_k=0)
 
 
 def _word_embedder() -> Pipeline:
@@ -264,7 +264,7 @@ def wide_generator() -> Pipeline:
     """GPT-2, 64 wide."""
     tokenizer = byte_pairs()
     model = lively(gpt(vocabulary_size=tokenizer.vocabulary_size, **_WIDE))
-    return kt.pipelines.TextGenerator(model, tokenizer, max_length=5)
+    return kt.pipelines.TextGenerator(model, tokenizer, max_length=5, top_k=0)
 
 
 TASKS = tuple(_MAKERS)

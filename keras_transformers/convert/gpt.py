@@ -128,10 +128,12 @@ def writer(kind: str) -> Writer:
 
 def sampling_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of `generation_config.json` for the options of `TextGenerator`."""
-    sampling = {name: options[name] for name in ("temperature", "top_k", "top_p")}
+    names = ("temperature", "top_k", "top_p")
+    sampling = {name: options[name] for name in names if name in options}
+    samples = bool(sampling)
     more = {"repetition_penalty": "repetition_penalty", "stop": "stop_strings"}
     sampling |= {theirs: options[ours] for ours, theirs in more.items() if ours in options}
-    return {"do_sample": True, "max_new_tokens": options["max_length"], **sampling}
+    return {"do_sample": samples, "max_new_tokens": options["max_length"], **sampling}
 
 
 FAMILY: Family = Family(

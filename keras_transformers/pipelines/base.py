@@ -7,10 +7,12 @@ export use both, so they cannot disagree.
 import abc
 import contextlib
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import keras
@@ -31,6 +33,8 @@ __all__ = ["Pipeline", "Signature"]
 PREDICT = tf.saved_model.PREDICT_METHOD_NAME
 CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
+
+_MOST_VARIANTS = 32  # graphs kept for the options of calls
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ class Pipeline(abc.ABC):
     folder that `keras_transformers.load` reads; `keras_transformers.export` makes a SavedModel that
     gives the same answers.
 
+    The constructor's arguments are attributes. Assigning one takes effect everywhere: in calls, in
+    `save` and in exports. The constructor checks the value and derives the rest from it, as if it
+    had been called with it; a value that it refuses changes nothing. All other attributes are read
+    only, and so are their contents.
+
     Attributes:
         task: the task's name in the metadata of exports.
         model: the functional Keras model, reduced to the part that the task uses.
@@ -93,9 +102,22 @@ class Pipeline(abc.ABC):
     adapter: Any = None
     model: keras.Model
     text_names: tuple[str, ...]
+    _is_complete = False
     _run: Callable[..., Any] | None = None
     _as_function: Callable[..., Any] | None = None
     _functions: dict[Callable[..., Any], Callable[..., Any]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        construct: Callable[..., None] = cls.__init__
+
+        @functools.wraps(construct)
+        def complete(self: Any, *args: Any, **kwargs: Any) -> None:
+            construct(self, *args, **kwargs)
+            if type(self) is cls:  # and not a subclass whose constructor goes on
+                self._is_complete = True
+
+        cls.__init__ = complete  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def answer(self, **texts: Any) -> dict[str, Any]:
@@ -184,9 +206,9 @@ class Pipeline(abc.ABC):
             del self._run, self._as_function, self._functions
 
     @property
-    def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers, keyed by the names of their arguments."""
-        return {}
+    def tokenizers(self) -> Mapping[str, Any]:
+        """The tokenizers, keyed by the names of their arguments; read only."""
+        return MappingProxyType({})
 
     @property
     def tolerance(self) -> float:
@@ -204,7 +226,49 @@ class Pipeline(abc.ABC):
         default = Signature(self.answer, self.input_specs(), self.answer_specs(), batches)
         return {"serving_default": default, **self.other_signatures(batches)}
 
-    def __call__(self, *texts: Any, batch_size: int = 32) -> Any:
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options that a signature takes row by row, with their defaults; read only.
+
+        An export tells them to clients, who may leave some out.
+        """
+        return MappingProxyType({})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An adapter changes no answer: it says which updates the model's weights already have.
+        if not self._is_complete or name.startswith("_") or name == "adapter":
+            super().__setattr__(name, value)
+        elif name in self._parameters():
+            self.__dict__ = self.with_options(**{name: value}).__dict__
+        else:
+            raise AttributeError(
+                f"{type(self).__name__}.{name} cannot be set: set one of "
+                f"{', '.join(self._parameters())}"
+            )
+
+    def with_options(self, **options: Any) -> Self:
+        """Returns another pipeline on the same model, with other values for some arguments.
+
+        Args:
+            **options: arguments of the constructor; the others keep their values.
+
+        Raises:
+            ValueError: there is no such argument, or the constructor refuses a value.
+
+        Example:
+            strict = classify.with_options(thresholds=0.9)
+        """
+        known = self._parameters()
+        if unknown := options.keys() - known.keys():
+            raise ValueError(
+                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(known)}"
+            )
+        other = type(self)(**self._arguments() | options)
+        if other.model is self.model:
+            other.adapter = self.adapter
+        return other
+
+    def __call__(self, *texts: Any, batch_size: int = 32, **options: Any) -> Any:
         """Answers one input or many.
 
         Args:
@@ -212,6 +276,8 @@ class Pipeline(abc.ABC):
                 each is a string (str or bytes), or each is a sequence or tensor of strings. Inputs
                 of rank 2 are a sequence of strings, or a sequence of those.
             batch_size: rows per batch; rows of similar length share a batch.
+            **options: keyword arguments of the constructor, with values for this call alone, such
+                as `top_k` or `num_beams`. The graphs of the last few are kept.
 
         Returns:
             One result of the task's type for one input; a list of results, in order, for many.
@@ -219,7 +285,8 @@ class Pipeline(abc.ABC):
         Raises:
             ValueError: there are too few or too many texts, one is not a string (None, for
                 example) or not Unicode text, or an argument is a table, whose columns are to be
-                passed; the message says which.
+                passed; there is no such option, or its value is out of range. The message says
+                which.
         """
         texts = tuple(map(tables.without_tensors, texts))
         for name, column in zip(self.text_names, texts, strict=False):
@@ -233,11 +300,16 @@ class Pipeline(abc.ABC):
             )
         named = dict(zip(self.text_names, columns, strict=True))
         answer = reading.answer_type(self.task)
-        found = [reading.typed(row, answer) for row in self.rows(named, batch_size=batch_size)]
+        rows = self.rows(named, batch_size=batch_size, **options)
+        found = [reading.typed(row, answer) for row in rows]
         return found[0] if one else found
 
     def rows(
-        self, texts: Mapping[str, Iterable[str | bytes]] | Any, *, batch_size: int = 32
+        self,
+        texts: Mapping[str, Iterable[str | bytes]] | Any,
+        *,
+        batch_size: int = 32,
+        **options: Any,
     ) -> list[dict[str, Any]]:
         """Answers like a call, but returns dicts: output name -> str, number or nested list.
 
@@ -245,7 +317,9 @@ class Pipeline(abc.ABC):
             texts: name in `text_names` -> strings; lists of strings for inputs of rank 2. Or a
                 table (pandas, polars, Arrow) with these columns.
             batch_size: rows per batch.
+            **options: see a call.
         """
+        answers = self._answers_with(options)
         named = named_columns(texts)
         if set(named) != set(self.text_names):
             raise ValueError(
@@ -274,7 +348,7 @@ class Pipeline(abc.ABC):
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
-            outputs = {name: value.numpy() for name, value in self._graph(**batch).items()}
+            outputs = {name: value.numpy() for name, value in answers(**batch).items()}
             for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
                 found[i] = row
         return found
@@ -298,6 +372,38 @@ class Pipeline(abc.ABC):
         """Rebuilds a pipeline from its `model`, `tokenizers` and `config`."""
         make: Any = cls
         return make(model, **tokenizers, **config)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor that make this pipeline."""
+        return {"model": self.model, **self.tokenizers, **self.config()}
+
+    @classmethod
+    def _parameters(cls) -> Mapping[str, inspect.Parameter]:
+        """Returns the arguments of the constructor by name."""
+        return inspect.signature(cls).parameters
+
+    def _answers_with(self, options: Mapping[str, Any]) -> Callable[..., dict[str, Any]]:
+        """Returns the graph that answers a call with these options."""
+        if not options:
+            return self._graph
+        known = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
+        if unknown := options.keys() - set(known):
+            raise ValueError(
+                f"{', '.join(sorted(unknown))}: the options of a call are "
+                f"{', '.join(['batch_size', *known])}"
+            )
+        name = repr(sorted(options.items()))
+        if name not in self._variants:
+            other = self.with_options(**options)
+            while len(self._variants) >= _MOST_VARIANTS:
+                self._variants.pop(next(iter(self._variants)))
+            self._variants[name] = other
+        return self._variants[name]._graph
+
+    @functools.cached_property
+    def _variants(self) -> dict[str, Self]:
+        """Pipelines with other options, by the options of calls."""
+        return {}
 
     @functools.cached_property
     def _graph(self) -> Callable[..., dict[str, Any]]:

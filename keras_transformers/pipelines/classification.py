@@ -95,7 +95,7 @@ class TextClassifier(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"labels": self.labels, **super().config()}
+        return {"labels": list(self.labels), **super().config()}
 
 
 def labelled(logits: Any, labels: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Embeds text: a text in, its vector out."""
 
-import copy
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -88,27 +88,29 @@ class Embedder(TextPipeline):
         )
         self.prompts = _checked_prompts(prompts or {})
         self.default_prompt_name = default_prompt_name
-        self._prompted: dict[str, Embedder] = {}
         self._prompt = "" if default_prompt_name is None else self._prompt_of(default_prompt_name)
 
-    def __call__(self, *texts: Any, prompt_name: str | None = None, batch_size: int = 32) -> Any:
+    def __call__(
+        self,
+        *texts: Any,
+        prompt_name: str | None = None,
+        batch_size: int = 32,
+        **options: Any,
+    ) -> Any:
         """Embeds one text or many; see `Pipeline`.
 
         Args:
             *texts: a string, or a sequence of strings.
             prompt_name: which of `prompts` goes before each text, instead of the default prompt.
             batch_size: rows per batch; rows of similar length share a batch.
+            **options: see `Pipeline`.
 
         Raises:
             ValueError: there is no such prompt, or a text is not a string.
         """
-        if prompt_name is None:
-            return super().__call__(*texts, batch_size=batch_size)
-        if prompt_name not in self._prompted:
-            other = self._prompted[prompt_name] = copy.copy(self)
-            other._prompt = self._prompt_of(prompt_name)
-            other.__dict__.pop("_graph", None)
-        return self._prompted[prompt_name](*texts, batch_size=batch_size)
+        if prompt_name is not None:
+            options["default_prompt_name"] = prompt_name
+        return super().__call__(*texts, batch_size=batch_size, **options)
 
     def tokenize(self, *texts: Any, prompt: str | None = None) -> list[tf.RaggedTensor]:
         """Tokenizes texts with a prompt before them; see `TextPipeline`."""
@@ -156,7 +158,10 @@ class Embedder(TextPipeline):
         """Returns the keyword arguments that rebuild this pipeline, whose model already pools."""
         prompts: dict[str, Any] = {}
         if self.prompts:
-            prompts = {"prompts": self.prompts, "default_prompt_name": self.default_prompt_name}
+            prompts = {
+                "prompts": dict(self.prompts),
+                "default_prompt_name": self.default_prompt_name,
+            }
         return {"max_sequence_length": self.max_sequence_length, **prompts}
 
     def metadata(self) -> dict[str, Any]:
@@ -174,7 +179,7 @@ class Embedder(TextPipeline):
         return self.prompts[name]
 
 
-def _checked_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
+def _checked_prompts(prompts: Mapping[str, str]) -> Mapping[str, str]:
     """Returns the prompts; ValueError if a name or a prompt is invalid."""
     for name, prompt in prompts.items():
         if not isinstance(name, str) or not isinstance(prompt, str):
@@ -185,7 +190,7 @@ def _checked_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
             raise ValueError(
                 f"prompts: {name!r} cannot name a signature of an export: choose another name"
             )
-    return dict(prompts)
+    return MappingProxyType(dict(prompts))
 
 
 def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:

@@ -1,10 +1,12 @@
 """Generates text: continues a prompt, or scores how likely a text is."""
 
 import functools
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -20,9 +22,10 @@ from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.results import reading
 from keras_transformers.pipelines.results.conversations import (
+    OPTIONS,
     as_conversations,
-    check_options,
     conversation_columns,
+    decoding_options,
 )
 from keras_transformers.pipelines.results.texts import strings
 from keras_transformers.pipelines.tasks import Task
@@ -55,7 +58,7 @@ _OPTIONS = {
 # Options added later: `generate` uses the pipeline's values, `complete` and `chat_complete` take
 # one per row.
 _MORE_OPTIONS = {"repetition_penalty": tf.float32}
-_ALL_OPTIONS = {**_OPTIONS, **_MORE_OPTIONS}
+_ALL_OPTIONS = {**_OPTIONS, **_MORE_OPTIONS}  # and `stop`
 _STRINGS = tf.TensorSpec([None], tf.string)
 _LISTS = tf.TensorSpec([None, None], tf.string)
 _EXAMPLE_CHAT = ("What is the capital of France?", "Paris.", "And of Spain?")
@@ -69,6 +72,10 @@ class TextGenerator(Pipeline):
     start token comes only before empty prompts and before texts to score; a tokenizer without a
     start token uses the end token instead. The graph rejects prompts and texts longer than the
     model's positions.
+
+    A pipeline decodes with its options, which a call may override:
+    `generate("hello", max_length=5)`. By default it always takes the likeliest token (greedy
+    search). It samples if `temperature`, `top_p` or a `top_k` other than 1 is set.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
@@ -91,10 +98,12 @@ class TextGenerator(Pipeline):
         max_sequence_length: maximum tokens in a text, with the start token. Defaults to the model's
             number of positions, or to the length that its rotary positions were trained for;
             required if the model has neither.
-        max_length: see `generate`; this and the options below are used by `serving_default`.
-        temperature: see `generate`.
-        top_k: see `generate`.
-        top_p: see `generate`.
+        max_length: the maximum number of new tokens, without the prompt's, 50 by default
+            (transformers: max_new_tokens); see `generate`. Calls, `chat` and `serving_default` use
+            this and the options below.
+        temperature: see `generate`; 1 by default.
+        top_k: see `generate`; 1 by default, or 0 if `temperature` or `top_p` is given.
+        top_p: see `generate`; 1 by default.
         seed: see `generate`.
         repetition_penalty: see `complete`.
         stop: strings that end a text, see `complete`.
@@ -119,9 +128,9 @@ class TextGenerator(Pipeline):
         *,
         max_sequence_length: int | None = None,
         max_length: int = 50,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         seed: int = 0,
         repetition_penalty: float = 1.0,
         stop: Sequence[str] = (),
@@ -139,23 +148,36 @@ class TextGenerator(Pipeline):
         self.tokenizer = tokenizer
         self._given_length = max_sequence_length
         self.max_sequence_length = _checked_length(model, max_sequence_length)
-        self.options: dict[str, Any] = {
-            "max_length": max_length,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-        }
         self.also_end_token_ids = _checked_ends(tokenizer, also_end_token_ids)
-        self.repetition_penalty = repetition_penalty
-        self.stop = _checked_stops(stop)
         self.chat_template = chat_template
         self._conversations = _conversations(chat_template, tokenizer)
-        values = {**self.options, "repetition_penalty": repetition_penalty}
-        given = {name: tf.constant(value, _ALL_OPTIONS[name]) for name, value in values.items()}
-        for name, (holds, rule) in self._rules(given).items():
-            if not holds:
-                raise ValueError(f"{name}={values[name]}: {name} must be {rule}")
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        chosen: dict[str, Any] = {n: value for n, value in sampling.items() if value is not None}
+        chosen |= {"max_length": max_length, "seed": seed}
+        chosen |= {"repetition_penalty": repetition_penalty, "stop": stop}
+        options = self._checked(decoding_options(OPTIONS, chosen))
+        self.max_length: int = options["max_length"]
+        self.temperature: float = options["temperature"]
+        self.top_k: int = options["top_k"]
+        self.top_p: float = options["top_p"]
+        self.seed: int = options["seed"]
+        self.repetition_penalty: float = options["repetition_penalty"]
+        self.stop: tuple[str, ...] = options["stop"]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of decoding, which are also attributes: name -> value; read only."""
+        return MappingProxyType({name: getattr(self, name) for name in OPTIONS})
+
+    def with_options(self, **options: Any) -> Self:
+        """Returns another pipeline on the same model; see `Pipeline`.
+
+        A `temperature` or a `top_p` makes a greedy pipeline sample from all tokens, if `top_k` is
+        not given.
+        """
+        chosen = {name: value for name, value in options.items() if name in OPTIONS}
+        decoding = self._checked(decoding_options(self.options, chosen))
+        return super().with_options(**options | decoding)
 
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Continues each prompt with the pipeline's options, in the graph; see `generate`.
@@ -163,7 +185,8 @@ class TextGenerator(Pipeline):
         Args:
             **texts: `prompt`, strings (batch,).
         """
-        return self.complete(texts["prompt"], **self._own_options(tf.shape(texts["prompt"])[:1]))
+        rows = tf.shape(texts["prompt"])[:1]
+        return self.complete(texts["prompt"], **_in_rows(self.options, rows))
 
     def answer_specs(self) -> dict[str, Any]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
@@ -202,7 +225,7 @@ class TextGenerator(Pipeline):
             tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
                 prompt, or a prompt is longer than the model's positions.
         """
-        own = self._own_options(tf.shape(prompt)[:1])
+        own = _in_rows(self.options, tf.shape(prompt)[:1])
         given = (max_length, temperature, top_k, top_p, seed)
         return self.complete(prompt, **own | dict(zip(_OPTIONS, given, strict=True)))
 
@@ -258,7 +281,8 @@ class TextGenerator(Pipeline):
             messages: a sequence of {"role": ..., "content": ...}, ending with a message from the
                 user; or a sequence of such sequences.
             **options: those of `complete`, each with one value for all conversations, the
-                pipeline's by default; `stop` is a string or a sequence of strings.
+                pipeline's by default; `stop` is a string or a sequence of strings. As in a call,
+                `temperature` or `top_p` without `top_k` makes a greedy pipeline sample.
 
         Returns:
             A `results.Generation` for one conversation; a list for several.
@@ -272,30 +296,50 @@ class TextGenerator(Pipeline):
             answer = generate.chat([{"role": "user", "content": "What is the capital of France?"}])
         """
         self._known_conversations()
-        check_options(options)
+        chosen = self._checked(decoding_options(self.options, options))
         conversations, one = as_conversations(messages)
         if not conversations:
             return []
         roles, texts = conversation_columns(conversations)
-        given = self._own_options(tf.constant([len(roles)]))
-        for name, value in options.items():
-            if name == "stop":
-                stops = _checked_stops([value] if isinstance(value, str) else value)
-                given[name] = tf.constant([stops or [""]] * len(roles), tf.string)
-            else:
-                given[name] = tf.fill([len(roles)], tf.constant(value, _ALL_OPTIONS[name]))
-        found = self._chat_graph(roles=tf.constant(roles), texts=tf.constant(texts), **given)
+        found = self._chat_graph(
+            roles=tf.constant(roles),
+            texts=tf.constant(texts),
+            **_in_rows(chosen, tf.constant([len(roles)])),
+        )
         outputs = {name: value.numpy() for name, value in found.items()}
         answer = reading.answer_type(self.task)
         rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
         return rows[0] if one else rows
 
+    def _answers_with(self, options: Mapping[str, Any]) -> Callable[..., dict[str, Any]]:
+        """Returns what answers a call with these options, all of them inputs of one graph."""
+        chosen = self._checked(decoding_options(self.options, options))
+        return lambda prompt: self._graph(prompt=prompt, **_in_rows(chosen, tf.shape(prompt)[:1]))
+
+    @functools.cached_property
+    def _graph(self) -> Any:
+        """Computes `complete`, in the graph."""
+        return self._traced(self.complete, ("prompt",))
+
     @functools.cached_property
     def _chat_graph(self) -> Any:
         """Computes `chat_complete`, in the graph."""
-        specs = self._input_specs(("roles", "texts"), _ALL_OPTIONS)
+        return self._traced(self.chat_complete, ("roles", "texts"))
+
+    def _traced(self, function: Callable[..., Any], names: Sequence[str]) -> Any:
+        """Returns a graph of these texts and all options."""
+        specs = self._input_specs(names, _ALL_OPTIONS)
         named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-        return tf.function(self.chat_complete, autograph=False).get_concrete_function(**named)
+        return tf.function(function, autograph=False).get_concrete_function(**named)
+
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns all options of decoding; ValueError if one has the wrong type or range."""
+        values = {name: _number(name, options[name], kind) for name, kind in _ALL_OPTIONS.items()}
+        tensors = {name: tf.constant(value, _ALL_OPTIONS[name]) for name, value in values.items()}
+        for name, (holds, rule) in self._rules(tensors).items():
+            if not holds:
+                raise ValueError(f"{name}={values[name]}: {name} must be {rule}")
+        return {**values, "stop": _checked_stops(options["stop"])}
 
     def _known_conversations(self) -> ConversationTokenizer:
         if self._conversations is None:
@@ -304,15 +348,6 @@ class TextGenerator(Pipeline):
                 f"that it was trained with: {', '.join(CHAT_TEMPLATES)}"
             )
         return self._conversations
-
-    def _own_options(self, rows: Any) -> dict[str, Any]:
-        """Returns the pipeline's options of `complete` for `rows` rows, int32 (1,)."""
-        values = {**self.options, "repetition_penalty": self.repetition_penalty}
-        found = {
-            name: tf.fill(rows, tf.constant(v, _ALL_OPTIONS[name])) for name, v in values.items()
-        }
-        stops = tf.constant([self.stop or [""]])
-        return found | {"stop": tf.tile(stops, tf.concat([rows, [1]], axis=0))}
 
     def _continue(
         self, tokens: Any, what: str, stop: Any, given: Mapping[str, Any]
@@ -502,7 +537,7 @@ class TextGenerator(Pipeline):
 
     def _answer_chat(self, roles: Any, texts: Any) -> dict[str, Any]:
         """Answers conversations with the pipeline's options, in the graph."""
-        return self.chat_complete(roles, texts, **self._own_options(tf.shape(roles)[:1]))
+        return self.chat_complete(roles, texts, **_in_rows(self.options, tf.shape(roles)[:1]))
 
     def _input_specs(self, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs of a signature; with all options, they include the stop strings."""
@@ -519,7 +554,11 @@ class TextGenerator(Pipeline):
             "stop": list(self.stop) or None,
             "chat_template": self.chat_template,
         }
-        return {name: value for name, value in given.items() if value is not None} | self.options
+        found = {name: value for name, value in given.items() if value is not None}
+        found |= {"max_length": self.max_length, "seed": self.seed}
+        sampling = {name: self.options[name] for name in ("temperature", "top_k", "top_p")}
+        is_greedy = all(value == OPTIONS[name] for name, value in sampling.items())
+        return found if is_greedy else found | sampling
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
@@ -527,7 +566,6 @@ class TextGenerator(Pipeline):
             "lengths": {"num_tokens": ["tokens", "token_log_probabilities"]},
             **self.options,
             "max_sequence_length": self.max_sequence_length,
-            "repetition_penalty": self.repetition_penalty,
             "stop": list(self.stop),
         }
         if self._conversations is not None:
@@ -536,9 +574,9 @@ class TextGenerator(Pipeline):
         return found
 
     @property
-    def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers, keyed by the names of their arguments."""
-        return {"tokenizer": self.tokenizer}
+    def tokenizers(self) -> Mapping[str, Any]:
+        """The tokenizers, keyed by the names of their arguments; read only."""
+        return MappingProxyType({"tokenizer": self.tokenizer})
 
     def _rules(self, options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
         """Returns option -> (which of its values are in range, the range in words)."""
@@ -607,13 +645,34 @@ def _checked_ends(tokenizer: Any, token_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(token_ids) - {tokenizer.end_token_id}))
 
 
-def _checked_stops(stop: Sequence[str]) -> list[str]:
+def _number(name: str, value: Any, dtype: tf.DType) -> int | float:
+    """Returns the value of an option; ValueError if it is no number of this type."""
+    kind, wanted = (int, "an integer") if dtype.is_integer else (float, "a number")
+    is_number = isinstance(value, numbers.Integral if dtype.is_integer else numbers.Real)
+    in_range = kind is float or (is_number and dtype.min <= value <= dtype.max)
+    if not is_number or isinstance(value, bool) or not in_range:
+        raise ValueError(f"{name}={value!r:.100}: {name} must be {wanted}")
+    return kind(value)
+
+
+def _in_rows(options: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Returns options as `complete` takes them, the same for `rows` rows, int32 (1,)."""
+    found = {
+        name: tf.fill(rows, tf.constant(options[name], dtype))
+        for name, dtype in _ALL_OPTIONS.items()
+    }
+    stops = tf.constant([options["stop"] or ("",)], tf.string)
+    return {**found, "stop": tf.tile(stops, tf.concat([rows, [1]], axis=0))}
+
+
+def _checked_stops(stop: str | Sequence[str]) -> tuple[str, ...]:
     """Returns stop strings; ValueError if one is invalid."""
-    if isinstance(stop, str) or not all(isinstance(each, str) and each for each in stop):
-        raise ValueError(f"stop={stop!r:.100}: pass a sequence of non-empty strings")
-    for each in stop:
+    stops = (stop,) if isinstance(stop, str) or not isinstance(stop, Iterable) else tuple(stop)
+    if not all(isinstance(each, str) and each for each in stops):
+        raise ValueError(f"stop={stop!r:.100}: pass a non-empty string or a sequence of them")
+    for each in stops:
         check_text(f"stop={each!r:.60}", each)
-    return list(stop)
+    return stops
 
 
 def _conversations(chat_template: str | None, tokenizer: Any) -> ConversationTokenizer | None:

@@ -110,7 +110,11 @@ class ImageClassifier(Pipeline):
         ]
 
     def rows(
-        self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
+        self,
+        texts: Mapping[str, Iterable[str | bytes]],
+        *,
+        batch_size: int = 32,
+        **options: Any,
     ) -> list[dict[str, Any]]:
         """Answers like a call, but returns dicts: output name -> str, number or list."""
         columns = {name: list(column) for name, column in texts.items()}
@@ -120,11 +124,11 @@ class ImageClassifier(Pipeline):
                     raise ValueError(
                         f"image {number} is a {type(image).__name__}: pass the bytes of its file"
                     )
-        return super().rows(columns, batch_size=batch_size)
+        return super().rows(columns, batch_size=batch_size, **options)
 
     def config(self) -> dict[str, Any]:
         """Returns the labels and the decoder's options, as JSON values."""
-        return {"labels": self.labels, **dataclasses.asdict(self.decoder)}
+        return {"labels": list(self.labels), **dataclasses.asdict(self.decoder)}
 
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
@@ -135,6 +139,9 @@ class ImageClassifier(Pipeline):
     def metadata(self) -> dict[str, Any]:
         """Returns metadata that an export records with the model."""
         return self.config()
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"model": self.model, "decoder": self.decoder, "labels": self.labels}
 
     def _made_up(self) -> list[bytes]:
         height, width = self.decoder.image_size

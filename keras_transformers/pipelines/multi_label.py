@@ -112,24 +112,28 @@ class MultiLabelClassifier(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"labels": self.labels, "thresholds": self.thresholds, **super().config()}
+        own = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
+        return {**own, **super().config()}
 
 
-def _checked_thresholds(thresholds: float | Sequence[float], labels: Sequence[str]) -> list[float]:
+def _checked_thresholds(
+    thresholds: float | Sequence[float], labels: Sequence[str]
+) -> tuple[float, ...]:
     """Returns one threshold per label; ValueError for a wrong number, or one outside 0 to 1."""
-    if not isinstance(thresholds, Sequence):
-        thresholds = [thresholds] * len(labels)
-    if len(thresholds) != len(labels):
+    numbers = np.atleast_1d(thresholds).tolist()
+    if np.ndim(thresholds) == 0:
+        numbers *= len(labels)
+    if len(numbers) != len(labels):
         raise ValueError(
-            f"thresholds has {len(thresholds)} numbers for {len(labels)} labels: pass one number "
+            f"thresholds has {len(numbers)} numbers for {len(labels)} labels: pass one number "
             "for all labels, or one for each"
         )
-    for label, threshold in zip(labels, thresholds, strict=True):
+    for label, threshold in zip(labels, numbers, strict=True):
         if not 0 <= threshold <= 1:
             raise ValueError(
                 f"thresholds: {threshold} for {label!r}, must be a probability, from 0 to 1"
             )
-    return [float(threshold) for threshold in thresholds]
+    return tuple(map(float, numbers))
 
 
 TASK = Task(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import keras
@@ -103,11 +104,7 @@ class QuestionAnswerer(TextPipeline):
         if isinstance(max_question_length, Default):
             room = self.max_sequence_length - tokenizer.num_special_tokens(2)
             max_question_length = max_question_length.at_most(max(1, room // 2))
-        self.window_lengths: dict[str, Any] = {
-            "max_sequence_length": self.max_sequence_length,
-            "doc_stride": int(doc_stride),
-            "max_question_length": int(max_question_length),
-        }
+        self.doc_stride, self.max_question_length = int(doc_stride), int(max_question_length)
         windows.check_question_windows(tokenizer, **self.window_lengths)
         if max_answer_length < 1:
             raise ValueError(f"max_answer_length={max_answer_length}: expected 1 token or more")
@@ -180,6 +177,17 @@ class QuestionAnswerer(TextPipeline):
             "offset_unit": self.offset_unit,
             **self.window_lengths,
         }
+
+    @property
+    def window_lengths(self) -> Mapping[str, int]:
+        """The lengths of windows and questions, and the stride, in tokens; read only."""
+        return MappingProxyType(
+            {
+                "max_sequence_length": self.max_sequence_length,
+                "doc_stride": self.doc_stride,
+                "max_question_length": self.max_question_length,
+            }
+        )
 
     def _best_spans(self, window: dict[str, Any]) -> dict[str, Any]:
         """Returns each window's best span, in bytes of the context, and its null score: (windows,).

@@ -226,7 +226,7 @@ class Tagger(TextPipeline):
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {
-            "labels": self.labels,
+            "labels": list(self.labels),
             "offset_unit": self.offset_unit,
             "max_sequence_length": self.max_sequence_length,
         }

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -148,9 +149,9 @@ class TextPipeline(Pipeline):
         return self.config()
 
     @property
-    def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers, keyed by the names of their arguments."""
-        return {"tokenizer": self.tokenizer}
+    def tokenizers(self) -> Mapping[str, Any]:
+        """The tokenizers, keyed by the names of their arguments; read only."""
+        return MappingProxyType({"tokenizer": self.tokenizer})
 
     def _check_inputs(self) -> None:
         empty = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0, 0])  # one row
@@ -253,8 +254,8 @@ def checked_length(
     return int(length)
 
 
-def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
-    """Returns the labels as a list; ValueError if they do not fit the model's logits."""
+def checked_labels(labels: Sequence[str], model: keras.Model) -> tuple[str, ...]:
+    """Returns the labels as a tuple; ValueError if they do not fit the model's logits."""
     wrong = [label for label in labels if not isinstance(label, str) or not label]
     if isinstance(labels, str) or wrong:
         raise ValueError(f"labels must be non-empty strings, not {wrong or labels!r}")
@@ -269,7 +270,7 @@ def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
     repeated = sorted({label for label in labels if list(labels).count(label) > 1})
     if repeated:
         raise ValueError(f"labels {repeated} occur more than once: each class needs its own label")
-    return list(labels)
+    return tuple(labels)
 
 
 def check_offset_unit(offset_unit: str) -> None:

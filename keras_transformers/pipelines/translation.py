@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -251,12 +252,12 @@ class Translator(Pipeline):
         }
 
     @property
-    def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers, keyed by the names of their arguments."""
+    def tokenizers(self) -> Mapping[str, Any]:
+        """The tokenizers, keyed by the names of their arguments; read only."""
         found = {"tokenizer": self.tokenizer}
         if self.target_tokenizer is not self.tokenizer:
             found["target_tokenizer"] = self.target_tokenizer
-        return found
+        return MappingProxyType(found)
 
     @shared
     def _search(self, text: Any, num_wanted: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.exported.form import ExportForm
 from keras_transformers.pipelines.exported.int8 import Int8Form
 from keras_transformers.pipelines.exported.panels import DecodingForm, ShortTextsForm
-from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
+from keras_transformers.pipelines.results.reading import OPTIONS_SIGNATURE, TASK_SIGNATURE
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
@@ -182,7 +182,7 @@ def export(
         tf.saved_model.save(module, str(folder), signatures=traced, options=options)
         with rewriting(folder) as graph:
             simplify(graph)
-            _describe_signatures(graph, signatures, pipeline.task)
+            _describe_signatures(graph, signatures, pipeline)
         _write_metadata(folder, description)
         if check:
             self_check(folder)
@@ -356,11 +356,19 @@ def _answer(
     return outputs
 
 
-def _describe_signatures(graph: Any, signatures: Mapping[str, Signature], task: str) -> None:
-    """Records in a graph which API calls each signature, and its task; see `TASK_SIGNATURE`."""
+def _describe_signatures(
+    graph: Any, signatures: Mapping[str, Signature], pipeline: Pipeline
+) -> None:
+    """Records in a graph which API calls each signature, and what clients need to know.
+
+    `TASK_SIGNATURE` and `OPTIONS_SIGNATURE` say where.
+    """
     for name, signature in signatures.items():  # tf.saved_model.save calls all methods "predict"
         graph.signature_def[name].method_name = signature.method_name
-    graph.signature_def[TASK_SIGNATURE].method_name = task
+    graph.signature_def[TASK_SIGNATURE].method_name = pipeline.task
+    if pipeline.options:
+        options = json.dumps(dict(pipeline.options), ensure_ascii=False)
+        graph.signature_def[OPTIONS_SIGNATURE].method_name = options
 
 
 def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:

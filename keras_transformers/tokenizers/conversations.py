@@ -1,6 +1,7 @@
 """Converts conversations to token ids, in the graph."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,14 +16,17 @@ _SPACE = r"[\t-\r\x1c-\x20\x{85}\p{Z}]"
 # Around the template's special tokens: a noncharacter, which is not meant for exchange.
 _MARK = "\U0010fffe"
 _LEFT_OUT = "\ufffd"  # replaces marks in messages
+# What may break a plain mark of the template in a message.
+_BREAKS = (" ", "_", "\ufffd")
 
 
 class ConversationTokenizer:
     """Converts conversations to token ids by a chat template, up to where the model answers.
 
-    The names of special tokens and of the template's other tokens are ordinary text in a message,
-    so no message can end its turn or speak for another role. Otherwise the ids are those of
-    transformers.
+    No message can end its turn or speak for another role. The names of special tokens and of the
+    template's other tokens are ordinary text in it. The template's plain marks, which are no tokens
+    ("[INST]" and "<<SYS>>" in Llama 2's), are broken after their first character: "[ INST]".
+    Otherwise the ids are those of transformers.
 
     Args:
         template: the model's template.
@@ -40,13 +44,16 @@ class ConversationTokenizer:
             )
         }
         turns = [text for turn in template.turns.values() for text in turn]
-        texts = "\n".join(map(self._filled, [template.start, *turns, template.opening]))
+        around = [template.start, *turns, *(template.system_in_user or ()), template.opening]
+        texts = "\n".join(map(self._filled, around))
         self._marked_names = {
             name: f"{_MARK}{name}{_MARK}"
             for token in tokenizer.description.get("added_tokens") or []
             if (name := token["content"]) in texts or token.get("special")
         }
         self._tokenize = tokenizer.spelled_otherwise(self._marked_names)
+        self._fold = tokenizer.folded
+        self._breaks = self._broken(self._plain_marks(around))
 
     def __call__(self, roles: Any, texts: Any) -> tf.RaggedTensor:
         """Converts conversations, in the graph.
@@ -71,7 +78,7 @@ class ConversationTokenizer:
     def _render(self, roles: Any, texts: Any) -> tf.Tensor:
         """Returns the whole texts (batch,), with marks around the template's special tokens."""
         template = self.template
-        texts = tf.strings.regex_replace(texts, _MARK, _LEFT_OUT)
+        texts = self._harmless(texts)
         is_system = roles[:, 0] == "system"  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
         if template.system_in_user is not None:
@@ -95,6 +102,49 @@ class ConversationTokenizer:
             start = tf.where(is_system, start, own)
         opening = self._marked(template.opening)
         return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
+
+    def _harmless(self, texts: Any) -> tf.Tensor:
+        """Returns messages (batch, messages) that the template's marks have been broken in.
+
+        Others stay as they are, although the marks are looked for in what the tokenizer reads.
+        """
+        texts = tf.strings.regex_replace(texts, _MARK, _LEFT_OUT)
+        if not self._breaks:
+            return texts
+        folded = tf.reshape(self._fold(tf.reshape(texts, [-1])), tf.shape(texts))
+        broken = folded
+        for mark, instead in self._breaks.items():
+            rewritten = instead.replace("\\", r"\\")
+            broken = tf.strings.regex_replace(broken, re.escape(mark), rewritten)
+        return tf.where(broken == folded, texts, broken)
+
+    def _plain_marks(self, around: Sequence[str]) -> list[str]:
+        """Returns what the strings around messages consist of besides tokens.
+
+        No message can have a token, so a word beside one, such as a role's name, marks nothing by
+        itself.
+        """
+        marks = set()
+        for text in around:
+            parts = self._marked(text).split(_MARK)  # every other one is a token
+            for part in map(str.strip, parts[::2]):
+                if part and (len(parts) == 1 or not part[0].isalnum()):
+                    marks.add(part)
+        return sorted(marks)
+
+    def _broken(self, marks: Sequence[str]) -> dict[str, str]:
+        """Returns mark, as the tokenizer reads it -> how messages have it instead."""
+        if not marks:
+            return {}
+        read = [mark.decode() for mark in self._fold(marks).numpy()]
+        for separator in _BREAKS:
+            broken = [
+                f"{mark[:1]}{separator}{mark[1:]}" if mark[1:] else separator for mark in read
+            ]
+            again = [text.decode() for text in self._fold(broken).numpy()]
+            if not any(mark in text for mark in read for text in again):
+                return dict(zip(read, broken, strict=True))
+        raise ValueError(f"chat template {self.template.name!r}: cannot tell {marks} from text")
 
     def _checks(self, roles: Any, texts: Any) -> list[Any]:
         """Returns assertions that conversations have the form that the template expects."""

@@ -157,6 +157,12 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
                 assert [each.text for each in found] == [
                     each.text for each in generator.chat([CHAT, LONGER], **given)
                 ]
+                warm = {"temperature": 5.0, "seed": 3}  # with all tokens, and up to 12
+                found = client.chat(CHAT, model="chat", **warm)
+                assert found.text == generator.chat(CHAT, **warm).text
+                assert found.text != generator.chat(CHAT).text
+                only_length = client.chat(CHAT, model="chat", max_length=5)
+                assert only_length.text == generator.chat(CHAT, max_length=5).text
                 with pytest.raises(ValueError, match="options beams"):
                     client.chat(CHAT, model="chat", beams=2)
                 with pytest.raises(RequestError, match="the last message must be the user"):
@@ -169,8 +175,8 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop": "abc"}, "stop='abc': pass a sequence"),
-        ({"stop": [""]}, "non-empty strings"),
+        ({"stop": 5}, "stop=5: .*string"),
+        ({"stop": [""]}, "non-empty string"),
         ({"repetition_penalty": 0.0}, "repetition_penalty=0.0: .*above 0"),
         ({"chat_template": "{{ messages }}"}, "not one of the published templates"),
     ],

@@ -72,6 +72,53 @@ def log_probabilities(model, bpe, text):
     return [log_probs[i, token] for i, token in enumerate(ids[1:])]
 
 
+def test_options_of_a_call_hold_for_it_alone(pipeline):
+    assert [pipeline("two", max_length=n).num_new_tokens for n in (2, 3)] == [2, 3]
+    graph = pipeline._graph
+    several = {pipeline("two", seed=seed, temperature=9.0).text for seed in range(4)}
+    assert len(several) > 1
+    (twice,) = {pipeline("two", seed=5).text, pipeline.with_options(seed=5)("two").text}
+    assert pipeline.rows({"prompt": ["two"]}, seed=5)[0]["text"] == twice
+    assert pipeline("two").num_new_tokens == pipeline.max_length == 4
+    assert pipeline._graph is graph, "traced again"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_new_tokens": 5}, "options max_new_tokens: use max_length.*counts new tokens"),
+        ({"max_length": "5"}, "max_length='5': max_length must be an integer"),
+        ({"max_length": 2.5}, "max_length=2.5: max_length must be an integer"),
+        ({"max_length": -1}, "max_length=-1: max_length must be 0 or more"),
+        ({"top_k": 2**40}, "top_k=1099511627776: "),
+        ({"seed": True}, "seed=True: seed must be an integer"),
+        ({"temperature": 0}, "temperature=0.0: temperature must be above 0"),
+        ({"temperature": None}, "temperature=None: temperature must be a number"),
+        ({"stop": ["a", 5]}, "stop=.*non-empty string"),
+    ],
+)
+def test_options_of_a_call_that_are_wrong_are_refused(options, message, pipeline):
+    with pytest.raises(ValueError, match=message):
+        pipeline("two", **options)
+
+
+def test_by_default_the_likeliest_token_is_taken(pipeline, model, bpe):
+    def chosen(**options):
+        found = TextGenerator(model, bpe, **options)
+        return found.top_k, found.temperature, found.top_p
+
+    assert chosen() == chosen(seed=3, repetition_penalty=2.0) == (1, 1.0, 1.0)
+    assert chosen(temperature=0.5) == (0, 0.5, 1.0)
+    assert chosen(top_p=0.5) == (0, 1.0, 0.5)
+    assert chosen(temperature=1.0) == (0, 1.0, 1.0)
+    assert chosen(temperature=0.5, top_k=1) == (1, 0.5, 1.0)
+    greedy = TextGenerator(model, bpe, max_length=4)
+    assert greedy("two") == greedy("two", seed=8) == pipeline("two", top_k=1)
+    assert greedy("two", temperature=0.9, seed=2) == pipeline("two", temperature=0.9, seed=2)
+    greedy.temperature = 0.9
+    assert greedy("two", seed=2) == pipeline("two", temperature=0.9, seed=2)
+
+
 def test_one_prompt_or_many(pipeline, generate):
     found = pipeline(TEXTS)
     expected = generate(TEXTS, max_length=4)

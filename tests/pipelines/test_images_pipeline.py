@@ -131,7 +131,7 @@ def test_the_export_answers_as_the_pipeline_does(loaded, classify, images):
 def test_it_comes_back_as_it_was(model, images, tmp_path):
     other = ImageClassifier(model, ImageDecoder((8, 12), max_pixels=500), LABELS)
     again = restored(other, tmp_path / "saved", images)
-    assert (again.decoder, again.labels) == (other.decoder, LABELS)
+    assert (again.decoder, list(again.labels)) == (other.decoder, LABELS)
 
 
 def test_both_signatures_agree_on_images_of_all_sizes_and_kinds(loaded, images):

@@ -75,7 +75,7 @@ def test_hugging_faces_files_there_and_back(pipeline, tmp_path):
     assert back.task == "multi_label_classification"
     np.testing.assert_allclose(logits(back, TEXTS), logits(pipeline, TEXTS), atol=1e-6)
     new = kt.load(folder, pipeline="multi_label_classification", labels=["x", "y"])
-    assert (new.labels, new.thresholds) == (["x", "y"], [0.5, 0.5])
+    assert (new.labels, new.thresholds) == (("x", "y"), (0.5, 0.5))
 
 
 def test_the_export_answers_alike_in_python_and_for_classify(pipeline, tmp_path):

@@ -102,4 +102,4 @@ def translator():
 def generator():
     tokenizer = tiny.byte_pairs()
     model = kt.models.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **SIZES)
-    return kt.pipelines.TextGenerator(model, tokenizer, max_length=5)
+    return kt.pipelines.TextGenerator(model, tokenizer, max_length=5, top_k=0)

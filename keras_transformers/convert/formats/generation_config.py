@@ -14,6 +14,9 @@ _logger = logging.getLogger(__name__)
 
 _FILE = "generation_config.json"
 _MOST_BEAMS = 1000
+_TOP_K = 50  # transformers' default when it samples
+_GGUF_SAMPLING = "general.sampling."
+_GGUF_READ = ("temp", "top_k", "top_p", "penalty_repeat")
 # Field -> the values that have no effect here. Others are named in a warning.
 _NOT_KNOWN: dict[str, tuple[Any, ...]] = {
     "begin_suppress_tokens": ([],),
@@ -116,16 +119,17 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
 
 
 def read_sampling_options(folder: Path) -> dict[str, Any]:
-    """Reads a folder's options for `pipelines.TextGenerator`, which then samples as its files say.
+    """Reads a folder's options for `pipelines.TextGenerator`, which then decodes as its files say.
 
-    Settings that it does not support are named in a warning.
+    As in transformers, it samples only if `do_sample` is true, from 50 tokens if the files set no
+    `top_k`. Settings that it does not support are named in a warning.
 
     Args:
         folder: has config.json and possibly generation_config.json, which takes precedence.
 
     Returns:
-        Those of `max_length`, `temperature`, `top_k`, `top_p`, `repetition_penalty`, `stop` and
-        `also_end_token_ids` that the files set; `top_k` is 1 if they turn sampling off.
+        Those of `max_length`, `repetition_penalty`, `stop` and `also_end_token_ids` that the files
+        set; and, to sample, `top_k` and those of `temperature` and `top_p` that they set.
 
     Raises:
         FileNotFoundError: there is no config.json.
@@ -135,15 +139,13 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
     file, config = _generation(folder)
     given = {name for name, value in config.items() if value is not None}
     options: dict[str, Any] = {}
-    if config.get("do_sample") is False:
-        options["top_k"] = 1
-    else:
+    if config.get("do_sample"):
         for name in ("temperature", "top_p"):
             if name in given:
                 options[name] = check_number(file, name, config[name], least=1e-6)
-        if "top_k" in given:
-            top_k = check_size(file, "top_k", config["top_k"], least=0)
-            options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
+        top_k = config["top_k"] if "top_k" in given else _TOP_K
+        top_k = check_size(file, "top_k", top_k, least=0)
+        options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
     if "repetition_penalty" in given:
         options["repetition_penalty"] = check_number(
             file, "repetition_penalty", config["repetition_penalty"], least=1e-6
@@ -164,6 +166,49 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
     else:
         others["max_length"] = ()  # it counts the prompt's tokens too
     _name_others(file, config, others)
+    return options
+
+
+def gguf_sampling_options(fields: Mapping[str, Any], file: Path, num_tokens: int) -> dict[str, Any]:
+    """Reads a GGUF file's options for `pipelines.TextGenerator`.
+
+    llama.cpp's converter copies them from generation_config.json (llama.cpp, pull request 17120).
+    Settings that are not supported are named in a warning.
+
+    Args:
+        fields: the file's metadata.
+        file: its name, for messages.
+        num_tokens: the size of the vocabulary.
+
+    Returns:
+        Those of `temperature`, `top_k`, `top_p` and `repetition_penalty` that the file sets, with
+        `top_k` if it samples.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+    given = {
+        name.removeprefix(_GGUF_SAMPLING): value
+        for name, value in fields.items()
+        if name.startswith(_GGUF_SAMPLING)
+    }
+
+    def number(name: str, least: float) -> float:
+        return check_number(file, f"{_GGUF_SAMPLING}{name}", given[name], least=least)
+
+    options: dict[str, Any] = {}
+    if "penalty_repeat" in given:
+        options["repetition_penalty"] = number("penalty_repeat", 1e-6)
+    if "temp" not in given or number("temp", 0.0) > 0:  # 0 is greedy
+        if "temp" in given:
+            options["temperature"] = number("temp", 0.0)
+        if "top_p" in given:
+            options["top_p"] = number("top_p", 1e-6)
+        if "top_k" in given:
+            top_k = check_size(file, f"{_GGUF_SAMPLING}top_k", given["top_k"], least=0)
+            options["top_k"] = top_k if top_k < num_tokens else 0
+    others = {name: given[name] for name in given if name not in _GGUF_READ}
+    _name_others(file, others, {"min_p": (0.0,)} | {name: () for name in others if name != "min_p"})
     return options
 
 

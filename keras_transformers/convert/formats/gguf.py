@@ -12,6 +12,7 @@ from keras_transformers.convert.families import families
 from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.chat_templates import known_template
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
+from keras_transformers.convert.formats.generation_config import gguf_sampling_options
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.layers import RotaryScaling
 
@@ -58,7 +59,10 @@ def _decoder(opened: Gguf, arrays: Arrays, family: Family) -> FoundWeights:
         parts=family.parts,
         has_pooler=False,
         max_sequence_length=arguments["max_sequence_length"],
-        options=known_template(opened.fields.get("tokenizer.chat_template"), opened.file),
+        options={
+            **known_template(opened.fields.get("tokenizer.chat_template"), opened.file),
+            **gguf_sampling_options(opened.fields, opened.file, arguments["vocabulary_size"]),
+        },
     )
 
 

@@ -48,7 +48,6 @@ def _scores(pipeline: Any, batches: LabelSetBatches, examples: LabelSets) -> dic
 def _choose_thresholds(pipeline: Any, batches: LabelSetBatches, examples: LabelSets) -> None:
     """Gives each label the threshold with the highest F1 on validation data."""
     pipeline.thresholds = best_thresholds(*_measured(pipeline, batches, examples))
-    pipeline.__dict__.pop("_graph", None)  # the graph holds the old thresholds
 
 
 def _measured(

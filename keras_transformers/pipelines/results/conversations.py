@@ -9,15 +9,18 @@ from keras_transformers.files.surrogates import as_utf8
 __all__: list[str] = []
 
 
-# The options per row of `complete` and `chat_complete` besides `stop`, and their defaults.
-OPTIONS: Mapping[str, float] = {
+# The options of decoding and their defaults: always the likeliest token.
+OPTIONS: Mapping[str, Any] = {
     "max_length": 50,
     "temperature": 1.0,
-    "top_k": 0,
+    "top_k": 1,
     "top_p": 1.0,
     "seed": 0,
     "repetition_penalty": 1.0,
+    "stop": (),
 }
+# The defaults of exports that do not state their own (`reading.OPTIONS_SIGNATURE`).
+OLD_OPTIONS: Mapping[str, Any] = {**OPTIONS, "top_k": 0}
 
 
 def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:
@@ -76,7 +79,27 @@ def conversation_columns(
     return roles, texts
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raises ValueError for options that neither `complete` nor `chat_complete` takes."""
-    if unknown := set(options) - {*OPTIONS, "stop"}:
-        raise ValueError(f"options {', '.join(sorted(unknown))}: use {', '.join(OPTIONS)} or stop")
+def decoding_options(own: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options to decode with: those chosen, else the model's own.
+
+    To choose a `temperature` or a `top_p` is to sample: where the likeliest token is the model's
+    default and `top_k` is not chosen, all tokens take part.
+
+    Args:
+        own: all options.
+        chosen: some of them.
+
+    Raises:
+        ValueError: one of those chosen does not exist.
+
+    >>> chosen = decoding_options(OPTIONS, {"temperature": 0.7})
+    >>> chosen["temperature"], chosen["top_k"]
+    (0.7, 0)
+    """
+    if unknown := chosen.keys() - OPTIONS.keys():
+        raise ValueError(
+            f"options {', '.join(sorted(unknown))}: use {', '.join(OPTIONS)}; max_length counts "
+            "new tokens"
+        )
+    samples = own["top_k"] == 1 and not {"temperature", "top_p"}.isdisjoint(chosen)
+    return {**own, **({"top_k": 0} if samples else {}), **chosen}

@@ -53,6 +53,8 @@ class AnswerType:
 # that clients find the task among a server's signatures. Names with "__" are not to be called, like
 # TensorFlow's initializer.
 TASK_SIGNATURE = "__task"
+# Another, whose `method_name` is the defaults of the options that requests may set, as JSON.
+OPTIONS_SIGNATURE = "__options"
 # Outputs of `serving_default` -> the task, for exports made before exports recorded their task.
 _TASKS_OF_OLD_EXPORTS = {
     frozenset({"label", "probabilities", "label_index"}): "classification",

@@ -1,5 +1,6 @@
 """A client for TF Serving and the local server, over REST or gRPC."""
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, sleep
@@ -11,10 +12,10 @@ import numpy as np
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.pipelines.results import Result, reading
 from keras_transformers.pipelines.results.conversations import (
-    OPTIONS,
+    OLD_OPTIONS,
     as_conversations,
-    check_options,
     conversation_columns,
+    decoding_options,
 )
 from keras_transformers.pipelines.results.texts import (
     check_is_list,
@@ -176,8 +177,7 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
-        stop: str | Sequence[str] = (),
-        **options: float,
+        **options: Any,
     ) -> Any:
         """Returns a model's answer to one conversation or several.
 
@@ -187,10 +187,10 @@ class Client:
             model: see `ask`.
             version: see `ask`.
             label: see `ask`.
-            stop: strings that end an answer, which does not include them.
-            **options: max_length, temperature, top_k, top_p, seed and repetition_penalty, each with
-                one value for all conversations. Without any option or `stop`, the export's own
-                apply; otherwise the defaults are 50, 1, 0, 1, 0 and 1.
+            **options: max_length (of new tokens), temperature, top_k, top_p, seed,
+                repetition_penalty, and `stop`, one or several strings that end an answer; each has
+                one value for all conversations. The export's own are the defaults. `temperature`
+                or `top_p` without `top_k` makes an export that is greedy sample.
 
         Returns:
             A `results.Generation` for one conversation; a list for several.
@@ -199,20 +199,20 @@ class Client:
             RequestError: the server refused the request or failed.
             ValueError: a message or an option is malformed, or the model does not chat.
         """
-        check_options(options)
+        spec = ModelSpec(model, version, label)
         conversations, one = as_conversations(messages)
         if not conversations:
             return []
         roles, texts = conversation_columns(conversations)
         inputs: dict[str, Any] = {"roles": roles, "texts": texts}
         name = "chat"
-        if options or stop:
+        if options:
             name = "chat_complete"
+            chosen = decoding_options(self._options(spec, name), options)
+            stop = chosen.pop("stop")
             stops = [stop] if isinstance(stop, str) else list(stop)
             inputs["stop"] = [stops or [""]] * len(roles)
-            for option, default in OPTIONS.items():
-                inputs[option] = [options.get(option, default)] * len(roles)
-        spec = ModelSpec(model, version, label)
+            inputs |= {option: [value] * len(roles) for option, value in chosen.items()}
         found = self.predict(inputs, model=model, version=version, label=label, signature_name=name)
         answer = self._answer(spec, name)
         rows = [reading.typed(row, answer) for row in reading.rows(found, [], answer)]
@@ -357,6 +357,12 @@ class Client:
             return reading.answer_type(signatures[reading.TASK_SIGNATURE].method_name)
         default = signatures.get("serving_default", found)
         return reading.answer_type(reading.old_task(default.outputs))
+
+    def _options(self, spec: ModelSpec, name: str) -> Mapping[str, Any]:
+        """Returns the defaults of a model's options of decoding."""
+        self._signature(spec, name)
+        stated = self._signatures[spec].get(reading.OPTIONS_SIGNATURE)
+        return OLD_OPTIONS if stated is None else json.loads(stated.method_name)
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
         """Calls `send` with the seconds left, until a request is accepted or the time is up."""

@@ -13,9 +13,10 @@ import tensorflow as tf
 from keras_transformers.files import read_json, replaced
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers.described import decoders, templates, unicode_tables
+from keras_transformers.tokenizers.described.normalizers import normalizer_steps
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.described.splitters import is_byte_level
-from keras_transformers.tokenizers.described.text import CharacterClass, decode
+from keras_transformers.tokenizers.described.text import CharacterClass, decode, encode
 from keras_transformers.tokenizers.described.vocabularies import BytePairs, spelling
 from keras_transformers.tokenizers.tensors import texts_of
 
@@ -194,6 +195,26 @@ class DescribedTokenizer(tf.Module):
             parts = self._make_parts({**_parts(description), "added_tokens": tokens})
         return lambda text: parts.tokenize(texts_of(text), self._model.encode)[0]
 
+    def folded(self, text: Any) -> tf.Tensor:
+        """Returns strings (batch,) with the characters that the normalizer makes of theirs.
+
+        Texts that differ only in what it folds, such as case or a Unicode form, become equal. The
+        steps that only add or remove something at the ends of a text are left out.
+        """
+        with tf.device("CPU:0"):
+            text = tf.convert_to_tensor(text, tf.string)
+            if not self._folds:
+                return text
+            found = decode(text)
+            for step in self._folds:
+                found = step(found)
+            return encode(found, found.rows, tf.size(text, tf.int64))
+
+    @functools.cached_property
+    def _folds(self) -> list[Any]:
+        with tf.device("CPU:0"):
+            return normalizer_steps(_without_ends(self.description.get("normalizer")))
+
     def tokenize_with_offsets(
         self, text: Any, *, match_special_tokens: bool = True
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
@@ -370,6 +391,16 @@ def _parts(description: Mapping[str, Any]) -> dict[str, Any]:
                 f"{by_id.get(number)!r:.100}"
             )
     return {**parts, "added_tokens": list(tokens)}
+
+
+def _without_ends(normalizer: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Returns a normalizer without the steps at the ends of texts."""
+    if normalizer is None or normalizer.get("type") in ("Prepend", "Strip"):
+        return None
+    if normalizer.get("type") != "Sequence":
+        return normalizer
+    kept = [part for part in map(_without_ends, normalizer["normalizers"]) if part is not None]
+    return {**normalizer, "normalizers": kept}
 
 
 def _check_ids(special: Sequence[Sequence[Sequence[int]]], num_tokens: int) -> None:

@@ -212,7 +212,7 @@ def test_a_cache_and_left_padding_change_nothing(kind, tmp_path):
         np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
 
 
-def write_gguf(file, kind, tensors, fields, *, scaling="", **changes):
+def write_gguf(file, kind, tensors, fields, *, scaling="", sampling=None, **changes):
     """Writes a model as llama.cpp's converter does."""
     modules = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
     parts = {
@@ -243,6 +243,9 @@ def write_gguf(file, kind, tensors, fields, *, scaling="", **changes):
     writer.add_float32(f"{kind}.attention.layer_norm_rms_epsilon", 1e-6)
     if scaling:
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling))
+    for name, number in (sampling or {}).items():
+        add = writer.add_uint32 if isinstance(number, int) else writer.add_float32
+        add(f"general.sampling.{name}", number)
     letters = TOKENS
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
@@ -284,6 +287,37 @@ def test_gguf_gives_the_weights_of_the_folder(kind, tmp_path):
     (tokenizer,) = opened.tokenizers()
     assert tokenizer.detokenize(tokenizer.tokenize(["ab<end>a 1"])) == b"aba 1"
     assert tokenizer.tokens(tokenizer.tokenize(["ab<end>"])).to_list() == [[b"ab", b"<end>"]]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "options", "warning"),
+    [
+        ({}, {"top_k": 1, "temperature": 1.0}, ""),
+        ({"temp": 0.5, "top_k": 3, "top_p": 0.75, "penalty_repeat": 1.5},
+         {"top_k": 3, "temperature": 0.5, "top_p": 0.75, "repetition_penalty": 1.5}, ""),
+        ({"temp": 0.5}, {"top_k": 0, "temperature": 0.5}, ""),
+        ({"temp": 0.0, "top_k": 3, "penalty_repeat": 1.5},
+         {"top_k": 1, "temperature": 1.0, "repetition_penalty": 1.5}, ""),
+        ({"top_k": 10_000, "min_p": 0.0}, {"top_k": 0}, ""),
+        ({"min_p": 0.25, "mirostat": 2}, {"top_k": 1}, "does not support min_p=0.25, mirostat=2"),
+    ],
+)  # fmt: skip
+def test_gguf_may_say_how_to_sample(sampling, options, warning, tmp_path, caplog):
+    tensors, found = golden("llama", tmp_path / "folder")
+    fields = json.loads(str(found["llama/config"]))
+    write_gguf(tmp_path / "model.gguf", "llama", tensors, fields, sampling=sampling)
+    own = kt.load(tmp_path / "model.gguf").options
+    assert {name: own[name] for name in options} == options
+    assert warning in caplog.text
+    assert bool(warning) == ("does not support" in caplog.text)
+
+
+def test_gguf_with_a_temperature_that_is_no_number_is_refused(tmp_path):
+    tensors, found = golden("llama", tmp_path / "folder")
+    fields = json.loads(str(found["llama/config"]))
+    write_gguf(tmp_path / "model.gguf", "llama", tensors, fields, sampling={"temp": float("nan")})
+    with pytest.raises(ValueError, match=r"model\.gguf: general\.sampling\.temp=nan"):
+        kt.load(tmp_path / "model.gguf")
 
 
 def rotary_factors(factor, length):

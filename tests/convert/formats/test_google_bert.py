@@ -179,9 +179,9 @@ def test_what_kt_save_writes_of_it_comes_back_too(task, pretrained, tmp_path):
 def test_every_head_of_googles_scripts(tmp_path, pretrained, caplog):
     write(tmp_path / "tuned", FINE_TUNED, name="model.ckpt-343")
     classify = kt.load(tmp_path / "tuned")
-    assert classify.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert list(classify.labels) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     named = kt.load(tmp_path / "tuned", labels=["bad", "so-so", "good"])
-    assert named.labels == ["bad", "so-so", "good"]
+    assert list(named.labels) == ["bad", "so-so", "good"]
     write(
         tmp_path / "squad",
         {"cls/squad/output_weights": (2, 8), "cls/squad/output_bias": (2,)},
@@ -264,7 +264,7 @@ def test_a_taggers_head_is_used(head, tmp_path, caplog):
     arrays = write(tmp_path / "ner", head, name="model.ckpt-30")
     tag = kt.load(tmp_path / "ner", **({} if head is TAGGER else {"pipeline": "tagging"}))
     assert tag.task == "tagging"
-    assert tag.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert list(tag.labels) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     assert "are new" not in caplog.text
     assert "tagging does not use bert.pooler.dense.bias" in caplog.text
     logits = tag.model.get_layer("logits")

@@ -82,7 +82,7 @@ def test_the_model_is_that_of_hugging_faces_folder(task, folders, caplog):
 
 def test_the_task_is_told_by_the_head(folders):
     for path in ("google", "google/electra_small.ckpt"):
-        assert kt.load(folders / path).labels == ["original", "replaced"]
+        assert list(kt.load(folders / path).labels) == ["original", "replaced"]
 
 
 def test_a_config_beside_it_says_another_shape(folders, tmp_path):

@@ -67,7 +67,7 @@ def test_a_file_becomes_the_classifier_it_is(pretrained, start, tmp_path, caplog
         arrays["opt/state/step"] = np.array(3)
     np.savez(tmp_path / "vit.npz", **arrays)
     loaded = kt.load(tmp_path / "vit.npz")
-    assert loaded.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert list(loaded.labels) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     assert loaded.decoder.image_size == (12, 12)
     assert not warnings_in(caplog)
     images = np.random.default_rng(0).uniform(0, 255, (2, 12, 12, 3)).astype("float32")

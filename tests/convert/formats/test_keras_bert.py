@@ -94,11 +94,11 @@ def test_a_dense_layer_on_the_model_is_its_head(tmp_path, caplog, name, layer, t
     file = write(tmp_path, name, changes={f"{layer}/{layer}/kernel:0": kernel})
     loaded = kt.load(file)
     assert loaded.task == task
-    assert loaded.labels == [f"LABEL_{index}" for index in range(shape[1])]
+    assert list(loaded.labels) == [f"LABEL_{index}" for index in range(shape[1])]
     assert not warnings_in(caplog)
     np.testing.assert_array_equal(np.asarray(loaded.model.get_layer("logits").kernel), kernel)
     names = [f"name {index}" for index in range(shape[1])]
-    assert kt.load(file, labels=names).labels == names
+    assert list(kt.load(file, labels=names).labels) == names
 
 
 def test_other_heads_are_named_and_left_out(tmp_path, caplog):

@@ -112,7 +112,7 @@ def test_a_text_classifier_gives_keras_nlps_logits(family, tmp_path, caplog):
     theirs = tiny.lively(getattr(models, f"{family}TextClassifier")(backbone, num_classes=3))
     theirs.save_to_preset(str(tmp_path))
     ours = kt.load(tmp_path, labels=["x", "y", "z"])
-    assert (ours.task, ours.labels) == ("classification", ["x", "y", "z"])
+    assert (ours.task, list(ours.labels)) == ("classification", ["x", "y", "z"])
     assert not warnings_in(caplog)
     tokens = lengths()
     given = {name: value for name, value in tokens.items() if name in theirs.input}
@@ -159,7 +159,7 @@ def test_an_image_classifier_gives_keras_nlps_logits(converter, tmp_path):
         )
         made.save_to_preset(str(tmp_path))
     ours = kt.load(tmp_path)
-    assert ours.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert list(ours.labels) == ["LABEL_0", "LABEL_1", "LABEL_2"]
     images = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3)).astype("float32")
     close(ours.model({"images": images})["logits"], theirs(images * scale + offset))
     if converter:

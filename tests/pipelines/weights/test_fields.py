@@ -30,7 +30,9 @@ def gpt2(tmp_path):
         ),
         ({"do_sample": False, "temperature": 0.7}, {"top_k": 1, "temperature": 1.0}),
         ({"do_sample": True, "top_k": 100_000}, {"top_k": 0}),
-        ({}, {"top_k": 0, "temperature": 1.0, "max_length": 50}),
+        ({"do_sample": True, "temperature": 0.7}, {"top_k": 50, "temperature": 0.7}),
+        ({"temperature": 0.7, "top_p": 0.9}, {"top_k": 1, "temperature": 1.0, "top_p": 1.0}),
+        ({}, {"top_k": 1, "temperature": 1.0, "max_length": 50}),
     ],
 )
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
@@ -39,6 +41,8 @@ def test_a_language_model_samples_as_its_folder_says(file, fields, options, gpt2
     found = kt.load(gpt2).options
     assert {name: found[name] for name in options} == options
     assert kt.load(gpt2, top_k=2).options["top_k"] == 2
+    warm = kt.load(gpt2, temperature=0.3).options
+    assert (warm["temperature"], warm["top_k"] != 1) == (0.3, True)
     assert not warnings_in(caplog)
 
 
@@ -54,7 +58,7 @@ def test_repetition_penalty_and_stop_strings_are_read_and_written(gpt2, tmp_path
     fields = {"repetition_penalty": 1.2, "stop_strings": ["a", "\n"]}
     change_json(gpt2 / "generation_config.json", **fields)
     generate = kt.load(gpt2)
-    assert (generate.repetition_penalty, generate.stop) == (1.2, ["a", "\n"])
+    assert (generate.repetition_penalty, generate.stop) == (1.2, ("a", "\n"))
     kt.save(generate, tmp_path / "again", format="huggingface")
     written = json.loads((tmp_path / "again/generation_config.json").read_text())
     assert {name: written[name] for name in fields} == fields
@@ -130,4 +134,4 @@ def test_a_head_is_used_where_no_class_is_named(task, tmp_path, caplog):
     for found, wanted in zip(loaded.model.weights, written.model.weights, strict=True):
         np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
     if task in ("classification", "tagging"):
-        assert loaded.labels == LABELS
+        assert list(loaded.labels) == LABELS
