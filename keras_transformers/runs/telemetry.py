@@ -305,6 +305,7 @@ class GradientNorm:
             )
 
     def __call__(self, gradients: Sequence[Any]) -> Any:
+        """Stores the norm of the gradients, and clips them."""
         import tensorflow as tf
 
         # Parts of a sparse gradient may belong to one row, and would have to be summed first.
@@ -320,7 +321,7 @@ class GradientNorm:
 
     def state(self) -> list[np.ndarray]:
         """Returns the newest norm, and whether it is known."""
-        return [np.float32(self._variable.read_value()), np.array(self._is_known)]
+        return [np.asarray(self._variable.read_value()), np.array(self._is_known)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Restores what `state` returned."""
