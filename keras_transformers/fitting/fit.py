@@ -2,14 +2,14 @@
 
 import contextlib
 import dataclasses
-import difflib
 import hashlib
+import inspect
 import json
 import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,25 @@ import numpy as np
 from keras_transformers.fitting import lora
 from keras_transformers.fitting.job import FitOptions, Given, Job, job_of
 from keras_transformers.fitting.labels import LabelsAre
+from keras_transformers.fitting.option_names import unknown_option
+from keras_transformers.fitting.user_optimizer import UserOptimizer
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
-from keras_transformers.runs import Run
+from keras_transformers.runs import Run, Validation
 from keras_transformers.runs.resume.folder_lock import LOCK
 from keras_transformers.runs.resume.run_folder import CONFIG
+from keras_transformers.runs.user_callbacks import as_callbacks, restores_weights
+from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
+
 
 # Options that `fit` sets itself: the run's folder, and what happens to a trained pipeline.
 _OWN = {
     "data",
     "export",
     "name",
+    "optimizer_config",
     "precision",
     "resume",
     "runs_dir",
@@ -39,6 +45,8 @@ _OWN = {
     "weights_dtype",
     "dropout",
 }
+# What decides the updates of the optimizer that `fit` makes.
+_OF_OPTIMIZER = ("learning_rate", "warmup_fraction", "weight_decay", "clip_norm")
 
 
 def fit(
@@ -51,14 +59,22 @@ def fit(
     epochs: PositiveInt | None = None,
     batch_size: PositiveInt | None = None,
     learning_rate: PositiveFloat | None = None,
+    optimizer: keras.optimizers.Optimizer
+    | str
+    | Callable[[], keras.optimizers.Optimizer]
+    | None = None,
     folder: str | os.PathLike[str] | None = None,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
     **options: Any,
 ) -> keras.callbacks.History:
     """Trains a pipeline on labelled data and keeps the weights of the best epoch.
 
-    It trains as the task's recipe does: with the same batches, loss, AdamW with a warm-up and a
-    linear decay, metrics and checkpoints, and `model.fit` inside.
+    For every task it uses AdamW with a warm-up and a linear decay, clips gradients, and takes
+    batches, metrics and checkpoints as the recipes do, with `model.fit` inside. With the same
+    options, the weights are those of `recipes/classification.py`, bit for bit. Its defaults are its
+    own: the learning rate depends on the model's size, and dropout is the pipeline's. Recipes for
+    images, translation and language models have other optimizers and schedules, and that for images
+    augments them and smooths labels, which `fit` does not.
 
     Each task reads these columns, in this order if the data is a tuple:
 
@@ -96,12 +112,20 @@ def fit(
             raises an error if several fit and differ.
         epochs: passes over the data, 3 by default.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
-        learning_rate: the peak, after the warm-up. By default, the value in the task's paper for
-            models with 10 million parameters or more, and our best one for smaller models: see the
-            task's file in `fitting/jobs/`.
+        learning_rate: the peak, after which it falls linearly to 0. By default, the value in the
+            task's paper for models with 10 million parameters or more, and our best one for smaller
+            models: see the task's file in `fitting/jobs/`.
+        optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
+            optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
+            function that makes one, which a strategy needs. With `use_ema`, the average of the
+            weights is scored and kept. `keras_transformers.training.adamw(2e-5)` is the optimizer
+            of `fit` at a constant rate; Keras' own ones also decay biases and norms.
         folder: where to keep checkpoints, weights and TensorBoard logs. If a run with the same data
             and options was stopped there, this one resumes it bit for bit. None keeps nothing.
-        callbacks: more callbacks for `model.fit`.
+        callbacks: more callbacks for `model.fit`, or one, called after the figures of an epoch are
+            measured. One that sets the learning rate, such as ReduceLROnPlateau, needs an
+            `optimizer` whose rate is a number. EarlyStopping may restore the best weights only by
+            the figure that selects the best epoch here; without `validation`, by any.
         **options: other options of recipes: warmup_fraction, weight_decay, clip_norm, seed; lora
             (the rank of low-rank updates, trained in place of the model's own matrices) with
             lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop, strategy,
@@ -115,11 +139,12 @@ def fit(
     Raises:
         FileExistsError: the folder has something else in it.
         FileNotFoundError: a file does not exist.
-        TypeError: the pipeline cannot be trained in one call, an option is unknown, or the data has
-            an unknown type.
+        TypeError: the pipeline cannot be trained in one call, an option is unknown, the data has an
+            unknown type, or a callback or the optimizer is none.
         ValueError: a label is unknown or can be read in two ways, a column is missing, columns
-            differ in length, a number is out of range, or the folder holds a run with other data
-            or options. All of these are raised before the first step.
+            differ in length, a number is out of range, two options or a callback and the training
+            contradict each other, or the folder holds a run with other data or options. All of
+            these are raised before the first step.
 
     Example:
         classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
@@ -129,23 +154,36 @@ def fit(
     given = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     chosen = {name: value for name, value in given.items() if value is not None} | options
     _check_options(job, chosen)
+    callbacks = as_callbacks(callbacks)
+    own = None
+    if optimizer is not None:
+        if twice := [name for name in _OF_OPTIMIZER if name in chosen]:
+            raise ValueError(
+                f"{twice[0]}={chosen[twice[0]]!r} is for the optimizer that fit makes, not for "
+                "optimizer=: leave out one of the two"
+            )
+        own = UserOptimizer(optimizer, strategy=chosen.get("strategy", "default"))
+    columns = columns or {}
     held_out = None
     if isinstance(validation, float):
         if not 0 < validation < 1:
             raise ValueError(f"validation={validation}: pass a share between 0 and 1, or data")
-        (train,) = job.read(pipeline, {"data": data}, columns or {}, labels_are)
+        (train,) = job.read(pipeline, {"data": data}, columns, labels_are)
         train, held_out = job.split(train, validation)
     else:
         sets = {"data": data} | ({} if validation is None else {"validation": validation})
-        train, *others = job.read(pipeline, sets, columns or {}, labels_are)
+        train, *others = job.read(pipeline, sets, columns, labels_are)
         held_out = others[0] if others else None
-    rate = job.options.rate_for(pipeline.model, lora=chosen.get("lora") is not None)
-    chosen.setdefault("learning_rate", rate)
+    if own is None:
+        rate = job.options.rate_for(pipeline.model, lora=chosen.get("lora") is not None)
+        chosen.setdefault("learning_rate", rate)
+    else:
+        chosen["optimizer_config"] = own.config
     with _folder(folder) as place, _signals_restored():
         config = _config(
             job, chosen, place, digest=_digest([train, held_out]), kept=folder is not None
         )
-        return _trained(Run(config), job, pipeline, train, held_out, callbacks)
+        return _trained(Run(config), job, pipeline, train, held_out, callbacks, own)
 
 
 def _trained(
@@ -155,6 +193,7 @@ def _trained(
     train: Any,
     held_out: Any,
     callbacks: Sequence[keras.callbacks.Callback],
+    own: UserOptimizer | None,
 ) -> keras.callbacks.History:
     config: Any = run.config
     with run.scope():
@@ -170,29 +209,42 @@ def _trained(
         batches = job.batches(job.encoded(trained, train), trained, **config.batching())
         model = job.model(trained)
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=own.make() if own else config.optimizer(len(batches)),
             weighted_metrics=job.metrics(trained),
             jit_compile=config.jit_compile and job.options.may_compile,
             **job.losses(Given(trained, config, train)),
         )
     arguments: dict[str, Any] = {}
     on_held_out = None
+    # The averages are what is scored and kept; a user's callback hears the scores.
+    first = [
+        callback for callback in callbacks if isinstance(callback, keras.callbacks.SwapEMAWeights)
+    ]
+    last = [callback for callback in callbacks if callback not in first]
+    averages = own is not None and own.averages
+    if averages and not first:
+        first = [SwapAverageWeights()]
     if held_out is not None:
-        callbacks = [*job.callbacks(), *callbacks]
+        first += job.callbacks()
         on_held_out = batches.of(job.encoded(trained, held_out))
-        arguments["monitor"] = job.monitor(held_out)
+        monitor = arguments["monitor"] = job.monitor(held_out)
         if job.scores is None or job.metrics(trained) is not None:
             arguments["validation"] = on_held_out
         if job.scores is not None:
             scores = job.scores
-            arguments["score"] = lambda: scores(trained, on_held_out, held_out)
-    prepared = run.prepare(model, batches, callbacks=callbacks, **arguments)
+            first.append(
+                Validation(lambda: scores(trained, on_held_out, held_out), monitor=monitor)
+            )
+    prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)
     job.steps(model, config)
     history = model.fit(**prepared)
     if held_out is not None:
         run.load_best()
+    elif averages and not any(map(restores_weights, last)):
+        run.load_last()  # if training stopped early, Keras has put back those it trained
     pipeline.adapter = None  # the base of an earlier adapter is gone
     if config.lora is not None:
+        lora.copy_base(trained.model, pipeline.model)
         pipeline.adapter = lora.taken(trained.model, config.lora, config.lora_alpha)
         lora.merge(pipeline.adapter, pipeline.model)
     elif trained is not pipeline:
@@ -204,17 +256,11 @@ def _trained(
 
 def _check_options(job: Job, chosen: Mapping[str, Any]) -> None:
     """Checks names and ranges of options."""
-    known = {field.name for field in dataclasses.fields(job.options)} - _OWN
-    for name, value in chosen.items():
-        if name in known:
-            continue
-        if name == "precision":
-            raise TypeError(
-                f"precision={value!r}: call keras.config.set_dtype_policy({value!r}) before load"
-            )
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f": did you mean {near[0]}?" if near else f": use one of {', '.join(sorted(known))}"
-        raise TypeError(f"fit has no option {name!r}{hint}")
+    known = {field.name for field in dataclasses.fields(job.options)} - _OWN - job.options.unused
+    for name in chosen:
+        if name not in known:
+            arguments = set(inspect.signature(fit).parameters) - {"pipeline", "options"}
+            raise unknown_option(name, sorted(known | arguments - {"batch_size"}))
     check_ranges(job.options, chosen)
 
 

@@ -50,6 +50,7 @@ class FitOptions(Training):
     Attributes:
         lora_rate: the learning rate with `lora`.
         may_compile: whether XLA can compile a step.
+        unused: options that the task's training does not read.
         small_rate: the learning rate of models with fewer than 10 million parameters.
     """
 
@@ -60,11 +61,13 @@ class FitOptions(Training):
     lora_alpha: PositiveFloat | None = None  # alpha / rank scales the updates; the rank by default
     lora_targets: tuple[Target, ...] = ("attention",)  # or feed_forward, or both
     data: str = ""  # a digest of the training data, so that a stopped run resumes with the same
+    optimizer_config: dict[str, Any] | None = None  # of the user's own, for the same reason
 
     # For RoBERTa-Base with low-rank updates on GLUE (Hu et al. 2021, table 9).
     lora_rate: ClassVar[float] = 4e-4
     # Whether XLA can compile the step, with `static_shapes`.
     may_compile: ClassVar[bool] = True
+    unused: ClassVar[frozenset[str]] = frozenset()
     # The best rate for a BERT of 1.9 million parameters on SST-2 (recipes/classification.py).
     small_rate: ClassVar[float] = 1e-3
 

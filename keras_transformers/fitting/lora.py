@@ -78,6 +78,17 @@ def taken(model: keras.Model, rank: int, alpha: float | None) -> Adapter:
     return Adapter(rank, float(rank if alpha is None else alpha), updates, head)
 
 
+def copy_base(trained: keras.Model, model: keras.Model) -> None:
+    """Gives a model the base weights of its copy that was trained with updates.
+
+    They differ if a run was resumed with a model whose new weights, such as a pooler's, were drawn
+    again.
+    """
+    base = {variable.path: variable for variable in trained.weights}
+    for variable in model.weights:
+        variable.assign(base[variable.path])
+
+
 def merge(adapter: Adapter, model: keras.Model) -> None:
     """Adds an adapter's updates to the model that it was trained on, and sets its head."""
     variables = {variable.path: variable for variable in model.weights}

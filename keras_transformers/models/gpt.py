@@ -162,12 +162,13 @@ def num_parameters(
     vocabulary_size: int,
     num_layers: int,
     hidden_dim: int,
-    max_sequence_length: int,
+    intermediate_dim: int | None = None,
+    max_sequence_length: int = 1024,
     norm_position: NormPosition = "pre",
 ) -> int:
     """Computes the parameter count of `gpt` with these arguments, without building it."""
-    h = hidden_dim
-    layer = (4 * h * h + 4 * h) + 2 * h + (8 * h * h + 5 * h) + 2 * h
+    h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
+    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
     final_norm = 2 * h if norm_position == "pre" else 0
     return (vocabulary_size + max_sequence_length) * h + num_layers * layer + final_norm
 

@@ -285,11 +285,12 @@ def num_parameters(
     head_dim: int | None = None,
     use_attention_bias: bool = False,
     use_output_bias: bool | None = None,
+    use_feed_forward_bias: bool = False,
     query_key_norm: bool = False,
     tied_embeddings: bool = False,
 ) -> int:
     """Computes the parameter count of `llama` with these arguments, without building it."""
-    h, d = hidden_dim, head_dim or hidden_dim // num_heads
+    h, i, d = hidden_dim, intermediate_dim, head_dim or hidden_dim // num_heads
     queries, keys = num_heads * d, (num_key_value_heads or num_heads) * d
     attention = 2 * h * queries + 2 * h * keys
     if use_attention_bias:
@@ -298,7 +299,7 @@ def num_parameters(
         attention += h
     norms = 2 * h + (2 * d if query_key_norm else 0)
     matrices = 1 if tied_embeddings else 2
-    layer = attention + norms + 3 * h * intermediate_dim
+    layer = attention + norms + 3 * h * i + (2 * i + h) * use_feed_forward_bias
     return matrices * vocabulary_size * h + num_layers * layer + h
 
 

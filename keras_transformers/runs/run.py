@@ -33,6 +33,7 @@ from keras_transformers.runs.resume import run_folder
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
 from keras_transformers.runs.resume.snapshots import check_not_gone
+from keras_transformers.runs.user_callbacks import as_callbacks, check_callbacks
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import check_weights, write_weights
 from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
@@ -178,8 +179,8 @@ class Run:
         score: Callable[[], Mapping[str, float]] | None = None,
         score_every: int = 1,
         monitor: str | None = None,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
-        last_callbacks: Sequence[keras.callbacks.Callback] = (),
+        callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
+        last_callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         epochs: range | None = None,
         shard_by: Shard = "element",
         flops_rules: Mapping[type, Any] | None = None,
@@ -206,8 +207,8 @@ class Run:
                 before the first call `monitor` is 0.
             monitor: the figure that decides which epoch is best (higher is better). None keeps only
                 the weights of the last epoch.
-            callbacks: the recipe's callbacks, called before `score` and the standard ones.
-            last_callbacks: the recipe's callbacks, called after the standard ones.
+            callbacks: the recipe's callbacks, or one, called before `score` and the standard ones.
+            last_callbacks: the recipe's callbacks, or one, called after the standard ones.
             epochs: the epochs of this phase; all of `config.epochs` by default.
             shard_by: how several workers share the batches; see `training.shard`.
             flops_rules: how to count the FLOPs of layers that `inspection` does not know; see
@@ -219,13 +220,24 @@ class Run:
 
         Raises:
             FileExistsError, FolderInUseError: see `make_folder`.
-            ValueError: an option is wrong, or the checkpoint does not fit the model.
+            TypeError: something among the callbacks is none.
+            ValueError: an option is wrong, the checkpoint does not fit the model, or a callback
+                disagrees with what the run does: it restores the weights of another epoch than
+                `monitor`'s best, or a state of its own, or sets a rate that a schedule decides.
             WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         self._batches = [batches, validation] if validation else [batches]
         if self._resume is None:
+            before, after = as_callbacks(callbacks), as_callbacks(last_callbacks)
+            written = (BEST_WEIGHTS, LAST_WEIGHTS, CHOSEN_WEIGHTS)
+            check_callbacks(
+                [*before, *after],
+                model,
+                monitor=monitor,
+                weights=[self.folder / name for name in written],
+            )
             own = [Validation(score, every=score_every, monitor=monitor)] if score else []
-            self._begin(model, monitor, [*callbacks, *own], last_callbacks)
+            self._begin(model, monitor, [*before, *own], after)
         costs = costs_of_updates(model, batches, self.config, self._attempts, flops_rules)
         update_costs(self._callbacks, **costs)
         show_samples(self._callbacks, samples or validation)

@@ -83,12 +83,21 @@ class Telemetry(keras.callbacks.Callback):
         self.tokens_per_step = tokens_per_step
         self.flops_per_step = flops_per_step
         self.peak_flops = peak_flops
-        self._gradient_norm: Callable[[], float | None] = _unknown
+        self._gradient_norm: GradientNorm | None = None
 
     def set_model(self, model: keras.Model) -> None:
         """Makes the optimizer keep the gradient norm, unless it already does."""
         super().set_model(model)
         self._gradient_norm = watch_gradient_norm(model)
+
+    def state(self) -> list[np.ndarray]:
+        """Returns the newest gradient norm, for `runs.resume`: the next update may be far away."""
+        return self._gradient_norm.state() if self._gradient_norm else []
+
+    def load_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Restores what `state` returned."""
+        if self._gradient_norm:
+            self._gradient_norm.load_state(arrays)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Logs the peak that utilisation is measured against."""
@@ -127,7 +136,7 @@ class Telemetry(keras.callbacks.Callback):
     def _figures(self, since: tuple[float, int]) -> dict[str, float]:
         optimizer = self.model.optimizer
         figures = {
-            "gradient_norm": self._gradient_norm(),
+            "gradient_norm": self._gradient_norm.value() if self._gradient_norm else None,
             "learning_rate": _number(optimizer.learning_rate),
             "loss_scale": _number(getattr(optimizer, "dynamic_scale", None)),
         }
@@ -256,29 +265,29 @@ def is_due(before: int, after: int, every: int) -> bool:
     return after // every > before // every
 
 
-def watch_gradient_norm(model: keras.Model) -> Callable[[], float | None]:
+def watch_gradient_norm(model: keras.Model) -> "GradientNorm | None":
     """Makes a compiled model's optimizer store the norm of its newest gradient, before clipping.
 
     Under a strategy it is the norm of the sum over replicas, which `distributed.prepare` passes to
     the optimizer.
 
     Returns:
-        A function that returns the norm: NaN before the first update, None if it is unknown.
+        What holds the norm; None if it is unknown.
     """
     if keras.backend.backend() != "tensorflow":
-        return _unknown
+        return None
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if _num_replicas(model) > 1 and not skips_gradient_sum(optimizer):
-        return _unknown  # without `prepare` each replica's optimizer has its own gradient
+        return None  # without `prepare` each replica's optimizer has its own gradient
     clip = gradient_clipping(optimizer)
-    if not isinstance(clip, _KeepsNorm):
-        clip = _KeepsNorm(clip, model.distribute_strategy)
+    if not isinstance(clip, GradientNorm):
+        clip = GradientNorm(clip, model.distribute_strategy)
         set_gradient_clipping(optimizer, clip)
         model.train_function = None  # traced by an earlier `fit`
-    return clip.norm
+    return clip
 
 
-class _KeepsNorm:
+class GradientNorm:
     """Replaces an optimizer's `_clip_gradients`, and keeps the gradient norm on the device."""
 
     def __init__(self, clip: Callable[[Any], Any], strategy: Any) -> None:
@@ -296,6 +305,7 @@ class _KeepsNorm:
             )
 
     def __call__(self, gradients: Sequence[Any]) -> Any:
+        """Stores the norm of the gradients, and clips them."""
         import tensorflow as tf
 
         # Parts of a sparse gradient may belong to one row, and would have to be summed first.
@@ -305,13 +315,19 @@ class _KeepsNorm:
             self._variable.assign(tf.sqrt(tf.add_n(squares)))
         return self._clip(gradients)
 
-    def norm(self) -> float | None:
+    def value(self) -> float | None:
         """Returns the newest norm: NaN before the first update, None for sparse gradients."""
         return float(self._variable.read_value()) if self._is_known else None
 
+    def state(self) -> list[np.ndarray]:
+        """Returns the newest norm, and whether it is known."""
+        return [np.asarray(self._variable.read_value()), np.array(self._is_known)]
 
-def _unknown() -> None:
-    return None
+    def load_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Restores what `state` returned."""
+        norm, is_known = arrays
+        self._variable.assign(norm)
+        self._is_known = bool(is_known)
 
 
 def _num_replicas(model: keras.Model) -> int:

@@ -226,8 +226,9 @@ def test_transformer_counts_untied_and_with_an_output_bias():
 )
 def test_a_small_transformer_has_the_count_of_its_form(form):
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
-    size = {"vocabulary_size": 11, "hidden_dim": 8, "intermediate_dim": 6, **layers, **form}
-    built = transformer.transformer(num_heads=2, **size)
+    widths = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 6}
+    size = {"vocabulary_size": 11, **widths, **layers, **form}
+    built = transformer.transformer(**size)
     assert built.count_params() == transformer.num_parameters(**size)
 
 

@@ -16,6 +16,7 @@ from keras_transformers.runs.preemption import PREEMPTED_STATUS, Preempted
 from keras_transformers.runs.resume import callback
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots
+from keras_transformers.runs.telemetry import Telemetry
 from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.training.averaging import AverageLastWeights, SwapAverageWeights
 from keras_transformers.training.optimizers import adam, adamw
@@ -89,6 +90,7 @@ def others(folder):
         SaveWeights(folder / "best.weights.h5", monitor="val_accuracy"),
         keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True),
         keras.callbacks.ModelCheckpoint(str(folder / "low.weights.h5"), save_best_only=True),
+        Telemetry(every=2),
     ]
 
 
@@ -171,13 +173,14 @@ def test_a_training_that_was_stopped_again_and_again_equals_one_that_was_not(
     assert same({**again, "callbacks": 0}, {**whole, "callbacks": 0})
 
 
-@pytest.mark.slow
 def test_the_position_before_validation_is_kept(tmp_path, whole):
+    """No update is left in the epoch, whose curves still have all that the updates said."""
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, every=STEPS, stop=Stop(STEPS, at_epoch_end=True))
     resume = Resume(tmp_path / "checkpoints")
     assert resume.restore(compiled(), [*others(tmp_path), resume]) == Position(0, STEPS, STEPS)
     found = train(tmp_path, every=2)
+    assert {"loss", "gradient_norm", "val_accuracy"} <= found["history"].keys()
     assert same(found["history"], whole["history"])
     assert same(found["weights"], whole["weights"])
 
@@ -249,6 +252,24 @@ def test_a_learning_rate_that_was_lowered_stays_so(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "b", every=4, model=model(), callbacks=plateau(), stop=Stop(13))
     second = train(tmp_path / "b", every=4, model=model(), callbacks=plateau())
+    assert same(second["history"], first["history"])
+    assert same(second["weights"], first["weights"])
+
+
+def test_a_learning_rate_that_each_epoch_lowers_is_lowered_once(tmp_path):
+    """The stopped epoch begins again, but not for the schedule."""
+
+    def halving():
+        return [keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2), Telemetry()]
+
+    def model():
+        return compiled(optimizer=keras.optimizers.SGD(0.1, momentum=0.5))
+
+    first = train(tmp_path / "whole", model=model(), callbacks=halving(), epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "b", every=2, model=model(), callbacks=halving(), stop=Stop(8), epochs=2)
+    second = train(tmp_path / "b", every=2, model=model(), callbacks=halving(), epochs=2)
+    assert first["history"]["learning_rate"] == pytest.approx([0.05, 0.025])
     assert same(second["history"], first["history"])
     assert same(second["weights"], first["weights"])
 

@@ -23,6 +23,7 @@ class _Options(FitOptions):
 
     learning_rate: PositiveFloat = 5e-5
     small_rate = 5e-4
+    unused = frozenset({"batch_size"})
     batch_tokens: PositiveInt = 4096  # source and target, padding included; replaces batch_size
 
     def batching(self) -> dict[str, Any]:

@@ -100,16 +100,22 @@ def num_parameters(
     vocabulary_size: int,
     num_encoder_layers: int,
     num_decoder_layers: int,
+    num_heads: int,
     hidden_dim: int,
     intermediate_dim: int,
+    max_sequence_length: int = 512,
+    positions: Positions = "sinusoidal_halves",
 ) -> int:
     """Computes the parameter count of `marian` with these arguments, without building it."""
     return transformer.num_parameters(
         vocabulary_size=vocabulary_size,
         num_encoder_layers=num_encoder_layers,
         num_decoder_layers=num_decoder_layers,
+        num_heads=num_heads,
         hidden_dim=hidden_dim,
         intermediate_dim=intermediate_dim,
+        max_sequence_length=max_sequence_length,
+        positions=positions,
         use_output_bias=True,
     )
 
@@ -131,9 +137,7 @@ MODELS = {
             "H": size["hidden_dim"],
             "I": size["intermediate_dim"],
         },
-        count=functools.partial(
-            num_parameters, **{key: size[key] for key in size if key != "num_heads"}
-        ),
+        count=functools.partial(num_parameters, **size),
     )
     for name, size in SIZES.items()
 }

@@ -288,6 +288,7 @@ def decoder_of(
 def num_parameters(
     *,
     vocabulary_size: int = 30000,
+    target_vocabulary_size: int | None = None,
     cell: CellKind,
     num_encoder_layers: int,
     num_decoder_layers: int,
@@ -306,10 +307,13 @@ def num_parameters(
     context_from: ContextFrom = "last",
     context_dim: int | None = None,
     weight_tying: WeightTying = "none",
+    use_output_bias: bool = True,
+    teacher_forcing: float = 1.0,
     max_sequence_length: int = 1024,
 ) -> int:
     """Computes the parameter count of `seq2seq` with these arguments, without building it."""
-    e, n, v = embedding_dim, hidden_dim, vocabulary_size
+    e, n = embedding_dim, hidden_dim
+    sources, targets = vocabulary_size, target_vocabulary_size or vocabulary_size
     h = encoder_hidden_dim or n
     gates, directions = {"lstm": 4, "gru": 3, "rnn": 1}[cell], 2 if bidirectional else 1
     m = directions * h  # width of the encoder's outputs
@@ -338,9 +342,22 @@ def num_parameters(
     states = 2 if cell == "lstm" else 1
     bridged = c if context_dim or context_from == "mean" else m if attention is None else h
     bridges = num_decoder_layers * states * (bridged * n + n) if bridge == "dense" else 0
-    matrices = {"all": 1, "decoder": 2, "none": 1 + feed_tokens}[weight_tying] * v * e
-    output = v + (v * (readout_dim or parts) if weight_tying == "none" else 0)
-    return matrices + encoder + decoder + gates * n * fed + attended + readout + bridges + output
+    fed_targets = targets if feed_tokens else 0
+    rows = {"all": sources, "decoder": sources + targets, "none": sources + fed_targets}
+    output = targets * use_output_bias
+    if weight_tying == "none":
+        output += targets * (readout_dim or parts)
+    return (
+        rows[weight_tying] * e
+        + encoder
+        + decoder
+        + gates * n * fed
+        + attended
+        + readout
+        + bridges
+        + output
+        + (teacher_forcing < 1)  # the ratio, which callbacks change
+    )
 
 
 _VOCABULARY_SIZES = {

@@ -329,28 +329,35 @@ def _position_bias(stack: str, hidden: Any, positions: Positions, num_heads: int
 def num_parameters(
     *,
     vocabulary_size: int = 37000,
+    target_vocabulary_size: int | None = None,
     num_encoder_layers: int,
     num_decoder_layers: int,
+    num_heads: int,
     hidden_dim: int,
     intermediate_dim: int,
+    max_sequence_length: int = 1024,
+    weight_tying: WeightTying = "all",
+    positions: Positions = "sinusoidal",
     norm_position: NormPosition = "post",
     use_attention_bias: bool = True,
     use_output_bias: bool = False,
-    weight_tying: WeightTying = "all",
 ) -> int:
-    """Computes the count of `transformer` with sinusoidal positions, without building it."""
+    """Computes the parameter count of `transformer` with these arguments, without building it."""
     d, f = hidden_dim, intermediate_dim
+    sources, targets = vocabulary_size, target_vocabulary_size or vocabulary_size
     attention = 4 * d * d + (4 * d if use_attention_bias else 0)
     feed_forward = 2 * d * f + f + d
     encoder_layer = attention + feed_forward + 2 * (2 * d)
     decoder_layer = 2 * attention + feed_forward + 3 * (2 * d)
-    matrices = {"all": 1, "decoder": 2, "none": 3}[weight_tying]
+    rows = {"all": sources, "decoder": sources + targets, "none": sources + 2 * targets}
+    placed = {"learned": max_sequence_length * d, "relative": NUM_BUCKETS * num_heads}
     return (
         num_encoder_layers * encoder_layer
         + num_decoder_layers * decoder_layer
         + (4 * d if norm_position == "pre" else 0)
-        + matrices * vocabulary_size * d
-        + (vocabulary_size if use_output_bias else 0)
+        + rows[weight_tying] * d
+        + 2 * placed.get(positions, 0)
+        + (targets if use_output_bias else 0)
     )
 
 
@@ -382,9 +389,7 @@ MODELS = {
             else ""
         ),
         symbols={"V": 37000, "H": size["hidden_dim"], "I": size["intermediate_dim"]},
-        count=functools.partial(
-            num_parameters, **{key: size[key] for key in size if key != "num_heads"}
-        ),
+        count=functools.partial(num_parameters, **size),
     )
     for name, size in SIZES.items()
 }

@@ -29,10 +29,11 @@ class Resume(keras.callbacks.Callback):
 
     A checkpoint holds the model's weights and random states, the optimizer's variables (moments,
     averages of weights, learning rate, number of updates, loss scale), the epoch's metrics so far,
-    the position in the data, the states of the other callbacks, and the figures of all epochs. If
-    operations are deterministic, as after `tf.config.experimental.enable_op_determinism()`, a
-    resumed training ends with the same weights, bit for bit, as one that was never stopped:
-    `benchmarks/kill_and_resume.py` shows it.
+    the position in the data, the states of the other callbacks (`Stateful` ones, and Keras' own),
+    and the figures of all epochs. If operations are deterministic, as after
+    `tf.config.experimental.enable_op_determinism()`, a resumed training ends with the same weights
+    and figures, bit for bit, as one that was never stopped: `benchmarks/kill_and_resume.py` shows
+    it.
 
         resume = Resume("run/checkpoints", every=500)
         callbacks = [SaveWeights("best.weights.h5", monitor="val_accuracy"), resume]
@@ -106,6 +107,7 @@ class Resume(keras.callbacks.Callback):
         self._replicas: Any = None
         self._restored: Any = None  # a State until all of it is restored
         self._others: list[keras.callbacks.Callback] = []
+        self._rate: float | None = None  # the restored learning rate; None under a schedule
         self._undo: Callable[[], None] = _nothing  # ends `_pass_by`
 
     @property
@@ -151,6 +153,8 @@ class Resume(keras.callbacks.Callback):
         if path is None:
             return
         self._restored = restore(path, model, self._callbacks, self._replicas)
+        rate = model.optimizer.learning_rate
+        self._rate = float(rate.numpy()) if isinstance(rate, keras.Variable) else None
         self.position, self.epochs = self._restored.position, self._restored.epochs
         self._earlier_s = self._restored.seconds
         logger.info(
@@ -187,6 +191,7 @@ class Resume(keras.callbacks.Callback):
             return
         for (_, callback), state in zip(self._callbacks, self._restored.callbacks, strict=True):
             callback.load_state(state)
+        self._restore_rate()
         names = dict.fromkeys(name for epoch in self.epochs for name in epoch if name != "epoch")
         self.model.history.history = {
             name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names
@@ -206,9 +211,18 @@ class Resume(keras.callbacks.Callback):
             )
         self.model.history.epoch = list(range(epoch))
         if self.position.batch:
+            self._restore_rate()
             self._pass_by()
         else:
             self._restored = None
+
+    def _restore_rate(self) -> None:
+        """Undoes what other callbacks set at the beginning of a training or epoch that had begun.
+
+        LearningRateScheduler, for one, may lower the learning rate at the beginning of each epoch.
+        """
+        if self._rate is not None:
+            self.model.optimizer.learning_rate = self._rate
 
     def _pass_by(self) -> None:
         """Makes `fit` skip the batches that are done; by itself it always starts at the first."""

@@ -47,6 +47,7 @@ def test_exact_count(encoder, model):
         vocabulary_size=20,
         num_encoder_layers=0,
         num_decoder_layers=1,
+        num_heads=2,
         hidden_dim=d,
         intermediate_dim=4 * d,
     )

@@ -1,0 +1,123 @@
+"""Says which of our options is meant by a name of Keras', transformers' or another library's."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+# What to do -> the names of other libraries that it is for. It writes options of `fit` as `name=`;
+# of two entries for one name, the first whose options a task has is for it.
+_ADVICE: Mapping[str, Sequence[str]] = {
+    "pass data=, such as data=(texts, labels)": (
+        *("x", "y", "dataset", "train_data", "train_dataset", "training_data"),
+    ),
+    "use validation=, which is data, or the share of the training data to hold out": (
+        *("validation_data", "validation_split", "validation_dataset", "eval_dataset", "eval_data"),
+        *("dev", "dev_data", "val_data"),
+    ),
+    "use columns=, from the task's column to the data's": (
+        *("column_mapping", "column_names", "text_column", "label_column"),
+    ),
+    "use epochs=": ("num_train_epochs", "num_epochs", "n_epochs", "nb_epoch", "max_epochs"),
+    "use batch_size=, for training and validation": (
+        *("per_device_train_batch_size", "per_device_eval_batch_size", "train_batch_size"),
+        *("eval_batch_size", "validation_batch_size", "per_gpu_train_batch_size"),
+    ),
+    "use batch_tokens=: this task's batches have a number of tokens": (
+        *("batch_size", "per_device_train_batch_size", "per_device_eval_batch_size"),
+        *("train_batch_size", "eval_batch_size", "validation_batch_size", "max_tokens"),
+    ),
+    "use learning_rate=, the peak of a warm-up and linear decay": (
+        *("lr", "init_lr", "peak_lr", "max_lr"),
+    ),
+    "after the warm-up, the learning rate falls linearly; pass optimizer= for another schedule": (
+        *("learning_rate_schedule", "lr_schedule", "lr_scheduler", "lr_scheduler_type"),
+        *("scheduler", "schedule", "learning_rate_scheduler"),
+    ),
+    "use optimizer=": ("optim", "optimizers", "epsilon", "adam_epsilon", "beta_1", "adam_beta1"),
+    "use warmup_fraction=, a share of all updates": (
+        *("warmup_ratio", "warmup_steps", "num_warmup_steps", "warmup_proportion", "warmup"),
+    ),
+    "use weight_decay=": ("decay", "weight_decay_rate", "l2"),
+    "use clip_norm=": ("max_grad_norm", "clipnorm", "global_clipnorm", "gradient_clip_val"),
+    "use accumulate=, the number of parts of a batch": (
+        *("gradient_accumulation_steps", "accumulate_grad_batches", "accumulation_steps"),
+    ),
+    "use recompute=True": ("gradient_checkpointing", "checkpoint_activations"),
+    "use seed=": ("random_state", "random_seed", "data_seed"),
+    "use folder=: it gets checkpoints, weights and logs, and the same call resumes from it": (
+        *("output_dir", "logging_dir", "log_dir", "checkpoint_dir", "save_dir", "runs_dir"),
+        *("name", "run_name", "report_to"),
+        *("resume", "resume_from_checkpoint", "initial_epoch"),
+    ),
+    "use checkpoint_every=, steps between checkpoints, with folder=": (
+        *("save_steps", "save_strategy", "save_freq", "save_interval"),
+    ),
+    "use log_every=, steps between figures": ("logging_steps", "logging_strategy", "log_interval"),
+    "use quiet=True to hide the progress": (
+        *("verbose", "silent", "disable_tqdm", "progress", "show_progress_bar"),
+    ),
+    "use callbacks=, such as callbacks=keras.callbacks.EarlyStopping('val_loss', patience=2)": (
+        *("early_stopping", "early_stopping_patience", "patience"),
+    ),
+    "fit keeps the weights of the epoch that is best by the task's own figure on validation=": (
+        *("monitor", "metric_for_best_model", "greater_is_better", "load_best_model_at_end"),
+        *("restore_best_weights", "save_best_only"),
+    ),
+    "use strategy='mirrored' for several GPUs": (
+        *("distribute_strategy", "distribution", "devices", "n_gpu", "num_gpus"),
+    ),
+    "use static_shapes=, the number of shapes that XLA compiles": (
+        *("jit_compile", "torch_compile", "pad_to_max_length"),
+    ),
+    "use lora=, the rank of the updates": ("peft_config", "lora_r", "lora_rank", "rank"),
+    "use lora_targets=": ("target_modules", "lora_target_modules"),
+    "there are no weights of classes or examples; repeat the rare examples in data=": (
+        *("class_weight", "class_weights", "sample_weight", "sample_weights"),
+    ),
+    "the task has its own loss and metrics; callbacks= can measure more": (
+        *("metrics", "compute_metrics", "loss", "compute_loss", "loss_fn"),
+    ),
+    "the examples are always shuffled, in an order that seed= decides": (
+        *("shuffle", "shuffle_buffer_size", "group_by_length"),
+    ),
+    "use epochs=: each is a whole pass over the data and ends with the validation": (
+        *("steps_per_epoch", "max_steps", "validation_steps", "validation_freq", "eval_steps"),
+        *("eval_strategy", "evaluation_strategy"),
+    ),
+    "call keras.config.set_dtype_policy, for example with 'mixed_bfloat16', before load": (
+        *("precision", "fp16", "bf16", "mixed_precision", "dtype", "torch_dtype"),
+    ),
+    "the pipeline decides: keras_transformers.load(..., max_sequence_length=...)": (
+        *("max_length", "max_seq_length", "max_seq_len", "max_sequence_length", "truncation"),
+    ),
+    "the pipeline decides: keras_transformers.load(..., labels=[...])": (
+        *("labels", "label_names", "num_labels", "num_classes", "id2label", "classes"),
+    ),
+    "the model and the task decide; the recipes have options for it": (
+        *("dropout", "label_smoothing", "label_smoothing_factor", "lora_dropout"),
+    ),
+    "train first, then call keras_transformers.export or keras_transformers.save": (
+        *("export", "weights_dtype", "save", "push_to_hub"),
+    ),
+}
+
+
+def unknown_option(name: str, known: Sequence[str]) -> TypeError:
+    """Returns the error for an option that `fit` does not have.
+
+    Args:
+        name: the option.
+        known: the names of all arguments and options of `fit` for this task.
+    """
+    said = f"fit has no option {name!r}"
+    for advice, names in _ADVICE.items():
+        if name in names and set(options_in(advice)) <= set(known):
+            return TypeError(f"{said}: {advice}")
+    if near := difflib.get_close_matches(name, known, 1):
+        return TypeError(f"{said}: did you mean {near[0]}?")
+    return TypeError(f"{said}: use one of {', '.join(known)}")
+
+
+def options_in(advice: str) -> list[str]:
+    """Returns the options of `fit` that an advice names, which are not arguments of a call."""
+    return re.findall(r"(\w+)=", re.sub(r"\(.*\)", "", advice))

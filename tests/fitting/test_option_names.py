@@ -1,0 +1,88 @@
+"""Options that other libraries have: the message names ours, which exist."""
+
+import dataclasses
+import importlib
+import inspect
+import re
+
+import pytest
+from test_every_task import LABELS, TEXTS, fresh
+
+import keras_transformers as kt
+from keras_transformers.fitting.job import all_jobs
+from keras_transformers.fitting.option_names import _ADVICE, options_in, unknown_option
+
+fit = importlib.import_module("keras_transformers.fitting.fit")
+ARGUMENTS = set(inspect.signature(kt.fit).parameters) - {"pipeline", "options"}
+# What a user of Keras' `fit`, or of transformers' TrainingArguments, writes first.
+USUAL = {
+    "validation_data": "validation=",
+    "validation_split": "validation=",
+    "class_weight": "data=",
+    "sample_weight": "data=",
+    "verbose": "quiet=True",
+    "shuffle": "seed=",
+    "num_train_epochs": "epochs=",
+    "per_device_train_batch_size": "batch_size=",
+    "per_device_eval_batch_size": "batch_size=",
+    "max_seq_length": "load(..., max_sequence_length=...)",
+    "max_length": "load(..., max_sequence_length=...)",
+    "lr": "learning_rate=",
+    "learning_rate_schedule": "optimizer=",
+    "lr_scheduler_type": "optimizer=",
+    "warmup_ratio": "warmup_fraction=",
+    "warmup_steps": "warmup_fraction=",
+    "gradient_accumulation_steps": "accumulate=",
+    "max_grad_norm": "clip_norm=",
+    "fp16": "set_dtype_policy",
+    "bf16": "set_dtype_policy",
+    "precision": "set_dtype_policy",
+    "output_dir": "folder=",
+    "logging_dir": "folder=",
+    "save_steps": "checkpoint_every=",
+    "early_stopping": "callbacks=",
+    "epoch": "epochs",
+    "validaton": "validation",
+    "colums": "columns",
+    "callback": "callbacks",
+    "foldr": "folder",
+}
+
+
+def options_of(job):
+    return {field.name for field in dataclasses.fields(job.options)} - fit._OWN
+
+
+@pytest.mark.parametrize(("name", "ours"), USUAL.items())
+def test_the_message_names_ours(name, ours):
+    with pytest.raises(TypeError, match=f"no option '{name}'") as error:
+        kt.fit(fresh("classification"), (TEXTS, LABELS), **{name: 1})
+    assert ours in str(error.value)
+
+
+def test_each_advice_names_options_that_exist():
+    everything = ARGUMENTS.union(*map(options_of, all_jobs().values()))
+    for advice, names in _ADVICE.items():
+        assert set(options_in(advice)) <= everything, advice
+        for ours in re.findall(r"load\(\.\.\., (\w+)=", advice):
+            made = inspect.signature(kt.pipelines.TextClassifier).parameters
+            assert ours in made, advice
+        for ours in re.findall(r"keras_transformers\.(\w+)", advice):
+            assert hasattr(kt, ours), advice
+        assert not set(names) & (options_of(all_jobs()["classification"]) - {"batch_size"}), advice
+
+
+def test_all_names_are_listed():
+    message = str(unknown_option("zzz", sorted(ARGUMENTS)))
+    assert all(name in message for name in ARGUMENTS)
+    with pytest.raises(TypeError) as error:
+        kt.fit(fresh("classification"), (TEXTS, LABELS), zzz=1)
+    for name in ("validation", "columns", "folder", "callbacks", "optimizer", "strategy", "lora"):
+        assert name in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "per_device_train_batch_size"])
+def test_translation_counts_tokens(name):
+    """Its batches have no number of examples, which was ignored."""
+    with pytest.raises(TypeError, match=f"no option '{name}'.*batch_tokens="):
+        kt.fit(fresh("translation"), ["unread"], **{name: 8})
