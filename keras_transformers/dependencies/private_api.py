@@ -1,9 +1,14 @@
-"""Wraps every private attribute of Keras and TensorFlow that this package uses, one per function.
+"""Wraps what this package uses of other libraries that is private, one thing per function.
 
-Any release may remove them. setup.cfg limits the versions, and
-tests/dependencies/test_private_api.py fails for each attribute that disappears. All were tested
-with Keras 3.15.1, TensorFlow 2.21.0 and tensorflow-text 2.21.1. Unless an entry says otherwise, no
-public alternative was found.
+Private are attributes, methods and modules whose names begin with an underscore, and modules that
+no public name leads to: `keras.src`, `tensorflow.python` and `tensorflow_text.python`. Any release
+may remove them. setup.cfg limits the versions; tests/dependencies/test_private_api.py fails for
+each one that disappears, and for each that another file of the package or a recipe uses. All were
+tested with Keras 3.15.1, TensorFlow 2.21.0 and tensorflow-text 2.21.1. Unless an entry says
+otherwise, no public alternative was found.
+
+Not private are methods that a library documents for overriding, such as `_create_resource`, and
+the protocol buffers in `tensorflow.core`, which are file formats.
 """
 
 import contextlib
@@ -29,6 +34,11 @@ class AfterBuild(keras.layers.Layer):
 def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
     """Returns the layers inside a layer, at any depth or directly inside."""
     return list(layer._flatten_layers(include_self=False, recursive=recursive))
+
+
+def stored_kernel(dense: keras.layers.Dense) -> Any:
+    """Returns a dense layer's own matrix, without the low-rank update that `kernel` adds."""
+    return dense._kernel
 
 
 # --- Keras variables -------------------------------------------------------------------------
@@ -264,6 +274,23 @@ def leave_out_of_checkpoints(variable: Any) -> None:
     variable._serialize_to_tensors = dict
 
 
+def op_definition(op: str) -> Any:
+    """Returns the OpDef of an op that the installed TensorFlow has registered, or None.
+
+    `tf.raw_ops` has the public ops as functions, but without the default values of attributes.
+    """
+    from tensorflow.python.framework import op_def_registry
+
+    return op_def_registry.get(op)
+
+
+def with_constants(function: Any) -> Any:
+    """Returns a concrete function whose variables have become constants with their values."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    return convert_variables_to_constants_v2(function)
+
+
 # --- tensorflow-text -------------------------------------------------------------------------
 
 
@@ -286,8 +313,3 @@ def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     resource._resource_handle = None  # drops the handle of the unnamed model
     with tf.init_scope():
         _ = resource.resource_handle  # creates the named one
-
-
-def stored_kernel(dense: keras.layers.Dense) -> Any:
-    """Returns a dense layer's own matrix, without the low-rank update that `kernel` adds."""
-    return dense._kernel

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_transformers import files
 from keras_transformers.dependencies.extras import optional
+from keras_transformers.dependencies.private_api import with_constants
 from keras_transformers.pipelines.token_inputs import TOKEN_INPUTS
 
 __all__: list[str] = []
@@ -72,11 +73,9 @@ def export_litert(
 
 
 def _converted(model: Any, specs: dict[str, Any], *, int8: bool) -> bytes:
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
-
     run = tf.function(lambda **tokens: model(tokens, training=False), autograph=False)
     # The converter reads garbage from Keras 3 variables, so it gets constants instead.
-    frozen = convert_variables_to_constants_v2(run.get_concrete_function(**specs))
+    frozen = with_constants(run.get_concrete_function(**specs))
     outputs = list(model.output)
     order = sorted(outputs)  # as TensorFlow flattens dicts
 

@@ -1,6 +1,7 @@
-"""Each private attribute that we rely on is still there and still does what we need."""
+"""What we use of other libraries that is private is still there, and used in one file alone."""
 
 import ast
+import re
 from pathlib import Path
 
 import keras
@@ -13,8 +14,14 @@ from keras_transformers.dependencies import private_api
 from keras_transformers.tokenizers import SentencePieceTokenizer
 
 PACKAGE = Path(private_api.__file__).parents[1]
-# Names with underscores that are documented.
-PUBLIC = {"_asdict", "_fields", "_replace", "_exit"}
+# Names with underscores that are documented: of named tuples, `os`, IPython and TensorFlow.
+DOCUMENTED = {
+    *("_asdict", "_fields", "_replace", "_exit", "_repr_html_"),
+    *("_create_resource", "_initialize"),  # tf.saved_model.experimental.TrackableResource
+}
+PRIVATE_MODULE = re.compile(
+    r"(keras|keras_hub|keras_nlp|tensorflow|tensorflow_text|tf)\.(src|python)\b[\w.]*"
+)
 
 
 class ReachedError(Exception):
@@ -294,19 +301,157 @@ def test_name_sentencepiece_model(tmp_path):
         tokenizers[1].tokenize("a b")  # once this works, remove the entry
 
 
-def test_no_other_file_uses_private_attributes():
-    ours, used = set(PUBLIC), set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
+def test_op_definition():
+    defaults = {a.name: a.default_value for a in private_api.op_definition("MatMul").attr}
+    assert (defaults["transpose_a"].b, "T" in defaults) == (False, True)
+    assert private_api.op_definition("NoSuchOp") is None
+
+
+def test_with_constants():
+    weight = tf.Variable([3.0])
+    product = tf.function(lambda given: given * weight, input_signature=[tf.TensorSpec((1,))])
+    frozen = private_api.with_constants(product.get_concrete_function())
+    weight.assign([5.0])
+    assert not frozen.variables
+    assert float(frozen(tf.constant([2.0]))[0][0]) == 6.0
+
+
+def test_stored_kernel():
+    dense = keras.layers.Dense(2)
+    dense.build((None, 3))
+    dense.enable_lora(1)
+    dense.lora_kernel_b.assign(np.ones((1, 2)))
+    assert private_api.stored_kernel(dense).shape == (3, 2)
+    np.testing.assert_allclose(
+        dense.kernel - private_api.stored_kernel(dense),
+        dense.lora_kernel_a @ dense.lora_kernel_b,
+        rtol=1e-5,
+    )
+
+
+def test_call_arguments():
+    query, value = keras.Input((2, 4)), keras.Input((3, 4))
+    attention = keras.layers.MultiHeadAttention(1, 2)
+    model = keras.Model([query, value], attention(query, value, use_causal_mask=True))
+    ((arguments, named),) = (
+        (arguments, named)
+        for layer, arguments, named in private_api.call_arguments(model)
+        if layer is attention
+    )
+    assert [each is given for each, given in zip(arguments, (query, value), strict=True)] == [
+        True,
+        True,
+    ]
+    assert named["use_causal_mask"] is True
+
+
+# What holds that private_api.py is the one place. Each rule lists its breaches in some files.
+
+
+@pytest.fixture(scope="module")
+def files():
+    """The programs of the package and the recipes, without private_api.py."""
+    paths = (*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "recipes").rglob("*.py"))
+    return {
+        path.relative_to(PACKAGE.parent).as_posix(): ast.parse(path.read_bytes())
+        for path in paths
+        if path.name != "private_api.py"
+    }
+
+
+def is_private(name):
+    return name[0] == "_" != name[1:2]
+
+
+def private_attributes(files):
+    """Lists private attributes that are read or set, but not defined in these files."""
+    ours, used = set(DOCUMENTED), set()
+    for path, tree in files.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 ours.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 ours.add(node.id)
-            elif isinstance(node, ast.Attribute) and node.attr[0] == "_" != node.attr[1]:
+            elif isinstance(node, ast.Attribute) and is_private(node.attr):
                 owner = ast.unparse(node.value)
                 if isinstance(node.ctx, ast.Store) and owner == "self":
                     ours.add(node.attr)
-                elif path.name != "private_api.py":
-                    used.add((f"{path.relative_to(PACKAGE)}: {owner}", node.attr))
-    foreign = {f"{place}.{name}" for place, name in used if name not in ours}
-    assert not foreign, "give each a function in keras_transformers/private_api.py and a test here"
+                else:
+                    used.add((f"{path}: {owner}", node.attr))
+    return {f"{place}.{name}" for place, name in used if name not in ours}
+
+
+def private_overrides(files):
+    """Lists private methods that these files never call: a library's base class does."""
+    methods, called = set(), set(DOCUMENTED)
+    for path, tree in files.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                names = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+                if "getattr(self, f'_{" not in ast.unparse(node):  # it may call any of them
+                    methods |= {(f"{path}: {node.name}", name) for name in names}
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) != "super()":
+                called.add(node.attr)
+    return {f"{place}.{name}" for place, name in methods if is_private(name) and name not in called}
+
+
+def private_imports(files):
+    """Lists imported modules and names that no public name leads to, also as texts."""
+    found = set()
+    for path, tree in files.items():
+        for node in ast.walk(tree):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{each.name}" for each in node.names]
+            elif isinstance(node, ast.Attribute) and node.attr in ("python", "src"):
+                names = [ast.unparse(node)]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names = [node.value] if PRIVATE_MODULE.fullmatch(node.value) else []
+            found |= {
+                f"{path}: {name}"
+                for name in names
+                if PRIVATE_MODULE.fullmatch(name)
+                or (not name.startswith("keras_transformers.") and re.search(r"\._[^_.]", name))
+            }
+    return found
+
+
+BREAKING = [
+    (private_attributes, "def f(model):\n    return model._nodes\n", "model._nodes"),
+    (
+        private_overrides,
+        "class R(Reader):\n    def _get(self):\n        return super()._get()\n",
+        "R._get",
+    ),
+    (private_imports, "import keras.src.ops\n", "keras.src.ops"),
+    (
+        private_imports,
+        "def f():\n    from tensorflow.python.framework import kernels\n",
+        "tensorflow.python.framework.kernels",
+    ),
+    (private_imports, "from h5py import _hl\n", "h5py._hl"),
+    (private_imports, "module = tf.python\n", "tf.python"),
+    (private_imports, "import_module('keras_hub.src.models')\n", "keras_hub.src.models"),
+]
+
+
+@pytest.mark.parametrize("rule", [private_attributes, private_overrides, private_imports])
+def test_no_other_file_uses_what_is_private(rule, files):
+    breaches = rule(files)
+    assert not breaches, (
+        "give each a function in keras_transformers/dependencies/private_api.py and a test here"
+    )
+
+
+@pytest.mark.parametrize(("rule", "text", "breach"), BREAKING)
+def test_a_file_that_uses_what_is_private_is_caught(rule, text, breach):
+    assert rule({"one.py": ast.parse(text)}) == {f"one.py: {breach}"}
+
+
+def test_every_function_has_a_test():
+    tested = Path(__file__).read_text("utf-8")
+    for node in ast.parse(Path(private_api.__file__).read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            assert f"private_api.{node.name}" in tested, node.name

@@ -1,4 +1,4 @@
-"""What is published: the wheel, installed outside the checkout, does what the README says."""
+"""What is installed: the published wheel does what the README says, and so does a checkout."""
 
 import os
 import re
@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,27 @@ import keras_transformers as kt
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 NAME = f"keras_transformers-{kt.__version__}"
+# What a user writes, with a misspelt name in the last line.
+SCRIPT = """
+import keras_transformers as kt
+from keras_transformers.layers import MultiHeadAttention, TransformerBlock
+
+answer: kt.pipelines.Classification
+reveal_type(kt.bert_base)
+reveal_type(kt.list_models)
+reveal_type(kt.create_model)
+reveal_type(kt.load)
+reveal_type(kt.load("folder", pipeline="tagging"))
+reveal_type(kt.export)
+reveal_type(kt.layers.MultiHeadAttention)
+reveal_type(TransformerBlock)
+reveal_type(kt.heads.classifier)
+reveal_type(kt.tokenizers.WordPieceTokenizer)
+reveal_type(kt.pipelines.TextClassifier)
+reveal_type(answer.label)
+reveal_type(kt.serving.Client)
+kt.lod("folder")
+"""
 
 
 def test_one_version_is_written_everywhere():
@@ -62,65 +84,84 @@ def test_the_wheel_has_the_package_with_the_recipes_and_nothing_else(release):
 
 
 @pytest.fixture(scope="module")
-def installed(release) -> Path:
-    """The commands of an environment into which the README's lines installed the wheel.
+def new_environment(tmp_path_factory) -> Callable[[], Path]:
+    """Makes environments; returns the folder of their commands.
 
-    It shares what is installed beside the package that the tests run, but not that package. Without
-    an index, pip fails if one of the wheel's requirements is missing there.
+    They share what is installed beside the package that the tests run, but not that package.
     """
-    shared = release / "shared"
-    shared.mkdir()
+    shared = tmp_path_factory.mktemp("shared")
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if (
-            "keras_transformers" not in entry.name
-        ):  # the package, and the links of editable installs
+        if "keras_transformers" not in entry.name:  # the package, and the path to a checkout
             (shared / entry.name).symlink_to(entry)
-    environment = release / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    (site,) = environment.glob("lib/python*/site-packages")
-    (site / "shared.pth").write_text(f"{shared}\n", "utf-8")
-    lines = re.findall(r"^    pip install ('?keras-transformers\S*)", README, re.M)
-    assert "'keras-transformers[serving]'" in lines
-    for line in lines:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "--python", str(environment), "install"),
-                *("--no-index", "--find-links", str(release / "dist"), line.strip("'")),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return environment / "bin"
+
+    def make() -> Path:
+        folder = tmp_path_factory.mktemp("environment")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        (site,) = folder.glob("lib/python*/site-packages")
+        (site / "shared.pth").write_text(f"{shared}\n", "utf-8")
+        return folder / "bin"
+
+    return make
 
 
-def run(installed: Path, folder: Path, *command: str) -> str:
-    """Runs a command of the environment in a folder, with nothing that points to the checkout."""
+def run(commands: Path, folder: Path, *command: str, status: int = 0) -> str:
+    """Runs a command of an environment in a folder, with nothing that points to the checkout."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [str(installed / command[0]), *command[1:]],
+        [str(commands / command[0]), *command[1:]],
         cwd=folder,
-        env=kept | {"PATH": f"{installed}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"},
+        env=kept | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == status, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
+
+
+def install(commands: Path, folder: Path, *arguments: str) -> None:
+    """Installs from a folder. pip fails if a requirement is missing among what is shared."""
+    run(commands, folder, "python", "-m", "pip", "install", "--no-index", *arguments)
+
+
+@pytest.fixture(scope="module")
+def installed(release, new_environment) -> Path:
+    """The commands of an environment into which the README's lines installed the wheel."""
+    commands = new_environment()
+    lines = re.findall(r"^    pip install ('?keras-transformers\S*)", README, re.M)
+    assert "'keras-transformers[serving]'" in lines
+    for line in lines:
+        install(commands, release, "--find-links", "dist", line.strip("'"))
+    return commands
+
+
+@pytest.fixture(scope="module")
+def editable(release, new_environment) -> Path:
+    """The commands of an environment with an editable install of a checkout."""
+    commands = new_environment()
+    install(commands, release, "--no-build-isolation", "-e", "./checkout")
+    return commands
+
+
+@pytest.fixture(params=["installed", "editable"])
+def either(request) -> Path:
+    """The commands of an environment with the wheel, and of one with an editable install."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.mark.slow
 def test_the_readmes_lines_run_from_the_wheel(installed, minilm_dir, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (tmp_path / "minilm").symlink_to(minilm_dir)
-    (tmp_path / "readme.py").write_text(
-        "\n".join([*blocks, "import importlib.metadata", "print(kt.__file__)"])
-        + "\nprint(importlib.metadata.version('keras-transformers'))\n",
-        "utf-8",
-    )
-    *_, file, version = run(installed, tmp_path, "python", "readme.py").splitlines()
+    lines = [
+        *("import importlib.metadata, keras_hub, keras_nlp", "print(kt.__file__)"),
+        "print(keras_nlp.models.BertBackbone is keras_hub.models.BertBackbone)",
+        "print(importlib.metadata.version('keras-transformers'))",
+    ]
+    (tmp_path / "readme.py").write_text("\n".join([*blocks, *lines]), "utf-8")
+    *_, file, same, version = run(installed, tmp_path, "python", "readme.py").splitlines()
     assert Path(file).is_relative_to(installed.parent)
+    assert same == "True", "keras-nlp comes with the package and shows keras-hub's names"
     assert version == kt.__version__
     row = run(
         installed, tmp_path, "keras-transformers", "predict", "saved_models/mine", "--text", "Good."
@@ -129,11 +170,29 @@ def test_the_readmes_lines_run_from_the_wheel(installed, minilm_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_recipe_runs_from_the_wheel(installed, tmp_path):
-    listed = run(installed, tmp_path, "keras-transformers", "train")
+def test_a_users_script_has_types(either, tmp_path):
+    """mypy, as an editor does, knows the types of public names; none of them is `Any`."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    printed = run(either, tmp_path, "python", "-m", "mypy", "script.py", status=1)
+    revealed = [line for line in printed.splitlines() if "Revealed type" in line]
+    assert len(revealed) == SCRIPT.count("reveal_type"), printed
+    assert not [line for line in revealed if 'is "Any"' in line], printed
+    assert any('tagging.Tagger"' in line for line in revealed), printed
+    (error,) = [line for line in printed.splitlines() if " error: " in line]
+    assert f"script.py:{len(SCRIPT.splitlines())}: " in error
+    assert '"lod"' in error
+
+
+@pytest.mark.slow
+def test_the_recipes_are_listed(either, tmp_path):
+    listed = run(either, tmp_path, "keras-transformers", "train")
     assert [line.split()[0] for line in listed.splitlines()] == sorted(
         path.stem for path in (ROOT / "recipes").rglob("*.py")
     )
+
+
+@pytest.mark.slow
+def test_a_recipe_runs_from_the_wheel(installed, tmp_path):
     helped = run(installed, tmp_path, "keras-transformers", "train", "classification", "--help")
     assert "usage: keras-transformers train classification [-h] [OPTIONS]" in helped
     assert "--label-smoothing FLOAT" in helped

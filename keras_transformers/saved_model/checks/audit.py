@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
+from keras_transformers.dependencies.private_api import op_definition
 from keras_transformers.saved_model.checks.check import check_signatures, in_fresh_process
 from keras_transformers.saved_model.checks.core_ops import (
     NAMES,
@@ -172,7 +172,7 @@ def set_attributes(folder: Path) -> dict[str, set[str]]:
     """
     found: dict[str, set[str]] = {}
     for node in _nodes(folder):
-        definition = op_def_registry.get(node.op)
+        definition = op_definition(node.op)
         defaults = {a.name: a.default_value for a in definition.attr} if definition else {}
         found.setdefault(node.op, set()).update(
             name
