@@ -164,14 +164,16 @@ def _check_shapes(prefix: Path) -> None:
 
     proto: Any = tensor_bundle_pb2  # created at run time, without types
     parts = [part.stat().st_size for part in prefix.parent.glob(f"{prefix.name}.data-*")]
-    most = sum(parts) if parts else math.inf  # missing files have an error of their own
+    most = sum(parts)
     # The first is a header.
     for value in itertools.islice(table_values(index_of(prefix).read_bytes()), 1, None):
         try:
             shape = tuple(axis.size for axis in proto.BundleEntryProto.FromString(value).shape.dim)
         except DecodeError as error:
             raise ValueError(f"its index is damaged: {error}") from error
-        if not is_possible_shape(shape) or math.prod(shape) > most:
+        if not is_possible_shape(shape):
+            raise ValueError(f"a tensor has the impossible shape {short_repr(shape)}")
+        if parts and math.prod(shape) > most:  # missing files have an error of their own
             raise ValueError(f"a tensor of shape {short_repr(shape)} in {most} bytes of data")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from keras_transformers.files.errors import short_repr
 from keras_transformers.pipelines.results import Result, reading
 from keras_transformers.pipelines.results.conversations import (
     OPTIONS,
@@ -383,6 +384,6 @@ def _strings(value: Any) -> np.ndarray:
     flat = np.empty(array.size, object)
     for index, item in enumerate(array.reshape(-1)):
         if not isinstance(item, str | bytes):
-            raise ValueError(f"expected a str or bytes, got {item!r:.200}")
+            raise ValueError(f"expected a str or bytes, got {short_repr(item, 200)}")
         flat[index] = as_bytes(item)
     return flat.reshape(array.shape)
