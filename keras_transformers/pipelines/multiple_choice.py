@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.files.errors import short_repr
 from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
 from keras_transformers.pipelines.results.texts import string_column
@@ -194,7 +195,7 @@ class MultipleChoice(TextPipeline):
         for row in (given := _EXAMPLES if examples is None else examples):
             is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
             if not is_pair or isinstance(row[1], str):
-                raise ValueError(f"examples must be tuples (text, choices), not {row!r}")
+                raise ValueError(f"examples must be tuples (text, choices), not {short_repr(row)}")
         strange, long = b"\xff\xfe is no UTF-8 \x00", "long " * self.max_sequence_length
         awkward = [("", [long, strange, ""]), (strange, ["", "a", " "]), (long, [long]), ("a", [])]
         return [

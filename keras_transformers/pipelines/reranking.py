@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.convert.formats.cross_encoders import activation_fields, read_activation
+from keras_transformers.files.errors import short_repr
 from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
 from keras_transformers.pipelines.results.texts import string_column
@@ -159,7 +160,9 @@ class Reranker(TextPipeline):
         for row in (given := _EXAMPLES if examples is None else examples):
             is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
             if not is_pair or isinstance(row[1], str):
-                raise ValueError(f"examples must be tuples (text, documents), not {row!r}")
+                raise ValueError(
+                    f"examples must be tuples (text, documents), not {short_repr(row)}"
+                )
         strange, long = b"\xff\xfe is no UTF-8 \x00", "long " * self.max_sequence_length
         awkward = [("", [long, strange, ""]), (strange, ["", "a", " "]), (long, [long]), ("a", [])]
         return [

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import check_text
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature
@@ -304,7 +305,8 @@ def text_batches(
     for row in given:
         if len(row) != len(names) or not all(isinstance(text, str) for text in row):
             wanted = f"tuples of strings ({', '.join(names)})" if several else "strings"
-            raise ValueError(f"examples must be {wanted}, not {row if several else row[0]!r}")
+            wrong = short_repr(row if several else row[0])
+            raise ValueError(f"examples must be {wanted}, not {wrong}")
     awkward = ["", b"\xff\xfe is no UTF-8 \x00", "long " * long]
     turned = [awkward[::-1] if i else awkward for i in range(len(names))]
     columns = [[row[i] for row in given] for i in range(len(names))]

@@ -90,6 +90,14 @@ def test_wrong_requests_are_refused(server, path, body, headers, status, said):
     assert said in found.json()["error"]
 
 
+def test_a_nested_body_is_refused(server):
+    headers = {"content-type": "application/json"}
+    body = "[" * 5000 + "]" * 5000
+    found = httpx.post(f"{server}/explore/sentiment/answer", content=body, headers=headers)
+    assert found.status_code == 400
+    assert "nested" in found.json()["error"]
+
+
 def test_no_file_outside_the_page_is_served(server):
     for path in ("/../subjects.py", "/%2e%2e/subjects.py", "/..%2fsubjects.py"):
         assert httpx.get(server + path).status_code == 404

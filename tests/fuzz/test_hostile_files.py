@@ -64,11 +64,15 @@ def nested(depth: int) -> bytes:
     return b'{"text":' + b"[" * depth + b"]" * depth + b"}"
 
 
+def npz_member(header: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+
+
 def npz_file(header: str) -> bytes:
     file = io.BytesIO()
-    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("cls.npy", start)
+        archive.writestr("cls.npy", npz_member(header))
+        archive.writestr("a.txt", "not an array")
     return file.getvalue()
 
 
@@ -148,6 +152,10 @@ FILES: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], Any]]] = {
     "a quantized matrix of 2^30 parts": ("model.ftz", fasttext_file, find_weights),
     "an array with a nested header": (
         "vit.npz", lambda: npz_file("(" * 9000), find_weights,
+    ),
+    "one array instead of an archive": (
+        "vit.npz", lambda: npz_member("{'descr': '<f4', 'fortran_order': False, 'shape': (0,)}\n"),
+        find_weights,
     ),
     "an array of 2^50 numbers": (
         "vit.npz",

@@ -225,8 +225,8 @@ def _read_stream(file: mmap.mmap) -> tuple[Any, dict[str, memoryview]]:
         raise _RefusedError(f"torch.save did not write it: {_REMEDY}")
     version, system = _run(stream, {}), _run(stream, {})
     if version != _LEGACY_VERSION:
-        shown = version if type(version) is int else _kind(version)
-        raise _RefusedError(f"it is of version {shown}; expected {_LEGACY_VERSION}")
+        text = str(version) if type(version) is int else _kind(version)
+        raise _RefusedError(f"it is of version {text}; expected {_LEGACY_VERSION}")
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise _RefusedError(
             "its numbers have another byte order: save it on a little-endian machine"

@@ -4,7 +4,9 @@ Variables have their own names in TensorFlow 1's checkpoints. Those of TensorFlo
 path through objects; the object graph, stored among the arrays, has the names.
 """
 
+import itertools
 import logging
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.convert.containers.tf_index import check_index
+from keras_transformers.convert.containers.arrays import is_possible_shape
+from keras_transformers.convert.containers.leveldb_table import table_values
+from keras_transformers.files.errors import short_repr
 
 __all__: list[str] = []
 
@@ -124,8 +128,7 @@ class StoredVariables:
     def open(cls, prefix: Path) -> "StoredVariables":
         """Reads the contents of a checkpoint; ValueError if it is damaged."""
         with _damage(prefix):
-            parts = [part.stat().st_size for part in prefix.parent.glob(f"{prefix.name}.data-*")]
-            check_index(index_of(prefix), sum(parts) if parts else None)
+            _check_shapes(prefix)
         with _readable(prefix) as reader:
             shapes = {
                 str(key): tuple(shape) for key, shape in reader.get_variable_to_shape_map().items()
@@ -148,6 +151,30 @@ class StoredVariables:
         with _readable(self.prefix) as reader:
             array: np.ndarray = np.asarray(reader.get_tensor(key))
         return array
+
+
+def _check_shapes(prefix: Path) -> None:
+    """Raises ValueError if a tensor has an impossible shape, or more elements than the data bytes.
+
+    TensorFlow ends the whole process for the first, and makes an object per string before it finds
+    the second.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import tensor_bundle_pb2
+
+    proto: Any = tensor_bundle_pb2  # created at run time, without types
+    parts = [part.stat().st_size for part in prefix.parent.glob(f"{prefix.name}.data-*")]
+    most = sum(parts)
+    # The first is a header.
+    for value in itertools.islice(table_values(index_of(prefix).read_bytes()), 1, None):
+        try:
+            shape = tuple(axis.size for axis in proto.BundleEntryProto.FromString(value).shape.dim)
+        except DecodeError as error:
+            raise ValueError(f"its index is damaged: {error}") from error
+        if not is_possible_shape(shape):
+            raise ValueError(f"a tensor has the impossible shape {short_repr(shape)}")
+        if parts and math.prod(shape) > most:  # missing files have an error of their own
+            raise ValueError(f"a tensor of shape {short_repr(shape)} in {most} bytes of data")
 
 
 def _parsed(graph: bytes) -> tuple[dict[str, str], frozenset[str]]:

@@ -82,12 +82,14 @@ def open_google_vit(file: Path) -> FoundWeights:
 def _read(file: Path) -> dict[str, np.ndarray]:
     """Reads all arrays except those of an optimizer; rejects pickled objects."""
     try:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not a zip archive of arrays")
         with np.load(file, allow_pickle=False) as opened:
             check_members(file, opened.zip)
             names = list(opened)
             start = _OPTIMIZER if any(name.startswith(_OPTIMIZER) for name in names) else ""
             kept = [name for name in names if name.startswith(start)]
-            return {name.removeprefix(start): opened[name] for name in kept}
+            return {name.removeprefix(start): np.asarray(opened[name]) for name in kept}
     except _DAMAGE as error:
         raise ValueError(
             f"{file}: not a readable .npz file ({error}); it may be truncated: download it again"

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.pipelines.results import Result, reading
 from keras_transformers.pipelines.results.conversations import (
@@ -399,6 +400,6 @@ def _strings(name: str, value: Any) -> np.ndarray:
     flat = np.empty(array.size, object)
     for index, item in enumerate(array.reshape(-1)):
         if not isinstance(item, str | bytes):
-            raise ValueError(f"{name}: expected a str or bytes, got {item!r:.200}")
+            raise ValueError(f"{name}: expected a str or bytes, got {short_repr(item, 200)}")
         flat[index] = as_utf8(f"{name}: element {index}", item)
     return flat.reshape(array.shape)
