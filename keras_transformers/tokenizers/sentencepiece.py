@@ -13,6 +13,7 @@ import tensorflow_text
 
 from keras_transformers.dependencies.private_api import name_sentencepiece_model
 from keras_transformers.files import check_new, read_lines, replaced
+from keras_transformers.ranges import Default
 from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
 __all__ = ["SentencePieceTokenizer"]
@@ -20,6 +21,7 @@ __all__ = ["SentencePieceTokenizer"]
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+_MOST_TOKENS = re.compile(r"value <= (\d+)")  # in an error of SentencePiece's trainer
 
 MODEL_FILE = "vocabulary.model"
 
@@ -79,7 +81,7 @@ class SentencePieceTokenizer(tf.Module):
         files: Iterable[str | os.PathLike[str]],
         path: str | os.PathLike[str],
         *,
-        vocabulary_size: int = 8000,
+        vocabulary_size: int = Default(8000),
         character_coverage: float = 0.9995,
         normalization: Normalization = "nmt_nfkc",
     ) -> "SentencePieceTokenizer":
@@ -91,7 +93,8 @@ class SentencePieceTokenizer(tf.Module):
             files: UTF-8 text, one sentence per line, plain or compressed.
                 Include every language that shares the vocabulary. Empty lines are skipped.
             path: the model to write, usually `*.model`.
-            vocabulary_size: number of tokens, including the 4 special ones and 256 bytes.
+            vocabulary_size: number of tokens, including the 4 special ones and 256 bytes. By
+                default fewer if the text yields fewer.
             character_coverage: share of the text's characters, from 0.98 to 1, that get tokens; the
                 rarest ones are written as bytes.
             normalization: SentencePiece's name of the normalization. "nfkc" is Unicode NFKC; "nmt_"
@@ -127,6 +130,15 @@ class SentencePieceTokenizer(tf.Module):
                     minloglevel=2,
                 )
         except RuntimeError as error:
+            limit = _MOST_TOKENS.search(str(error))
+            if limit and isinstance(vocabulary_size, Default):
+                return cls.train(
+                    sources,
+                    path,
+                    vocabulary_size=int(limit[1]),
+                    character_coverage=character_coverage,
+                    normalization=normalization,
+                )
             raise ValueError(_explain(error, sources, vocabulary_size)) from error
         return cls(path)
 
@@ -247,7 +259,7 @@ def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int)
     text, where = str(error), ", ".join(map(str, sources)) or "no files"
     if "sentences_.empty()" in text:
         return f"{where}: no text to learn a vocabulary from"
-    if limit := re.search(r"value <= (\d+)", text):
+    if limit := _MOST_TOKENS.search(text):
         return (
             f"{where}: too little text for vocabulary_size={vocabulary_size}; it yields at most "
             f"{limit[1]} tokens"

@@ -390,3 +390,9 @@ def test_what_does_not_fit_is_refused(bpe):
     other = gpt(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=4)
     with pytest.raises(ValueError, match="270 tokens.*'gpt'.*11"):
         TextGenerator(other, bpe)
+
+
+def test_an_encoder_is_refused_with_the_families_that_generate(bpe):
+    encoder = bert(vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8, name="reader")
+    with pytest.raises(ValueError, match=r"'reader' .* families .*gpt.*llama.*list_models"):
+        TextGenerator(encoder, bpe)

@@ -182,6 +182,8 @@ def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
     with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000: .* yields \d"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=5000)
     assert [path.name for path in tmp_path.iterdir()] == ["again"]  # nothing half-written
+    fewer = BytePairTokenizer.train(CORPUS, tmp_path / "fewer")  # the default gives way
+    assert 257 < fewer.vocabulary_size < 5000
 
 
 def copy_of(folder, path, *, tokens=None, merges=None):

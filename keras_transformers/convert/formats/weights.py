@@ -173,8 +173,8 @@ def look(path: str | os.PathLike[str]) -> Contents:
     """Finds out what a folder or file holds, and what `load` uses of it; reads no weights.
 
     Args:
-        path: the folder, file, or prefix of a checkpoint. A folder in no format of its own stands
-            for the only file in it that is in one.
+        path: the folder, file, or prefix of a checkpoint. A folder without weights in a format of
+            its own stands for the only file in it that is in one.
 
     Raises:
         FileNotFoundError: the path does not exist.
@@ -182,11 +182,7 @@ def look(path: str | os.PathLike[str]) -> Contents:
     Example:
         print(kt.convert.look("bert-base-uncased/"))
     """
-    path = Path(path)
-    known = _format_of(path)
-    if known is None and len(alone := _files_alone(path)) == 1:
-        (path,) = alone
-        known = _format_of(path)
+    path, known = _resolved(Path(path))
     if known is None and not path.exists():
         raise FileNotFoundError(
             f"{path} does not exist: pass a folder of weights, or "
@@ -284,9 +280,20 @@ def local(path: str | os.PathLike[str]) -> Path:
 
 def has_weights(path: str | os.PathLike[str]) -> bool:
     """Returns whether a folder or file holds weights in a known format, or is on the Hub."""
-    if _on_hub(path) or _format_of(Path(path)) is not None:
-        return True
-    return len(_files_alone(Path(path))) == 1
+    return bool(_on_hub(path)) or _resolved(Path(path))[1] is not None
+
+
+def _resolved(path: Path) -> tuple[Path, Format | None]:
+    """Returns what to open, a folder or the only file in it, and its format."""
+    known = _format_of(path)
+    if not path.is_dir() or (known is not None and any(containers_in(path))):
+        return path, known
+    files = _files_alone(path)
+    if len(files) != 1 or (of_file := _format_of(files[0])) is None:
+        return path, known
+    # A file may be only a part of a folder with a configuration.
+    is_whole = known is None or _opens(of_file, files[0])
+    return (files[0], of_file) if is_whole else (path, known)
 
 
 def _format_of(path: Path) -> Format | None:

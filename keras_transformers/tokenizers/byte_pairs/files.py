@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from keras_transformers.files import check_new, new_folder, read_json, read_lines
 from keras_transformers.files.surrogates import check_text
+from keras_transformers.ranges import Default
 
 NAMES = ("vocab.json", "merges.txt")  # Hugging Face's names, which `write` uses
 _FILE_NAMES = (NAMES, ("encoder.json", "vocab.bpe"))  # OpenAI's
@@ -191,7 +192,7 @@ def learn(
     merges = [(left, right) for left, right in pairs]
     made = dict.fromkeys([*byte_tokens, *(left + right for left, right in merges)])
     tokens = [*made, *special_tokens]
-    if len(tokens) < vocabulary_size:
+    if len(tokens) < vocabulary_size and not isinstance(vocabulary_size, Default):
         raise ValueError(
             f"too little text for vocabulary_size={vocabulary_size}: with "
             f"min_frequency={min_frequency} it yields {len(tokens)} tokens"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
+from keras_transformers.ranges import Default
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
@@ -119,7 +120,7 @@ class BytePairTokenizer(tf.Module):
         texts: Iterable[str],
         path: str | os.PathLike[str],
         *,
-        vocabulary_size: int = 8000,
+        vocabulary_size: int = Default(8000),
         min_frequency: int = 2,
     ) -> Self:
         """Learns a vocabulary from text and writes its folder, atomically.
@@ -127,7 +128,8 @@ class BytePairTokenizer(tf.Module):
         Args:
             texts: documents, including line ends.
             path: the folder to create.
-            vocabulary_size: number of tokens, including the 256 bytes and special tokens.
+            vocabulary_size: number of tokens, including the 256 bytes and special tokens. By
+                default fewer if the text yields fewer.
             min_frequency: how often a pair must occur to be merged.
 
         Returns:

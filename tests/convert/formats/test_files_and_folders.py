@@ -100,6 +100,22 @@ def test_a_folder_loads_as_its_file(name, left_behind, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_configuration_beside_a_file_of_weights_alone(left_behind, tmp_path):
+    shutil.copytree(left_behind("kb/b4k_weights"), tmp_path / "b4k")
+    (tmp_path / "b4k/best_model.weights").unlink(missing_ok=True)
+    shutil.copy(left_behind("kb/b4k_ckpt") / "bert_config.json", tmp_path / "b4k")
+    shutil.copytree(left_behind("user/model_h5"), tmp_path / "own")
+    with h5py.File(tmp_path / "own/model.h5", "a") as opened:
+        layers = json.loads(opened.attrs.pop("model_config"))["config"]["layers"]
+    config = next(each["config"] for each in layers if each["class_name"] == "TFBertModel")
+    (tmp_path / "own/config.json").write_text(json.dumps(config))
+    for name in ("b4k", "own"):
+        assert has_weights(tmp_path / name)
+        one, other = kt.load(tmp_path / name / "model.h5"), kt.load(tmp_path / name)
+        for value, same in zip(one.model.weights, other.model.weights, strict=True):
+            np.testing.assert_array_equal(value, same)
+
+
 def test_of_several_files_those_that_open_are_named(tmp_path):
     file = test_keras_bert.write(tmp_path)
     with h5py.File(tmp_path / "optimizer.h5", "w") as opened:
@@ -119,10 +135,3 @@ def test_the_only_file_says_what_it_lacks(tmp_path):
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(FileNotFoundError, match=rf"{file.with_name('vocab.txt')} is missing: copy"):
         kt.load(tmp_path)
-
-
-def test_a_configuration_beside_decides(tmp_path):
-    """The folder of a tf_model.h5 is Hugging Face's, and not that of a file alone."""
-    test_keras_bert.write(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    assert look(tmp_path).format.contents.startswith("Hugging Face's")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,5 +102,10 @@ def test_another_family_is_called_by_its_name(tmp_path):
     config = {"model_type": "clip", "architectures": ["CLIPModel"]}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
-    with pytest.raises(ValueError, match=r"model_type 'clip' \(CLIPModel\) is unknown; expected"):
+    with pytest.raises(
+        ValueError, match=r"model_type 'clip' \(CLIPModel\) is unknown; expected"
+    ) as refused:
         kt.load(tmp_path)
+    page = Path(__file__).parents[3] / "docs/tutorials/a_family_in_a_day.md"
+    title = page.read_text("utf-8").splitlines()[0].removeprefix("# ")
+    assert f'tutorial "{title}"' in str(refused.value)

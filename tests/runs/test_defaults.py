@@ -1,4 +1,4 @@
-"""A length that the user does not set never refuses: it is the smaller of default and positions."""
+"""Defaults never refuse: they give way to the model or the text; numbers of the user do not."""
 
 import dataclasses
 import importlib
@@ -129,3 +129,13 @@ def test_the_defaults_of_models_with_room_stay():
 def test_a_run_records_the_options_as_given(saved, tmp_path):
     run = Run(EncoderTuning(weights=saved, runs_dir=tmp_path))
     assert json.loads((run.make_folder() / "config.json").read_text())["max_sequence_length"] == 128
+
+
+def test_a_default_vocabulary_is_as_large_as_the_text_allows(tmp_path):
+    (tmp_path / "text").write_text("a small dog runs\ntwo dogs are near the shore\n" * 5)
+    train = kt.tokenizers.SentencePieceTokenizer.train
+    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=8000; .* at most"):
+        train([tmp_path / "text"], tmp_path / "given.model", vocabulary_size=8000)
+    tokenizer = train([tmp_path / "text"], tmp_path / "default.model")
+    assert 260 < tokenizer.vocabulary_size < 1000
+    assert [path.name for path in tmp_path.glob("*.model")] == ["default.model"]
