@@ -32,19 +32,18 @@ TEXTS = [
 
 
 def sensitive(activation="gelu"):
-    """A regressor whose weights enlarge rounding, with scores far above 1."""
+    """An embedder whose weights enlarge rounding, with numbers from -100 to 100 in its vectors."""
     encoder = bert(
         vocabulary_size=len(tiny.VOCABULARY),
-        num_layers=4,
+        num_layers=2,
         num_heads=2,
         hidden_dim=64,
         max_sequence_length=64,
         activation=activation,
     )
-    model = tiny.lively(kt.heads.regressor(encoder))
-    head = model.get_layer("score_dense")
-    head.set_weights([100 * weight for weight in head.get_weights()])
-    return kt.pipelines.TextRegressor(model, tiny.wordpiece())
+    norm = tiny.lively(encoder).get_layer("encoder_layer_1").feed_forward_norm
+    norm.set_weights([100 * weight for weight in norm.get_weights()])
+    return kt.pipelines.Embedder(encoder, tiny.wordpiece(), normalize=False)
 
 
 def export_sensitive(path):
