@@ -106,18 +106,13 @@ class TokenEmbedding(Embedding):
         matrix = ops.cast(self.embeddings, self.compute_dtype)
         logits = ops.matmul(rows, ops.transpose(matrix))  # (rows, vocabulary)
         logits = ops.reshape(logits, (*ops.shape(inputs)[:-1], self.vocabulary_size))
-        return ops.cast(logits, self.logits_dtype)
-
-    @property
-    def logits_dtype(self) -> str:
-        """The dtype of logits."""
-        return at_least_float32(self.compute_dtype)
+        return ops.cast(logits, at_least_float32(self.compute_dtype))
 
     def compute_output_spec(self, inputs: Any, *, reverse: bool = False) -> Any:
         """Returns the shape and dtype of `call`'s result."""
         if reverse:
             shape = (*inputs.shape[:-1], self.vocabulary_size)
-            return keras.KerasTensor(shape, dtype=self.logits_dtype)
+            return keras.KerasTensor(shape, dtype=at_least_float32(self.compute_dtype))
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

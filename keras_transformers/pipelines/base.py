@@ -213,8 +213,12 @@ class Pipeline(abc.ABC):
     @property
     def tolerance(self) -> float:
         """1e-5 in float32, else 2e-2, because graphs round differently in half precision."""
-        dtypes = {layer.compute_dtype for layer in self.model.layers}
-        return 1e-5 if dtypes == {"float32"} else 2e-2
+        return 1e-5 if self.in_float32 else 2e-2
+
+    @property
+    def in_float32(self) -> bool:
+        """Whether every layer of the model computes in float32."""
+        return {layer.compute_dtype for layer in self.model.layers} == {"float32"}
 
     def signatures(self, examples: Sequence[Any] | None = None) -> dict[str, Signature]:
         """Returns the signatures of an export, `serving_default` first.

@@ -128,40 +128,32 @@ def export(
     stored = StoredWeights(form.weights, weights_dtype)
     signatures = pipeline.signatures(examples)
 
-    def of_each(make: Callable[[str, Signature], Any], reading: Any) -> dict[str, Any]:
+    def as_function(call: Callable[..., Any]) -> Any:
+        """Returns one function for all signatures, so that the graph has it once."""
+        return tf.function(stored.reading(call), autograph=False)
+
+    def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
         """Applies a function to each signature while the model computes as its export does."""
+        with form.in_place(), pipeline.exporting(run, as_function):
+            return _of_signatures(make, signatures, stored.reading)
 
-        def as_function(call: Callable[..., Any]) -> Any:
-            """Returns one function for all signatures, so that the graph has it once."""
-            return tf.function(reading(call), autograph=False)
-
-        with form.in_place(), pipeline.exporting(as_function(form), as_function):
-            return _of_signatures(make, signatures, reading)
-
-    def answers(reading: Any = stored.reading) -> dict[str, Any]:
-        """Describes each signature with the answers that its export must repeat."""
-        if is_int8:  # close to the model's answers
-            return of_each(lambda name, s: _describe(name, _in_graph(s)), reading)
-        return _of_signatures(_describe, signatures, reading)
-
-    def moved_answers() -> list[dict[str, Any]]:
-        return [
-            answers(functools.partial(stored.reading_moved, direction=each)) for each in (1, -1)
-        ]
-
-    described = answers()
-    tolerance = max(pipeline.tolerance, INT8_TOLERANCE if is_int8 else 0.0)
-    if check:
-        of_moved = moved_answers()
+    run = as_function(form)
+    described = _of_signatures(_describe, signatures, stored.reading)
+    tolerance = pipeline.tolerance
+    if is_int8:  # close to the model's answers, which exports must repeat
+        of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
+        described = of_each(lambda name, s: _describe(name, _in_graph(s)), run)
+        if check:
+            chooses = hasattr(pipeline.model, "start_decoding")
+            _check_int8(described, of_model, of_same_texts=chooses)
+    elif check and pipeline.in_float32:
+        of_moved = _of_moved(signatures, stored)
         rows = rounding.decided(described, of_moved)
         if not all(kept.all() for examples in rows.values() for kept in examples):
             signatures = {name: _decided(name, s, rows[name]) for name, s in signatures.items()}
-            described, of_moved = answers(), moved_answers()
-        tolerance = _tolerance(tolerance, described, of_moved)
-        if is_int8:
-            of_model = _of_signatures(_describe, signatures, stored.reading)
-            chooses = hasattr(pipeline.model, "start_decoding")
-            _check_int8(described, of_model, of_same_texts=chooses)
+            described = _of_signatures(_describe, signatures, stored.reading)
+            of_moved = _of_moved(signatures, stored)
+        tolerance = max(tolerance, _needed(described, of_moved))
     description = {
         "format": FORMAT_NUMBER,
         **of_pipeline(pipeline),
@@ -171,9 +163,9 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    traced = of_each(_trace, stored.reading)
+    traced = of_each(_trace, run)
     if stored.forget_unread():  # such as a projection that is part of a joined one
-        traced = of_each(_trace, stored.reading)
+        traced = of_each(_trace, as_function(form))
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
@@ -197,6 +189,16 @@ def _of_signatures(
         name: make(name, replace(signature, function=reading(signature.function)))
         for name, signature in signatures.items()
     }
+
+
+def _of_moved(signatures: Mapping[str, Signature], stored: StoredWeights) -> list[dict[str, Any]]:
+    """Describes the signatures with the answers of moved weights, for each direction."""
+    return [
+        _of_signatures(
+            _describe, signatures, functools.partial(stored.reading_moved, direction=direction)
+        )
+        for direction in (1, -1)
+    ]
 
 
 def _decided(name: str, signature: Signature, rows: Sequence[np.ndarray]) -> Signature:
@@ -229,23 +231,21 @@ def _decided(name: str, signature: Signature, rows: Sequence[np.ndarray]) -> Sig
     return replace(signature, examples=examples)
 
 
-def _tolerance(
-    least: float, described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]]
-) -> float:
-    """Returns the tolerance of the check, which holds on any processor; see `rounding`.
+def _needed(described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]]) -> float:
+    """Returns the tolerance that rounding needs on any processor; see `rounding`.
 
     Raises:
         RuntimeError: no check could tell rounding from a wrong export.
     """
     needed = rounding.tolerance(described, of_moved)
-    if needed > max(least, rounding.MOST):
+    if needed > rounding.MOST:
         raise RuntimeError(
             f"processors may round the answers {needed:.2g} of their size apart, and a check that "
-            f"allows more than {max(least, rounding.MOST):g} means nothing, so the export was not "
-            "published: some weights are too large, such as those of a training that diverged; "
-            "check=False skips the check, at your own risk"
+            f"allows more than {rounding.MOST:g} means nothing, so the export was not published: "
+            "some weights are too large, such as those of a training that diverged; check=False "
+            "skips the check, at your own risk"
         )
-    return max(least, needed)
+    return needed
 
 
 def _form(model: keras.Model, weights_dtype: WeightsDtype, *, arrange_matrices: bool) -> ExportForm:

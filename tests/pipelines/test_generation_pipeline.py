@@ -344,7 +344,7 @@ def test_the_description_tells_task_options_and_size(exported, model):
     assert (described["max_length"], described["seed"]) == (4, 0)
     assert described["max_sequence_length"] == POSITIONS
     assert described["lengths"] == {"num_tokens": ["tokens", "token_log_probabilities"]}
-    assert described["tolerance"] == 1e-4
+    assert described["tolerance"] == 1e-5
     assert described["model"]["num_parameters"] == model.count_params()
     signatures = described["signatures"]
     assert {name: len(s["examples"]) for name, s in signatures.items()} == {

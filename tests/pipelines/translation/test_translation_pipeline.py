@@ -98,7 +98,7 @@ def test_the_description_tells_task_search_and_size(exported, translate):
     described = json.loads((exported / "assets.extra" / "keras_transformers.json").read_text())
     assert described["task"] == "translation"
     assert (described["num_beams"], described["length_penalty"]) == (3, 0.6)
-    assert (described["max_sequence_length"], described["tolerance"]) == (16, 1e-4)
+    assert (described["max_sequence_length"], described["tolerance"]) == (16, 1e-5)
     assert described["vocabulary_size"] == 290
     assert described["model"]["num_parameters"] == translate.model.count_params()
 
