@@ -396,13 +396,14 @@ class Pipeline(abc.ABC):
                 f"{', '.join(sorted(unknown))}: the options of a call are "
                 f"{', '.join(['batch_size', *known])}"
             )
-        name = repr(sorted(options.items()))
-        if name not in self._variants:
-            other = self.with_options(**options)
-            while len(self._variants) >= _MOST_VARIANTS:
-                self._variants.pop(next(iter(self._variants)))
-            self._variants[name] = other
-        return self._variants[name]._graph
+        key = repr(sorted((name, _listed(value)) for name, value in options.items()))
+        variant = self._variants.get(key)
+        if variant is None:
+            variant = self.with_options(**options)
+            if len(self._variants) >= _MOST_VARIANTS:
+                self._variants.pop(next(iter(list(self._variants))), None)
+            self._variants[key] = variant
+        return variant._graph
 
     @functools.cached_property
     def _variants(self) -> dict[str, Self]:
@@ -416,6 +417,12 @@ class Pipeline(abc.ABC):
             for name, spec in self.input_specs().items()
         }
         return tf.function(self.answer, autograph=False).get_concrete_function(**specs)
+
+
+def _listed(value: Any) -> Any:
+    """Returns an array as a list, whose repr is complete, and other values unchanged."""
+    value = without_tensors(value)
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _num_bytes(column: np.ndarray) -> np.ndarray:

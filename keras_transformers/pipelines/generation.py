@@ -59,6 +59,7 @@ _OPTIONS = {
 # one per row.
 _MORE_OPTIONS = {"repetition_penalty": tf.float32}
 _ALL_OPTIONS = {**_OPTIONS, **_MORE_OPTIONS}  # and `stop`
+_GRAPHS = ("_graph", "_chat_graph")
 _STRINGS = tf.TensorSpec([None], tf.string)
 _LISTS = tf.TensorSpec([None, None], tf.string)
 _EXAMPLE_CHAT = ("What is the capital of France?", "Paris.", "And of Spain?")
@@ -177,7 +178,10 @@ class TextGenerator(Pipeline):
         """
         chosen = {name: value for name, value in options.items() if name in OPTIONS}
         decoding = self._checked(decoding_options(self.options, chosen))
-        return super().with_options(**options | decoding)
+        other = super().with_options(**options | decoding)
+        if len(chosen) == len(options):  # which are inputs of the graphs
+            vars(other).update({n: vars(self)[n] for n in _GRAPHS if n in vars(self)})
+        return other
 
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Continues each prompt with the pipeline's options, in the graph; see `generate`.

@@ -82,7 +82,7 @@ class ConversationTokenizer:
         is_system = roles[:, 0] == "system"  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
         if template.system_in_user is not None:
-            before, after = template.system_in_user
+            before, after = map(self._marked, template.system_in_user)
             system = tf.strings.join([before, texts[:, 0], after])
             joined = tf.strings.join([tf.broadcast_to(system[:, None], tf.shape(texts)), texts])
             texts = tf.where((places == 1) & is_system[:, None], joined, texts)

@@ -20,7 +20,7 @@ OPTIONS: Mapping[str, Any] = {
     "stop": (),
 }
 # The defaults of exports that do not state their own (`reading.OPTIONS_SIGNATURE`).
-OLD_OPTIONS: Mapping[str, Any] = {**OPTIONS, "top_k": 0}
+OLD_OPTIONS: dict[str, Any] = {**OPTIONS, "top_k": 0}
 
 
 def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:

@@ -363,7 +363,7 @@ class Client:
         """Returns the defaults of a model's options of decoding."""
         self._signature(spec, name)
         stated = self._signatures[spec].get(reading.OPTIONS_SIGNATURE)
-        return OLD_OPTIONS if stated is None else json.loads(stated.method_name)
+        return OLD_OPTIONS | ({} if stated is None else json.loads(stated.method_name))
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
         """Calls `send` with the seconds left, until a request is accepted or the time is up."""
