@@ -65,8 +65,8 @@ class Length:
 
 LONG = Length(epochs=3, steps=10, every=3)
 LAST = LONG.epochs * LONG.steps - 1
-# The first epoch's last step has no checkpoint of its own; the second one's has.
-SHORT = Length(epochs=2, steps=3, every=2)
+# The last step of each epoch has a checkpoint of its own, the first has none.
+SHORT = Length(epochs=2, steps=2, every=2)
 
 
 @dataclasses.dataclass(frozen=True)
