@@ -288,7 +288,8 @@ def build(length: Length) -> Any:
     hidden = keras.layers.Dropout(0.2)(keras.layers.LayerNormalization()(hidden))
     hidden = keras.layers.Dropout(0.2)(keras.layers.GlobalAveragePooling1D()(hidden))
     model = keras.Model({"token_ids": token_ids}, {"logits": keras.layers.Dense(3)(hidden)})
-    schedule = WarmupLinearDecay(0.01, warmup_steps=5, total_steps=length.epochs * length.steps)
+    total = length.epochs * length.steps
+    schedule = WarmupLinearDecay(0.01, warmup_steps=length.steps // 2, total_steps=total)
     model.compile(
         optimizer=adam(schedule, clip_norm=1.0, ema=0.9),
         loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
