@@ -31,7 +31,6 @@ from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
 
-
 # Options that `fit` sets itself: the run's folder, and what happens to a trained pipeline.
 _OWN = {
     "data",
@@ -140,7 +139,7 @@ def fit(
         FileExistsError: the folder has something else in it.
         FileNotFoundError: a file does not exist.
         TypeError: the pipeline cannot be trained in one call, an option is unknown, the data has an
-            unknown type, or a callback or the optimizer is none.
+            unknown type, or something else is passed as a callback or an optimizer.
         ValueError: a label is unknown or can be read in two ways, a column is missing, columns
             differ in length, a number is out of range, two options or a callback and the training
             contradict each other, or the folder holds a run with other data or options. All of
@@ -216,11 +215,9 @@ def _trained(
         )
     arguments: dict[str, Any] = {}
     on_held_out = None
-    # The averages are what is scored and kept; a user's callback hears the scores.
-    first = [
-        callback for callback in callbacks if isinstance(callback, keras.callbacks.SwapEMAWeights)
-    ]
-    last = [callback for callback in callbacks if callback not in first]
+    # Averages come first, since they are scored and kept; a user's other callbacks hear the scores.
+    first = [x for x in callbacks if isinstance(x, keras.callbacks.SwapEMAWeights)]
+    last = [x for x in callbacks if x not in first]
     averages = own is not None and own.averages
     if averages and not first:
         first = [SwapAverageWeights()]

@@ -421,7 +421,7 @@ class Pipeline(abc.ABC):
 
 def _listed(value: Any) -> Any:
     """Returns an array as a list, whose repr is complete, and other values unchanged."""
-    value = without_tensors(value)
+    value = tables.without_tensors(value)
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 

@@ -38,6 +38,14 @@ def test_a_notebook_has_the_text_and_the_code_of_its_page(name):
     assert "/tmp" not in path.read_text("utf-8")
 
 
+@pytest.mark.parametrize("name", notebooks.AS_NOTEBOOKS)
+def test_figures_of_trained_models_are_said_to_vary(name):
+    """The last digits of a trained model's figures are those of one processor."""
+    page = (notebooks.TUTORIALS / f"{name}.md").read_text("utf-8")
+    trains = "fit(" in page or "python recipes/" in page
+    assert ("vary with the processor" in " ".join(page.split())) == trains
+
+
 def test_a_notebook_with_recipes_finds_them_from_its_own_folder(monkeypatch):
     found = json.loads((notebooks.NOTEBOOKS / "pretrain_to_serve.ipynb").read_text("utf-8"))
     monkeypatch.chdir(notebooks.NOTEBOOKS)

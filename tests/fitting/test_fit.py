@@ -107,8 +107,9 @@ def test_a_stopped_training_goes_on_bit_for_bit(tmp_path):
     again = fresh("classification")
     history = kt.fit(again, (TEXTS, LABELS), folder=tmp_path / "run", **options)
     assert history.epoch == [0, 1, 2]
-    for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
-        assert history.history[name] == expected[name]
+    assert {"loss", "val_accuracy", "gradient_norm", "learning_rate"} <= expected.keys()
+    for name in expected.keys() - {"tokens_per_second"}:  # of a clock
+        assert history.history[name] == expected[name], name
     for one, other in zip(whole.model.get_weights(), again.model.get_weights(), strict=True):
         assert np.array_equal(one, other)
 

@@ -21,7 +21,19 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_a_training_that_was_stopped_ends_with_the_same_bits(strategy, kills, how):
-    options = ["--strategies", strategy, "--kills", str(kills), "--signal", how]
+    said = run("--strategies", strategy, "--kills", str(kills), "--signal", how)
+    assert f"{strategy}: kills {kills}, difference 0 (weight 0, optimizer 0," in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", ["classifier", "lora", "embedding"])
+def test_a_training_that_was_killed_at_every_moment_ends_with_the_same_bits(training):
+    said = run("--moments", training)
+    assert f"{training}: killed at " in said
+    assert "difference 0 (weight 0, optimizer 0, figures of the epochs 0)" in said
+
+
+def run(*options):
     result = subprocess.run(
         [sys.executable, "benchmarks/kill_and_resume.py", *options],
         capture_output=True,
@@ -31,4 +43,4 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(strategy, kills, ho
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr[-3000:]
-    assert f"{strategy}: kills {kills}, difference 0 (weight 0, optimizer 0," in result.stdout
+    return result.stdout

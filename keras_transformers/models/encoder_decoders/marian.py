@@ -5,7 +5,7 @@ logits, and sines before cosines.
 """
 
 import functools
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from keras_transformers.layers.dense import Activation
 from keras_transformers.models.classes.encoder_decoder import Transformer
@@ -16,7 +16,7 @@ _PAPER = "Junczys-Dowmunt et al. 2018, https://arxiv.org/abs/1804.00344"
 
 Positions = Literal["sinusoidal_halves", "learned"]
 
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "opus_mt": {
         "vocabulary_size": 58101,
         "num_encoder_layers": 6,

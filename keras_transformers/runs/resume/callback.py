@@ -154,7 +154,8 @@ class Resume(keras.callbacks.Callback):
             return
         self._restored = restore(path, model, self._callbacks, self._replicas)
         rate = model.optimizer.learning_rate
-        self._rate = float(rate.numpy()) if isinstance(rate, keras.Variable) else None
+        if isinstance(rate, keras.Variable):
+            self._rate = float(keras.ops.convert_to_numpy(rate))
         self.position, self.epochs = self._restored.position, self._restored.epochs
         self._earlier_s = self._restored.seconds
         logger.info(
