@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # For the environments of older TensorFlows, which newer Pythons cannot run.
 PYTHON311 ?= python3.11
-# For the wheel's own environment.
+# For `make test-wheel`.
 PYTHON312 ?= python3.12
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
