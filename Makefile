@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # For the environments of older TensorFlows, which newer Pythons cannot run.
 PYTHON311 ?= python3.11
-# For the wheel's own environment.
+# For `make test-wheel`.
 PYTHON312 ?= python3.12
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
@@ -42,7 +42,7 @@ test-all: $(VENV)/.installed-dev ## also the slow tests and those against the re
 test-wheel: dist ## the wheel, outside the checkout, with Python 3.12 (PYTHON312): README's lines, commands, types
 	rm -rf $(VENV)-wheel
 	$(PYTHON312) -m venv $(VENV)-wheel
-	$(VENV)-wheel/bin/pip install --quiet "$$(echo build/dist/*.whl)[dev]"
+	$(VENV)-wheel/bin/pip install --quiet --no-compile "$$(echo build/dist/*.whl)[dev]"
 	$(call install-weights,$(VENV)-wheel)
 	cd $(VENV)-wheel && bin/pytest -n $(WORKERS) --dist loadfile -m 'not gpu and not cpp and not reference' \
 		$(TEST_OPTIONS) $(addprefix $(CURDIR)/tests/,cli dependencies release runs/test_options.py test_rooms.py)

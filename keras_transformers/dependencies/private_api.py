@@ -1,14 +1,13 @@
-"""Wraps what this package uses of other libraries that is private, one thing per function.
+"""Wraps every private name of other libraries that this package uses, one per function.
 
-Private are attributes, methods and modules whose names begin with an underscore, and modules that
-no public name leads to: `keras.src`, `tensorflow.python` and `tensorflow_text.python`. Any release
-may remove them. setup.cfg limits the versions; tests/dependencies/test_private_api.py fails for
-each one that disappears, and for each that another file of the package or a recipe uses. All were
-tested with Keras 3.15.1, TensorFlow 2.21.0 and tensorflow-text 2.21.1. Unless an entry says
-otherwise, no public alternative was found.
+A name is private if it begins with an underscore, or if no public name leads to its module, such as
+`keras.src` and `tensorflow.python`. Any release may remove it. setup.cfg limits the versions;
+tests/dependencies/test_private_api.py fails for each name that disappears, and for each that
+another file of the package or a recipe uses. All were tested with Keras 3.15.1, TensorFlow 2.21.0
+and tensorflow-text 2.21.1. Unless an entry says otherwise, no public alternative was found.
 
-Not private are methods that a library documents for overriding, such as `_create_resource`, and
-the protocol buffers in `tensorflow.core`, which are file formats.
+Two kinds of names count as public: methods that a library documents for overriding, such as
+`_create_resource`, and the protocol buffers in `tensorflow.core`, which define files.
 """
 
 import contextlib

