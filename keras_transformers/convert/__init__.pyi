@@ -22,6 +22,7 @@ from . import openai_gpt as openai_gpt
 from . import pretraining as pretraining
 from . import qwen2 as qwen2
 from . import qwen3 as qwen3
+from . import regular_expressions as regular_expressions
 from . import roberta as roberta
 from . import saving as saving
 from . import t5 as t5

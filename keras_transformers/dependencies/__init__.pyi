@@ -2,3 +2,4 @@
 
 from . import extras as extras
 from . import private_api as private_api
+from . import tables as tables

@@ -6,8 +6,11 @@ from . import job as job
 from . import jobs as jobs
 from . import labels as labels
 from . import lora as lora
+from . import option_names as option_names
 from . import searching as searching
+from . import source as source
 from . import texts as texts
+from . import user_optimizer as user_optimizer
 from .job import FitOptions as FitOptions
 from .job import Job as Job
 from .job import job_of as job_of

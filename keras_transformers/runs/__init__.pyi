@@ -17,6 +17,7 @@ from . import run as run
 from . import sections as sections
 from . import spelling as spelling
 from . import telemetry as telemetry
+from . import user_callbacks as user_callbacks
 from . import validation as validation
 from . import weights_files as weights_files
 from . import workers as workers

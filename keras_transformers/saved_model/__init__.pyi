@@ -13,6 +13,7 @@ from . import metadata as metadata
 from . import models_config as models_config
 from . import prediction as prediction
 from . import publishing as publishing
+from . import rounding as rounding
 from . import serving_config as serving_config
 from . import storage as storage
 from . import text_rows as text_rows

@@ -5,6 +5,8 @@ from . import gguf as gguf
 from . import hdf5 as hdf5
 from . import keras_bert as keras_bert
 from . import keras_names as keras_names
+from . import leveldb_table as leveldb_table
+from . import mapped as mapped
 from . import not_read as not_read
 from . import pickles as pickles
 from . import safetensors as safetensors
