@@ -45,7 +45,7 @@ TENSOR = (
     b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE + b"K\x00K\x02K\x03\x86K\x03K\x01\x86\x89"
     b"ccollections\nOrderedDict\n)RtR"
 )
-# A tuple that holds itself twice, 60 deep: 2^60 objects for who follows it.
+# A tuple that holds itself twice, 60 deep: printing it would never end.
 DOUBLED = b")" + b"q\x00h\x00\x86" * 60
 
 
@@ -127,7 +127,7 @@ def test_no_pickle_runs_code_or_takes_memory(check, seconds, written):
     search(f"hostile pickles ({written.__name__})", files, check, seconds, examples=100)
 
 
-def test_nor_does_a_stream_before_its_tensors(check, seconds):
+def test_the_pickles_before_the_tensors_do_neither(check, seconds):
     parts = [PICKLES | st.just(part) for part in (b"\x80\x02}.", MAGIC, VERSION, SYSTEM)]
     files = st.builds(as_stream, *parts)
     search("hostile pickles (stream's start)", files, check, seconds, examples=100)
