@@ -5,6 +5,7 @@ A module in this folder registers its format by defining `FORMAT`; no list names
 
 import functools
 import importlib
+import itertools
 import logging
 import os
 import pkgutil
@@ -28,6 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 MOST_LABELS = 1_000_000  # a damaged count must not exhaust memory with names
+_MOST_FILES = 100  # in a folder around a file of weights; one of data may have millions
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,10 @@ def _files_alone(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         return []
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    paths = list(itertools.islice(folder.iterdir(), _MOST_FILES + 1))
+    if len(paths) > _MOST_FILES:
+        return []
+    files = [file for file in sorted(paths) if file.is_file()]
     formats = {file: known for file in files if (known := _format_of(file)) is not None}
     if len(formats) < 2:
         return list(formats)
@@ -317,7 +322,7 @@ def _files_alone(folder: Path) -> list[Path]:
 def _opens(known: Format, file: Path) -> bool:
     try:
         known.open(file)
-    except (OSError, ValueError):
+    except (ImportError, OSError, ValueError):
         return False
     return True
 
