@@ -226,7 +226,7 @@ def _value(name: str, row: int, value: Any) -> Any:
         return value
     if isinstance(value, int):
         return value
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_value(name, row, item) for item in value]
     if isinstance(value, Mapping):
         return {key: _value(name, row, item) for key, item in value.items()}
