@@ -65,7 +65,7 @@ class ColumnsError(ValueError):
     Attributes:
         reason: what is wrong, with the file and the line.
         columns: the columns that fit, "text" and possibly "label" -> name or index; may be empty.
-        may_be_names: the columns to read if the first row names them, else they are examples.
+        may_be_names: whether `columns` are in the first row, which may also be an example.
     """
 
     def __init__(
@@ -75,8 +75,9 @@ class ColumnsError(ValueError):
         if may_be_names and "label" not in columns:
             remedy = f"{remedy}, or header='absent' if it is an example"
         elif may_be_names:
-            remedy = "header='present' if the row names the columns, header='absent' if it is an"
-            remedy += " example"
+            remedy = (
+                "header='present' if the row names the columns, header='absent' if it is an example"
+            )
         super().__init__(f"{reason}: pass {remedy}")
         self.reason, self.columns, self.may_be_names = reason, columns, may_be_names
 

@@ -238,7 +238,7 @@ def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, int):
         return value
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_value(name, row, item, depth + 1) for item in value]
     if isinstance(value, Mapping):
         return {key: _value(name, row, item, depth + 1) for key, item in value.items()}

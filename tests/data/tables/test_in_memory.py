@@ -128,6 +128,7 @@ def test_half_of_a_surrogate_pair(text, character):
         {"text": np.array(["a", text], object), "label": [0, 1]},
         [("a", 0), (text, 1)],
         {"text": ["a", {"inner": [text]}], "label": [0, 1]},
+        {"text": ["a", ("b", text)], "label": [0, 1]},
     ):
         with pytest.raises(ValueError, match="^row 1: text has half of a surrogate") as caught:
             columns_of(data, WANTED)
