@@ -150,7 +150,7 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
         assert server.wait_until_loaded(60)
         rest, grpc = f"http://127.0.0.1:{server.rest_port}", f"127.0.0.1:{server.grpc_port}"
         for target in (rest, grpc):
-            with Client(target) as client:
+            with Client(target, timeout_s=120) as client:
                 assert client.chat(CHAT, model="chat").text == generator.chat(CHAT).text
                 given = {"top_k": 1, "max_length": 5, "stop": generator.chat(CHAT).text[2]}
                 found = client.chat([CHAT, LONGER], model="chat", **given)
