@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.pipelines.results import reading
 from keras_transformers.pipelines.results.texts import string_column, without_tensors
 from keras_transformers.pipelines.weights import saving
@@ -211,8 +212,9 @@ class Pipeline(abc.ABC):
             One result of the task's type for one input; a list of results, in order, for many.
 
         Raises:
-            ValueError: there are too few or too many texts, or one is not a string (None, for
-                example); the message says which.
+            ValueError: there are too few or too many texts, one is not a string (None, for
+                example; the message says which), or the graph refuses one, such as a text that
+                the model has no positions for.
         """
         texts = tuple(map(without_tensors, texts))
         one = bool(texts) and isinstance(texts[0], str | bytes)
@@ -258,7 +260,8 @@ class Pipeline(abc.ABC):
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
-            outputs = {name: value.numpy() for name, value in self._graph(**batch).items()}
+            with graph_errors.as_value_errors():
+                outputs = {name: value.numpy() for name, value in self._graph(**batch).items()}
             for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
                 found[i] = row
         return found

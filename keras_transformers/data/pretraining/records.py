@@ -16,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from keras_transformers.dependencies import graph_errors
+
 MANIFEST = "manifest.json"
 _SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")
 _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids")
@@ -131,7 +133,8 @@ def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
                     features = dict(zip(arrays, row, strict=True))
                     writer.write(_serialize(features))
     except tf.errors.OpError as error:
-        raise OSError(f"{path}: cannot be written: {error.message}") from error
+        reason = graph_errors.sentence(error.message)
+        raise OSError(f"{path}: cannot be written: {reason}") from error
 
 
 def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Tensor]:
