@@ -66,7 +66,8 @@ def spin(loops=FOREVER):
 def left_alone(server):
     """Sends an endless request by REST, and leaves after the block."""
     body = spin()
-    head = f"POST /v1/models/spinner:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    path, size = "/v1/models/spinner:predict", len(body)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.rest_port)) as connection:
         connection.sendall(head.encode() + body)
         yield
@@ -77,11 +78,13 @@ def test_runs_in_every_thread_of_tensorflow_hold_up_no_other_and_can_be_ended(mo
     inputs = {"loops": np.int32([FOREVER])}
     with ThreadPoolExecutor(len(endless)) as pool:
         runs = [
-            pool.submit(model.run, model.signatures["spin"], inputs, cancellation=cancellation)
+            pool.submit(
+                model.run, model.signatures["spin"], inputs, cancellation=cancellation, timeout_s=90
+            )
             for cancellation in endless[:2]
         ]
         for _ in range(5):
-            found = model.run(model.signatures["rows"], {"x": np.float32([2])})
+            found = model.run(model.signatures["rows"], {"x": np.float32([2])}, timeout_s=90)
             assert found["y"].tolist() == [3]
         assert not any(run.done() for run in runs)
         for cancellation, run in zip(endless, runs, strict=False):
@@ -91,11 +94,13 @@ def test_runs_in_every_thread_of_tensorflow_hold_up_no_other_and_can_be_ended(mo
             assert caught.value.code == Code.CANCELLED
         endless[2].cancel()  # before it begins
         with pytest.raises(RequestError):
-            model.run(model.signatures["spin"], inputs, cancellation=endless[2])
+            model.run(model.signatures["spin"], inputs, cancellation=endless[2], timeout_s=90)
     few = {"loops": np.int32([3])}
     late = Cancellation()
     for _ in range(10):  # nothing is left behind in any place
-        assert model.run(model.signatures["spin"], few, cancellation=late)["done"].tolist() == [1]
+        assert model.run(model.signatures["spin"], few, cancellation=late, timeout_s=90)[
+            "done"
+        ].tolist() == [1]
     late.cancel()
 
 
@@ -107,9 +112,9 @@ def test_a_cancellation_that_races_with_the_end_harms_no_later_run(model):
         timer = threading.Timer(0.0005 * (seed % 8), cancellation.cancel)
         timer.start()
         with contextlib.suppress(RequestError):
-            model.run(model.signatures["spin"], inputs, cancellation=cancellation)
+            model.run(model.signatures["spin"], inputs, cancellation=cancellation, timeout_s=90)
         timer.join()
-        return model.run(model.signatures["spin"], inputs)["done"].tolist()
+        return model.run(model.signatures["spin"], inputs, timeout_s=90)["done"].tolist()
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(race, range(60))) == [[1]] * 60

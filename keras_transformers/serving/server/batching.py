@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -356,7 +357,7 @@ class Scheduler:
             failure = as_request_error(error)
             if run.cancellation.is_cancelled:
                 self._on_cancelled()
-            elif len(run.tasks) > 1:
+            elif len(run.tasks) > 1 and failure.code != Code.DEADLINE_EXCEEDED:
                 for task in run.tasks:
                     self._run(_Run(run.model, run.signature, [task]))
                 return
@@ -371,15 +372,19 @@ class Scheduler:
         rows = [task.rows or 0 for task in tasks]
         padded = self._options.padded(sum(rows)) if tasks[0].rows else 0
         self._on_batch(len(tasks), sum(rows))
+        limits: dict[str, Any] = {
+            "timeout_s": max(task.deadline for task in tasks) - time.monotonic(),
+            "cancellation": run.cancellation,
+        }
         if padded <= rows[0]:  # one task, no padding
             inputs = tasks[0].inputs
-            return [run.model.run(run.signature, inputs, cancellation=run.cancellation)]
+            return [run.model.run(run.signature, inputs, **limits)]
         inputs = {}
         for name in tasks[0].inputs:
             parts = [task.inputs[name] for task in tasks]
             parts += [parts[0][:1]] * (padded - sum(rows))
             inputs[name] = np.concatenate(parts)
-        outputs = run.model.run(run.signature, inputs, cancellation=run.cancellation)
+        outputs = run.model.run(run.signature, inputs, **limits)
         wrong = [name for name, array in outputs.items() if array.shape[:1] != (padded,)]
         if wrong:
             raise RequestError(

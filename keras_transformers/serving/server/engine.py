@@ -239,6 +239,10 @@ class Engine:
             raise self._too_late(call) from None
         except CancelledError:
             raise RequestError(Code.CANCELLED, "the client has left") from None
+        except RequestError as error:
+            if error.code == Code.DEADLINE_EXCEEDED:  # the runtime's words are of notifications
+                raise self._too_late(call) from None
+            raise
 
     def _check_new_tokens(self, inputs: Arrays) -> None:
         limit = self.limits.max_new_tokens

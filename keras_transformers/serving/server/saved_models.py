@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.dependencies import graph_errors
-from keras_transformers.saved_model.description import shape_of
+from keras_transformers.saved_model.description import meta_graph, shape_of
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo, TensorInfo
 from keras_transformers.serving.server.cancellation import Cancellation
@@ -57,22 +57,38 @@ class SavedModel:
         config.session_inter_op_thread_pool.add(num_threads=2 * max_runs + 1)
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         try:
+            definitions = meta_graph(self.path).signature_def.values()
+            names = {
+                info.name: info
+                for definition in definitions
+                if _is_servable(definition)
+                for info in definition.inputs.values()
+            }
+            with graph.as_default(), tf.name_scope("runs"):
+                self._ends = _Ends(self._session, max_runs)
+                fed = {name: _placeholder(info) for name, info in names.items()}
+                inputs = {name: self._ends.after_start(tensor) for name, tensor in fed.items()}
             with graph.as_default():
-                meta_graph = tf.compat.v1.saved_model.load(
-                    self._session, [tf.saved_model.SERVING], str(self.path)
+                loaded = tf.compat.v1.saved_model.load(
+                    self._session,
+                    [tf.saved_model.SERVING],
+                    str(self.path),
+                    input_map=inputs,
                 )
-            self.definitions: dict[str, Any] = dict(meta_graph.signature_def)
+            self.definitions: dict[str, Any] = dict(loaded.signature_def)
             self.signatures = {
                 name: _signature(name, definition)
                 for name, definition in self.definitions.items()
                 if _is_servable(definition)
             }
             self._tensors = {
-                name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
+                name: (
+                    {key: fed[info.tensor] for key, info in signature.inputs.items()},
+                    _tensors(graph, signature.outputs),
+                )
                 for name, signature in self.signatures.items()
             }
-            with graph.as_default():
-                self._ends = _Ends(self._session, max_runs)
+            with graph.as_default(), tf.name_scope("runs"):
                 self._controls = {
                     name: self._ends.controls(list(outputs.values()))
                     for name, (_, outputs) in self._tensors.items()
@@ -88,13 +104,19 @@ class SavedModel:
             ) from error
 
     def run(
-        self, signature: SignatureInfo, inputs: Arrays, *, cancellation: Cancellation | None = None
+        self,
+        signature: SignatureInfo,
+        inputs: Arrays,
+        *,
+        timeout_s: float,
+        cancellation: Cancellation | None = None,
     ) -> dict[str, Any]:
         """Runs a signature once.
 
         Args:
             signature: one of `signatures`.
             inputs: name -> array.
+            timeout_s: seconds until the runtime gives up.
             cancellation: ends the run between two operations of its graph, such as two steps of a
                 loop.
 
@@ -105,12 +127,15 @@ class SavedModel:
             RequestError: the graph failed, or the run was cancelled.
         """
         cancellation = cancellation or Cancellation()
+        options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
         feeds, fetches = self._tensors[signature.name]
         fed = {feeds[name]: array for name, array in inputs.items()}
         with self._ends.run() as run, cancellation.ended_by(run.end):
             try:
                 outputs, _ = self._session.run(
-                    (fetches, self._controls[signature.name]), fed | run.feeds
+                    (fetches, self._controls[signature.name]),
+                    fed | run.feeds,
+                    options=options,
                 )
             except (tf.errors.OpError, UnicodeDecodeError) as error:
                 if cancellation.is_cancelled:
@@ -159,6 +184,14 @@ class _Ends:
             )
             for number in (self._earlier, last)
         ]
+
+    def after_start(self, tensor: Any) -> Any:
+        """Returns an input that the model gets once the waiting operation has started.
+
+        One thread may compute a loop before it comes to an operation that was ready earlier.
+        """
+        with tf.control_dependencies([self._earlier]):
+            return tf.identity(tensor)
 
     def controls(self, outputs: Sequence[Any]) -> list[Any]:
         """Returns what a run must fetch besides its outputs."""
@@ -235,6 +268,10 @@ def _signature(name: str, definition: Any) -> SignatureInfo:
 
 def _info(info: Any) -> TensorInfo:
     return TensorInfo(info.name, tf.as_dtype(info.dtype), shape_of(info))
+
+
+def _placeholder(info: Any) -> Any:
+    return tf.compat.v1.placeholder(tf.as_dtype(info.dtype), shape_of(info))
 
 
 def _tensors(graph: Any, infos: Mapping[str, TensorInfo]) -> dict[str, Any]:

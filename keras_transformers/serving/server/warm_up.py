@@ -1,6 +1,5 @@
 """Answers an export's warm-up requests before it is served, as TF Serving does."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_logs
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
-from keras_transformers.serving.server.cancellation import Cancellation
 from keras_transformers.serving.server.saved_models import SavedModel
 
 _TIMEOUT_S = 600.0  # of a request; the first runs of a graph also optimize it
@@ -30,13 +28,7 @@ def warm_up(model: SavedModel) -> int:
     """
 
     def run(signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
-        cancellation = Cancellation()
-        timer = threading.Timer(_TIMEOUT_S, cancellation.cancel)
-        timer.start()
-        try:
-            return model.run(signature, inputs, cancellation=cancellation)
-        finally:
-            timer.cancel()
+        return model.run(signature, inputs, timeout_s=_TIMEOUT_S)
 
     file, count = model.path / WARM_UP_FILE, 0
     for log in _logs(model.path):
