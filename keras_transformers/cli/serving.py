@@ -68,10 +68,12 @@ class Serve(Command):
     allowed_batch_sizes: Annotated[
         Rows, arg(help="pad batches to one of these; ascending, up to --max-batch-size")
     ] = ()
-    num_threads: PositiveInt = 2  # batches to run in parallel
+    num_threads: PositiveInt = 2  # batches to run in parallel, besides long runs
+    num_long_runs: PositiveInt = 2  # runs over 0.25 s, such as of language models, in parallel
     max_requests: PositiveInt = 64  # maximum requests in progress; others get 429
     max_rows: PositiveInt = 1024  # maximum rows in a request
     max_body_mib: PositiveFloat = 16.0  # largest request in MiB
+    max_new_tokens: PositiveInt = 4096  # maximum tokens that a request may ask a model to write
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     poll_interval: PositiveFloat = 1.0  # seconds between checks for new versions
     tls_certificate: OptionalFile = None  # PEM file, for both protocols
@@ -90,6 +92,7 @@ class Serve(Command):
             max_rows=self.max_rows,
             max_requests=self.max_requests,
             timeout_s=self.timeout,
+            max_new_tokens=self.max_new_tokens,
         )
         batching = BatchingOptions(
             enabled=not self.no_batching,
@@ -97,6 +100,7 @@ class Serve(Command):
             batch_timeout_s=self.batch_timeout / 1000,
             allowed_batch_sizes=self.allowed_batch_sizes or None,
             num_threads=self.num_threads,
+            num_long_runs=self.num_long_runs,
         )
         server = Server(
             self._models(),

@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -152,11 +151,7 @@ def chat(pipeline: Any, messages: Sequence[Any], **options: Any) -> dict[str, An
     Raises:
         ValueError: a message or an option is of another form, or the conversation is too long.
     """
-    try:
-        return dataclasses.asdict(pipeline.chat(messages, **options))
-    except tf.errors.InvalidArgumentError as error:
-        said = re.search(r"assertion failed: \[(.*?)\]", error.message)
-        raise ValueError(said[1] if said else error.message) from error
+    return dataclasses.asdict(pipeline.chat(messages, **options))
 
 
 def beams(pipeline: Any, text: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.dependencies import tables
+from keras_transformers.dependencies import graph_errors, tables
 from keras_transformers.pipelines.results import reading
 from keras_transformers.pipelines.results.texts import (
     check_is_list,
@@ -289,8 +289,8 @@ class Pipeline(abc.ABC):
         Raises:
             ValueError: there are too few or too many texts, one is not a string (None, for
                 example) or not Unicode text, or an argument is a table, whose columns are to be
-                passed; there is no such option, or its value is out of range. The message says
-                which.
+                passed; there is no such option, or its value is out of range; or the graph refuses
+                a text, such as one that the model has no positions for. The message says which.
         """
         texts = tuple(map(tables.without_tensors, texts))
         for name, column in zip(self.text_names, texts, strict=False):
@@ -352,7 +352,8 @@ class Pipeline(abc.ABC):
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
-            outputs = {name: value.numpy() for name, value in answers(**batch).items()}
+            with graph_errors.as_value_errors():
+                outputs = {name: value.numpy() for name, value in answers(**batch).items()}
             for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
                 found[i] = row
         return found

@@ -17,6 +17,7 @@ from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.sampling import sample_rows
 from keras_transformers.decoding.step import within_vocabulary
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files.surrogates import check_text
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
@@ -292,9 +293,9 @@ class TextGenerator(Pipeline):
             A `results.Generation` for one conversation; a list for several.
 
         Raises:
-            ValueError: a message or an option has the wrong form, or the pipeline has no chat
-                template.
-            tf.errors.InvalidArgumentError: as for `chat_complete`.
+            ValueError: a message or an option has the wrong form or is out of range, the pipeline
+                has no chat template, the template lacks a role or does not allow it in that place,
+                or the conversation is longer than the model's positions.
 
         Example:
             answer = generate.chat([{"role": "user", "content": "What is the capital of France?"}])
@@ -305,12 +306,13 @@ class TextGenerator(Pipeline):
         if not conversations:
             return []
         roles, texts = conversation_columns(conversations)
-        found = self._chat_graph(
-            roles=tf.constant(roles),
-            texts=tf.constant(texts),
-            **_in_rows(chosen, tf.constant([len(roles)])),
-        )
-        outputs = {name: value.numpy() for name, value in found.items()}
+        with graph_errors.as_value_errors():
+            found = self._chat_graph(
+                roles=tf.constant(roles),
+                texts=tf.constant(texts),
+                **_in_rows(chosen, tf.constant([len(roles)])),
+            )
+            outputs = {name: value.numpy() for name, value in found.items()}
         answer = reading.answer_type(self.task)
         rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
         return rows[0] if one else rows

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.layers import PatchEmbedding
 from keras_transformers.models import heads
 from keras_transformers.models.anatomy import only
@@ -157,7 +158,8 @@ class ImageClassifier(Pipeline):
             try:
                 self.decoder(tf.constant([example]))
             except tf.errors.InvalidArgumentError as error:
-                raise ValueError(f"example {number} does not decode: {error.message}") from error
+                place = f"example {number} does not decode"
+                raise graph_errors.value_error(error, place) from error
         return examples
 
 

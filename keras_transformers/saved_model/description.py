@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files import entries, read_json
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
@@ -229,7 +230,8 @@ def damage_to_variables(folder: Path) -> str | None:
 
 def first_words(error: Exception) -> str:
     """Returns an error's type and the start of its message, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+    words = graph_errors.sentence(str(error)).split()
+    return f"{type(error).__name__}: {' '.join(words)[:500]}"
 
 
 def shape_of(info: Any) -> tuple[int | None, ...] | None:

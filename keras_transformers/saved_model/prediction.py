@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.pipelines.results import reading
 from keras_transformers.pipelines.results.texts import (
     named_columns,
@@ -18,7 +19,7 @@ from keras_transformers.pipelines.results.texts import (
     text_inputs,
 )
 from keras_transformers.saved_model.checks.check import why_not_loaded
-from keras_transformers.saved_model.description import check_fingerprint, first_words, read_metadata
+from keras_transformers.saved_model.description import check_fingerprint, read_metadata
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
@@ -108,10 +109,9 @@ class Predictor:
             try:
                 outputs = {name: value.numpy() for name, value in self._function(**batch).items()}
             except tf.errors.OpError as error:
-                raise ValueError(
-                    f"{self.path}: rows {start + 1} to {start + len(next(iter(batch.values())))}: "
-                    f"{first_words(error)}"
-                ) from error
+                end = start + len(next(iter(batch.values())))
+                place = f"{self.path}: rows {start + 1} to {end}"
+                raise graph_errors.value_error(error, place) from error
             rows += reading.rows(outputs, self._padded, self._answer)
         return rows
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files import replaced
 from keras_transformers.saved_model.checks.check import check_signatures
 from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
@@ -185,7 +186,8 @@ def _write_records(file: Path, records: Sequence[bytes]) -> None:
             for record in records:
                 writer.write(record)
     except tf.errors.OpError as error:  # such as a full disk
-        raise OSError(f"{file}: cannot be written: {error.message}") from error
+        reason = graph_errors.sentence(error.message)
+        raise OSError(f"{file}: cannot be written: {reason}") from error
 
 
 def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Any]:

@@ -174,8 +174,8 @@ class ConversationTokenizer:
 
         def check(obeys: Any, rule: str) -> Any:
             wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
-            message = f"chat template {template.name!r}: {rule}; in conversation and roles"
-            data = [message, wrong, tf.gather(roles, wrong)]
+            message = f"chat template {template.name!r}: {rule}; the roles of conversation"
+            data = [message, wrong, "are", tf.gather(roles, wrong)]
             return tf.debugging.Assert(tf.reduce_all(obeys), data, summarize=20)
 
         message = "texts must have a value for each role"

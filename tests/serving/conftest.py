@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import grpc
 import pytest
 from half_plus_two import channel, half_plus, publish, rest, server  # noqa: F401
 
@@ -51,3 +52,9 @@ def translator():
             for name in ("serving_default", "n_best"):  # the first answer of each is slow
                 client.rows(["Ein Hund ."], model=TRANSLATOR.name, signature_name=name)
         yield url
+
+
+@pytest.fixture(scope="session")
+def channel_to():
+    """Returns a function that opens a gRPC channel to a server."""
+    return lambda to: grpc.insecure_channel(f"127.0.0.1:{to.grpc_port}")

@@ -31,7 +31,7 @@ class Reader:
         self.batches = []
         self.gate = threading.Event()
 
-    def run(self, signature, inputs, *, timeout_s):
+    def run(self, signature, inputs, *, timeout_s, cancellation):
         lengths = [len(text) for text in inputs["text"]]
         self.batches.append(sorted(lengths))
         assert max(lengths) < 1000 or self.gate.wait(10)
@@ -46,7 +46,7 @@ class Model:
         self.gate = threading.Event()
         self.gate.set()
 
-    def run(self, signature, inputs, *, timeout_s):
+    def run(self, signature, inputs, *, timeout_s, cancellation):
         self.batches.append(inputs["x"].copy())
         assert self.gate.wait(10)
         if (inputs["x"] < 0).any():
@@ -229,7 +229,7 @@ def test_a_worker_that_takes_a_batch_wakes_another_for_the_rest(model, monkeypat
                 patch.setattr(scheduler._condition, "notify", lambda: None)
                 for width in (2, 3):
                     submit(scheduler, model, rows(1, width=width))
-            (_, (first,)), (_, (second,)) = scheduler._take(), idle.result(5)
+            (first,), (second,) = scheduler._take().tasks, idle.result(5).tasks
         finally:
             scheduler.close()
     assert [task.inputs["x"].shape for task in (first, second)] == [(1, 2), (1, 3)]

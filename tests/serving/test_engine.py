@@ -26,7 +26,7 @@ class Gated:
     def __init__(self):
         self.begun, self.gate, self.closed = (threading.Event() for _ in range(3))
 
-    def run(self, signature, inputs, *, timeout_s):
+    def run(self, signature, inputs, *, timeout_s, cancellation):
         self.begun.set()
         assert self.gate.wait(10)
         assert not self.closed.is_set(), "closed under its own run"

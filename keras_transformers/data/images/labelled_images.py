@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files import compression
 
 __all__ = ["Images", "load_folder"]
@@ -254,7 +255,7 @@ def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
         try:
             decode(tf.constant([Path(path).read_bytes()]))
         except tf.errors.InvalidArgumentError as error:
-            return f"{path} ({error.message.splitlines()[0]})"
+            return f"{path} ({graph_errors.sentence(error.message)})"
         return None
 
     with concurrent.futures.ThreadPoolExecutor() as pool:

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files import read_json
 
 MANIFEST = "manifest.json"
@@ -133,7 +134,8 @@ def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
                     features = dict(zip(arrays, row, strict=True))
                     writer.write(_serialize(features))
     except tf.errors.OpError as error:
-        raise OSError(f"{path}: cannot be written: {error.message}") from error
+        reason = graph_errors.sentence(error.message)
+        raise OSError(f"{path}: cannot be written: {reason}") from error
 
 
 def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Tensor]:

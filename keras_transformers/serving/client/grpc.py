@@ -26,8 +26,9 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    request_error,
 )
-from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.errors import Code
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
 
@@ -120,7 +121,9 @@ def _answer(method: Any, request: Any, call: Call) -> Any:
     try:
         return method(request, timeout=call.timeout_s)
     except grpc.RpcError as error:
-        raise RequestError(Code[error.code().name], error.details() or "") from error
+        raise request_error(
+            Code[error.code().name], error.details() or "", call.timeout_s
+        ) from error
 
 
 def _example(row: int, features: Features) -> Any:

@@ -17,6 +17,7 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    request_error,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -107,9 +108,7 @@ class RestTransport:
         try:
             response = self._http.request(method, path, content=content, timeout=timeout_s)
         except httpx.TimeoutException as error:
-            raise RequestError(
-                Code.DEADLINE_EXCEEDED, f"no answer from {self._http.base_url} in time"
-            ) from error
+            raise request_error(Code.DEADLINE_EXCEEDED, "", timeout_s) from error
         except httpx.TransportError as error:
             raise RequestError(Code.UNAVAILABLE, f"{self._http.base_url}: {error}") from error
         try:
@@ -119,8 +118,10 @@ class RestTransport:
         if response.status_code == 200 and isinstance(answer, dict):
             return answer
         text = answer.get("error") if isinstance(answer, dict) else response.text[:500]
-        raise RequestError(
-            code_of_http_status(response.status_code), f"{text or response.reason_phrase}"
+        raise request_error(
+            code_of_http_status(response.status_code),
+            f"{text or response.reason_phrase}",
+            timeout_s,
         )
 
 

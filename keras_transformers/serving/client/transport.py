@@ -6,7 +6,12 @@ from typing import Protocol
 
 import numpy as np
 
+from keras_transformers.dependencies.graph_errors import sentence
+from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
+
+# What gRPC and TensorFlow say when the client's time is over.
+_TIMES_UP = ("", "Deadline Exceeded", "Timed out waiting for notification")
 
 Features = Mapping[str, "str | bytes | int | float | Sequence[str | bytes | int | float]"]
 
@@ -72,6 +77,20 @@ class Call:
     model: ModelSpec
     signature_name: str
     timeout_s: float
+
+
+def request_error(code: Code, message: str, timeout_s: float) -> RequestError:
+    """Returns a server's error with only the sentence of its message.
+
+    Args:
+        code: the kind of failure.
+        message: what the server said.
+        timeout_s: how long the request was allowed to take.
+    """
+    text = sentence(message)
+    if code == Code.DEADLINE_EXCEEDED and text in _TIMES_UP:
+        text = f"no answer within {timeout_s:.3g} s: ask for less, or pass a larger timeout"
+    return RequestError(code, text)
 
 
 class Transport(Protocol):

@@ -13,6 +13,7 @@ from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 # Only older unfinished requests are dropped: many clients send head and body separately.
 _GRACE_S = 1.0
+_LEAVING_S = 2.0  # how long a client may have closed its half and still wait for its answer
 _SMALL = 64 * 1024  # bytes; smaller requests are not counted
 _BUSY = HTTP_STATUS[Code.UNAVAILABLE]
 
@@ -39,7 +40,7 @@ class BoundedConnection(H11Protocol):
     bytes loses its oldest unfinished request.
 
     Every rejection is JSON, {"error": ...}. A client that closes its half of the connection after a
-    request still gets its answer.
+    request still gets its answer within two seconds; a client that has left looks the same.
 
     Args:
         max_unfinished_bytes: the limit for the bodies of all unfinished requests.
@@ -50,6 +51,7 @@ class BoundedConnection(H11Protocol):
     _giving_up: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _half_closed = False
+    _leaving: asyncio.TimerHandle | None = None
     _ended = False  # being closed, so no longer counted
     _unfinished = False  # part of a request has arrived
     _received = 0  # the bytes of that part, unless they are discarded
@@ -78,8 +80,10 @@ class BoundedConnection(H11Protocol):
             self._note_progress(len(data))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
-        """Keeps the connection open for the answer if the client only closed its own half."""
+        """Keeps the connection open for an early answer: the client may still read it."""
         self._half_closed = self._answers()
+        if self._half_closed:
+            self._leaving = self.loop.call_later(_LEAVING_S, self.transport.close)
         return self._half_closed
 
     def on_response_complete(self) -> None:  # noqa: D102
@@ -104,6 +108,8 @@ class BoundedConnection(H11Protocol):
         self._ended = True
         self._forget()
         self._stop_reading_clock()
+        if self._leaving is not None:
+            self._leaving.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:

@@ -5,12 +5,15 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, SignatureInfo
-from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.batching import Answer, BatchingOptions, Outputs, Scheduler
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
 from keras_transformers.serving.server.saved_models import SavedModel
@@ -18,6 +21,7 @@ from keras_transformers.serving.server.saved_models import SavedModel
 __all__ = ["Limits"]
 
 _HELD_BODIES = 16  # how many bodies of maximum size are held at once
+_NEW_TOKENS = ("max_length", "max_new_tokens")  # inputs that limit how many tokens a model writes
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class Limits:
             next one gets 429 or RESOURCE_EXHAUSTED.
         timeout_s: the seconds that a request may take, including reading its body; a gRPC client
             may set an earlier deadline.
+        max_new_tokens: the most new tokens that a request may ask a language model for, in its
+            input `max_length` or `max_new_tokens`.
 
     Raises:
         ValueError: a limit is not positive and finite.
@@ -40,6 +46,7 @@ class Limits:
     max_rows: int = 1024
     max_requests: int = 64
     timeout_s: float = 30.0
+    max_new_tokens: int = 4096
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -75,11 +82,21 @@ class Call:
         deadline: when the answer is due, by time.monotonic.
         model: the model's name; empty until the model is found.
         start: when the request arrived, by time.monotonic.
+        is_abandoned: whether the client has left.
+        answer: what the request waits for.
     """
 
     deadline: float
     model: str = ""
     start: float = field(default_factory=time.monotonic)
+    is_abandoned: bool = False
+    answer: Answer | None = None
+
+    def abandon(self) -> None:
+        """Ends the request's work because its client has left; may be called by any thread."""
+        self.is_abandoned = True
+        if self.answer is not None:
+            self.answer.abandon()
 
 
 class Engine:
@@ -104,7 +121,10 @@ class Engine:
         self._num_requests = 0  # requests in progress
         self._held_bytes = 0  # the size of their bodies
         self._scheduler = Scheduler(
-            batching, max_waiting=limits.max_requests, on_batch=self.metrics.on_batch
+            batching,
+            max_waiting=limits.max_requests,
+            on_batch=self.metrics.on_batch,
+            on_cancelled=self.metrics.on_cancelled,
         )
 
     def start(self) -> None:
@@ -199,22 +219,49 @@ class Engine:
             raise invalid(
                 f"{rows} rows in one request, but the limit is {self.limits.max_rows}: split it"
             )
+        self._check_new_tokens(inputs)
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
         # A run may outlive its request, and needs the model until it ends.
         version.acquire_again()
         try:
-            future = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
+            answer = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
         except Exception:
             version.release()
             raise
-        future.add_done_callback(lambda _: version.release())
+        answer.add_done_callback(lambda _: version.release())
+        call.answer = answer
+        if call.is_abandoned:
+            answer.abandon()
         try:
-            return future.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            return answer.result(timeout=max(0.0, call.deadline - time.monotonic()))
         except TimeoutError:
-            future.cancel()
-            raise RequestError(
-                Code.DEADLINE_EXCEEDED, f"no answer within {call.deadline - call.start:g} s"
-            ) from None
+            answer.abandon()
+            raise self._too_late(call) from None
+        except CancelledError:
+            raise RequestError(Code.CANCELLED, "the client has left") from None
+        except RequestError as error:
+            if error.code == Code.DEADLINE_EXCEEDED:  # the runtime's words are of notifications
+                raise self._too_late(call) from None
+            raise
+
+    def _check_new_tokens(self, inputs: Arrays) -> None:
+        limit = self.limits.max_new_tokens
+        for name in _NEW_TOKENS:
+            values = inputs.get(name)
+            if values is not None and values.dtype.kind in "iu" and (values > limit).any():
+                row = int(np.argmax(values.reshape(-1) > limit))
+                raise invalid(
+                    f"{name} is {values.reshape(-1)[row]} in row {row}, but this server writes at "
+                    f"most {limit} new tokens: ask for fewer, or serve with a larger "
+                    "--max-new-tokens"
+                )
+
+    def _too_late(self, call: Call) -> RequestError:
+        seconds, limit = call.deadline - call.start, self.limits.timeout_s
+        remedy = "serve with a larger --timeout" if seconds >= limit else "wait longer"
+        return RequestError(
+            Code.DEADLINE_EXCEEDED, f"no answer within {seconds:.3g} s: ask for less, or {remedy}"
+        )
 
     def statuses(self, spec: ModelSpec) -> list[Version]:
         """Returns the versions for a status request.

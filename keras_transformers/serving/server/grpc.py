@@ -1,9 +1,10 @@
 """Implements TF Serving's gRPC services PredictionService and ModelService, and health."""
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +19,7 @@ from tensorflow_serving.apis import (
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
-from keras_transformers.serving.server.engine import Engine
+from keras_transformers.serving.server.engine import Call, Engine
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
 
@@ -185,8 +186,13 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
         return _answered(context, answer)
 
-    def _call(self, entrypoint: str, context: Any) -> Any:
-        return self._engine.call("GRPC", entrypoint, context.time_remaining())
+    @contextlib.contextmanager
+    def _call(self, entrypoint: str, context: Any) -> Iterator[Call]:
+        """Counts a request, and abandons it if its client leaves."""
+        with self._engine.call("GRPC", entrypoint, context.time_remaining()) as call:
+            if not context.add_callback(call.abandon):
+                call.abandon()
+            yield call
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):

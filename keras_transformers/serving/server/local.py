@@ -83,11 +83,11 @@ class Server:
         if not poll_interval_s > 0:
             raise ValueError(f"poll_interval_s is {poll_interval_s}: expected a positive number")
         read = models if callable(models) else lambda: models
-        limits = limits or Limits()
+        limits, batching = limits or Limits(), batching or BatchingOptions()
         self.engine = Engine(
-            Models(read, poll_interval_s=poll_interval_s),
+            Models(read, poll_interval_s=poll_interval_s, max_runs=batching.max_runs_of_a_model),
             limits=limits,
-            batching=batching or BatchingOptions(),
+            batching=batching,
         )
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
         self._grpc_executor = grpc.make_executor(self.engine)

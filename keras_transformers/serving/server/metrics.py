@@ -46,6 +46,11 @@ class Metrics:
             buckets=_SIZES,
             registry=self._registry,
         )
+        self._cancelled_runs = Counter(
+            "keras_transformers:serving:cancelled_runs",
+            "Runs that ended because nobody waited for their answers any more.",
+            registry=self._registry,
+        )
         self.in_flight = Gauge(
             "keras_transformers:serving:requests_in_flight",
             "Requests that wait or are being answered.",
@@ -65,6 +70,10 @@ class Metrics:
         """Counts a batch that is about to run."""
         self._batch_requests.observe(requests)
         self._batch_rows.observe(rows)
+
+    def on_cancelled(self) -> None:
+        """Counts a run that ended because nobody waited for it."""
+        self._cancelled_runs.inc()
 
     def page(self) -> bytes:
         """Returns the page that Prometheus reads."""

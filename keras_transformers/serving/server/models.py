@@ -40,6 +40,7 @@ class Version:
         state: LOADING, AVAILABLE, UNLOADING or END.
         error: why loading failed, or None.
         saved_model: the loaded model while the state is AVAILABLE or UNLOADING, else None.
+        max_runs: how many runs of it may be in progress.
         attempts: how often loading has failed.
         retry_at: when loading may be tried again, by time.monotonic.
     """
@@ -49,6 +50,7 @@ class Version:
     state: int = LOADING
     error: RequestError | None = None
     saved_model: SavedModel | None = None
+    max_runs: int = 2
     attempts: int = 0
     retry_at: float = 0.0
     _in_use: int = 0
@@ -59,7 +61,7 @@ class Version:
         self.state, self.error = LOADING, None
         start, saved_model = time.monotonic(), None
         try:
-            saved_model = SavedModel(self.path)
+            saved_model = SavedModel(self.path, max_runs=self.max_runs)
             records = warm_up(saved_model)
         except Exception as error:  # after any error, the current version must stay
             if saved_model is not None:
@@ -129,10 +131,12 @@ class Model:
 
     Args:
         settings: name, folder, policy and labels; may be replaced while the model is served.
+        max_runs: how many runs of a version may be in progress.
     """
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, *, max_runs: int = 2) -> None:
         self.settings = settings
+        self._max_runs = max_runs
         self._versions: dict[int, Version] = {}
         self._lock = threading.Lock()
 
@@ -147,7 +151,7 @@ class Model:
             version = self._versions.get(number)
             ended = version is not None and version.state == END and version.error is None
             if version is None or ended:  # an ended version may return, for example by a rollback
-                version = Version(number, found[number])
+                version = Version(number, found[number], max_runs=self._max_runs)
                 self._set(version)
                 version.load()
             elif version.may_load():
@@ -240,14 +244,20 @@ class Models:
     Args:
         read_settings: returns the models to serve; called at every poll.
         poll_interval_s: seconds between polls of the folders.
+        max_runs: how many runs of a version may be in progress.
     """
 
     def __init__(
-        self, read_settings: Callable[[], list[ModelSettings]], *, poll_interval_s: float = 1.0
+        self,
+        read_settings: Callable[[], list[ModelSettings]],
+        *,
+        poll_interval_s: float = 1.0,
+        max_runs: int = 2,
     ) -> None:
         self._read_settings = read_settings
         self._poll_interval_s = poll_interval_s
-        self._models = {s.name: Model(s) for s in read_settings()}
+        self._max_runs = max_runs
+        self._models = {s.name: Model(s, max_runs=max_runs) for s in read_settings()}
         self._problems: dict[str, str | None] = {}  # what was tried -> why it failed last time
         self._moved: dict[str, Model] = {}  # to other folders, where no version can answer yet
         self._looked = threading.Event()
@@ -322,7 +332,7 @@ class Models:
             known.settings = settings
             return known
         if moved is None or moved.settings.base_path != settings.base_path:
-            moved = Model(settings)
+            moved = Model(settings, max_runs=self._max_runs)
         moved.settings = settings
         if known is not None:
             with self._noting(f"keeping {settings.name} as it was"):

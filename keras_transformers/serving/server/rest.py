@@ -32,7 +32,7 @@ from keras_transformers.serving.protocol.signatures import (
     SignatureInfo,
 )
 from keras_transformers.serving.server import metrics
-from keras_transformers.serving.server.engine import Engine, Lease
+from keras_transformers.serving.server.engine import Call, Engine, Lease
 from keras_transformers.serving.server.hosts import split_target
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
@@ -141,7 +141,20 @@ async def _infer(
                 return _json(_ANSWERS[method](lease, content))
 
         with engine.slot(len(body) + unzipped):
-            return await asyncio.get_running_loop().run_in_executor(executor, answer)
+            running = asyncio.get_running_loop().run_in_executor(executor, answer)
+            watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
+            try:
+                return await running
+            finally:
+                watching.cancel()
+                call.abandon()  # in case this task was cancelled, because the server stops
+
+
+async def _abandon_if_client_leaves(request: Request, call: Call) -> None:
+    """Watches the connection of a request whose body has arrived."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    call.abandon()
 
 
 def _is_zipped(request: Request) -> bool:

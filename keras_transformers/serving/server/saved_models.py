@@ -5,20 +5,28 @@ when variables are restored. Closing a session frees its memory, which `tf.saved
 not do reliably.
 """
 
+import contextlib
 import ctypes
+import itertools
 import os
-from collections.abc import Mapping
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
-from keras_transformers.saved_model.description import shape_of
+from keras_transformers.dependencies import graph_errors
+from keras_transformers.saved_model.description import meta_graph, shape_of
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo, TensorInfo
+from keras_transformers.serving.server.cancellation import Cancellation
 
 _LONGEST_MESSAGE = 2000
+# Ending a run must not wait for a thread.
+_IN_THIS_THREAD = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
 
 
 class SavedModel:
@@ -26,6 +34,7 @@ class SavedModel:
 
     Args:
         path: the folder that holds saved_model.pb.
+        max_runs: how many runs may be in progress; further ones wait.
 
     Raises:
         RequestError: the model cannot be loaded.
@@ -36,29 +45,56 @@ class SavedModel:
         definitions: name -> SignatureDef from the file, including the initializer's.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, max_runs: int = 2) -> None:
         self.path = Path(path)
         graph = tf.Graph()
         # Allocate GPU memory as needed; run operations without a GPU kernel on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         config.gpu_options.allow_growth = True
+        # TensorFlow's threads for all sessions are as many as the cores, and a loop holds one until
+        # it ends: with a loop in each, no run of any model proceeds, and none can be ended. So each
+        # session has its own: a run holds one or two, and one is left.
+        config.session_inter_op_thread_pool.add(num_threads=2 * max_runs + 1)
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         try:
+            definitions = meta_graph(self.path).signature_def.values()
+            names = {
+                info.name: info
+                for definition in definitions
+                if _is_servable(definition)
+                for info in definition.inputs.values()
+            }
+            with graph.as_default(), tf.name_scope("runs"):
+                self._ends = _Ends(self._session, max_runs)
+                fed = {name: _placeholder(info) for name, info in names.items()}
+                inputs = {name: self._ends.after_start(tensor) for name, tensor in fed.items()}
             with graph.as_default():
-                meta_graph = tf.compat.v1.saved_model.load(
-                    self._session, [tf.saved_model.SERVING], str(self.path)
+                loaded = tf.compat.v1.saved_model.load(
+                    self._session,
+                    [tf.saved_model.SERVING],
+                    str(self.path),
+                    input_map=inputs,
                 )
-            graph.finalize()
-            self.definitions: dict[str, Any] = dict(meta_graph.signature_def)
+            self.definitions: dict[str, Any] = dict(loaded.signature_def)
             self.signatures = {
                 name: _signature(name, definition)
                 for name, definition in self.definitions.items()
                 if _is_servable(definition)
             }
             self._tensors = {
-                name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
+                name: (
+                    {key: fed[info.tensor] for key, info in signature.inputs.items()},
+                    _tensors(graph, signature.outputs),
+                )
                 for name, signature in self.signatures.items()
             }
+            with graph.as_default(), tf.name_scope("runs"):
+                self._controls = {
+                    name: self._ends.controls(list(outputs.values()))
+                    for name, (_, outputs) in self._tensors.items()
+                }
+            graph.finalize()
+            self._ends.prepare()
         except Exception as error:  # after any error of the runtime, the version cannot be served
             self._session.close()
             if isinstance(error, tf.errors.OpError):
@@ -67,42 +103,127 @@ class SavedModel:
                 Code.FAILED_PRECONDITION, f"{self.path}: {type(error).__name__}: {error}"
             ) from error
 
-    def run(self, signature: SignatureInfo, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
+    def run(
+        self,
+        signature: SignatureInfo,
+        inputs: Arrays,
+        *,
+        timeout_s: float,
+        cancellation: Cancellation | None = None,
+    ) -> dict[str, Any]:
         """Runs a signature once.
-
-        It always computes all outputs. The runtime caches the code that it compiles for each set of
-        outputs, so requests that choose the set could make the cache grow without bound.
 
         Args:
             signature: one of `signatures`.
-            inputs: name -> array of the dtype and shape that the signature takes; strings are
-                bytes in arrays of dtype object.
+            inputs: name -> array.
             timeout_s: seconds until the runtime gives up.
+            cancellation: ends the run between two operations of its graph, such as two steps of a
+                loop.
 
         Returns:
             Output name -> array.
 
         Raises:
-            RequestError: the graph failed.
+            RequestError: the graph failed, or the run was cancelled.
         """
-        feeds, fetches = self._tensors[signature.name]
+        cancellation = cancellation or Cancellation()
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
-        try:
-            return self._session.run(
-                fetches, {feeds[name]: array for name, array in inputs.items()}, options=options
-            )
-        except tf.errors.OpError as error:
-            raise from_tensorflow(error) from error
-        except UnicodeDecodeError as error:
-            # TensorFlow's Python cannot decode the graph's error, which quotes its input.
-            message = "the graph rejected the input, with a message that is not UTF-8"
-            raise invalid(message) from error
+        feeds, fetches = self._tensors[signature.name]
+        fed = {feeds[name]: array for name, array in inputs.items()}
+        with self._ends.run() as run, cancellation.ended_by(run.end):
+            try:
+                outputs, _ = self._session.run(
+                    (fetches, self._controls[signature.name]),
+                    fed | run.feeds,
+                    options=options,
+                )
+            except (tf.errors.OpError, UnicodeDecodeError) as error:
+                if cancellation.is_cancelled:
+                    raise RequestError(Code.CANCELLED, "the run was cancelled") from None
+                raise _refusal(error) from error
+        return outputs
 
     def close(self) -> None:
         """Frees the graph and its variables; it cannot run afterwards."""
         self._session.close()
         self._tensors = {}
         self.definitions = {}
+
+
+class _Ends:
+    """Ends runs of a session, for which TensorFlow has no call.
+
+    In each run, one operation waits for a number from a queue. The run's last operation puts 0
+    there, and `end` the run's own number, which makes the waiting operation fail; TensorFlow then
+    ends the whole run. An operation that waits for a queue holds no thread.
+
+    Args:
+        session: the session, whose graph gets the operations.
+        max_runs: how many runs may be in progress, each with its own queue.
+    """
+
+    def __init__(self, session: Any, max_runs: int) -> None:
+        self._session = session
+        self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._numbers = itertools.count(1)
+        queues = []
+        for place in range(max_runs):
+            self._free.put(place)
+            queues.append(tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=f"run_{place}"))
+        self._place = tf.compat.v1.placeholder(tf.int32, [], name="place_of_run")
+        self._number = tf.compat.v1.placeholder(tf.int64, [], name="number_of_run")
+        self._queue = tf.queue.QueueBase.from_list(self._place, queues)
+        self._end = self._queue.enqueue(self._number)
+        # An earlier run may have left numbers, and this one may have been ended before it began.
+        self._earlier = self._queue.dequeue_many(self._queue.size())
+        with tf.control_dependencies([self._earlier]):
+            last = self._queue.dequeue()
+        self._checks = [  # not `!=`, which compares objects in graphs of this kind
+            tf.debugging.Assert(
+                tf.reduce_all(tf.not_equal(number, self._number)), ["the run was ended"]
+            )
+            for number in (self._earlier, last)
+        ]
+
+    def after_start(self, tensor: Any) -> Any:
+        """Returns an input that the model gets once the waiting operation has started.
+
+        One thread may compute a loop before it comes to an operation that was ready earlier.
+        """
+        with tf.control_dependencies([self._earlier]):
+            return tf.identity(tensor)
+
+    def controls(self, outputs: Sequence[Any]) -> list[Any]:
+        """Returns what a run must fetch besides its outputs."""
+        with tf.control_dependencies([*outputs, self._earlier]):
+            return [*self._checks, self._queue.enqueue(tf.zeros([], tf.int64))]
+
+    def prepare(self) -> None:
+        """Ends no run, because the first call of an operation takes longer."""
+        with self.run() as run:
+            run.end()
+
+    @contextlib.contextmanager
+    def run(self) -> "Iterator[_Run]":
+        """Returns a run, once one of the queues is free."""
+        place, number = self._free.get(), next(self._numbers)
+        feeds = {self._place: place, self._number: number}
+
+        def end() -> None:
+            self._session.run(self._end, feeds, options=_IN_THIS_THREAD)
+
+        try:
+            yield _Run(feeds, end)
+        finally:
+            self._free.put(place)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a session: what it must be fed, and the function that ends it."""
+
+    feeds: dict[Any, int]
+    end: Callable[[], None]
 
 
 def return_freed_memory() -> None:
@@ -117,10 +238,16 @@ def return_freed_memory() -> None:
 
 
 def from_tensorflow(error: Any) -> RequestError:
-    """Returns the runtime's error without the stack trace of the program that built the graph."""
-    message = (error.message or type(error).__name__).removeprefix("Graph execution error:")
-    message = message.split("\n\nOriginal stack trace")[0]
-    return RequestError(Code(error.error_code), message.strip()[:_LONGEST_MESSAGE])
+    """Returns the runtime's error, with only the sentence of its message."""
+    message = graph_errors.sentence(error.message or "") or type(error).__name__
+    return RequestError(Code(error.error_code), message[:_LONGEST_MESSAGE])
+
+
+def _refusal(error: "tf.errors.OpError | UnicodeDecodeError") -> RequestError:
+    if isinstance(error, UnicodeDecodeError):
+        # TensorFlow's Python cannot decode the graph's error, which quotes its input.
+        return invalid("the graph rejected the input, with a message that is not UTF-8")
+    return from_tensorflow(error)
 
 
 def _is_servable(definition: Any) -> bool:
@@ -141,6 +268,10 @@ def _signature(name: str, definition: Any) -> SignatureInfo:
 
 def _info(info: Any) -> TensorInfo:
     return TensorInfo(info.name, tf.as_dtype(info.dtype), shape_of(info))
+
+
+def _placeholder(info: Any) -> Any:
+    return tf.compat.v1.placeholder(tf.as_dtype(info.dtype), shape_of(info))
 
 
 def _tensors(graph: Any, infos: Mapping[str, TensorInfo]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 from keras_transformers.serving.server.saved_models import SavedModel
 
-_TIMEOUT_S = 600.0  # the first runs of a graph also optimize it
+_TIMEOUT_S = 600.0  # of a request; the first runs of a graph also optimize it
 
 
 def warm_up(model: SavedModel) -> int:

@@ -1,0 +1,98 @@
+r"""Reads the sentence in an error of a TensorFlow graph, without the names and frames around it.
+
+The words around it are those of TensorFlow 2.21 (`executor.cc`, `logging_ops.cc`, `error_utils.py`,
+`check_ops.py`).
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# The sources of the nodes that failed: a line that names a node, then the lines of its frames.
+_SOURCES = re.compile(
+    r"Detected at node .*? defined at \(most recent call last\):\n"
+    r'(?:[ \t]*(?:File "[^\n]*|<stack traces unavailable>)?\n)*'
+)
+_NODE = re.compile(r"^Node: '[^\n]*'\n", re.MULTILINE)
+_FIRST_OF_SEVERAL = re.compile(
+    r"\d+ root error\(s\) found\.\s*\(0\) [A-Z_ ]+: (.*?)\n\s*\(1\) ", re.DOTALL
+)
+_MARKS = re.compile(  # [[{{node a/b}}]], [[a/b/_3]], [Op:MatMul] name: c, {{function_node d}}
+    r"\s*\[\[\{\{[^\n]*?\}\}\]\]|\s*\[\[[\w/]+/_\d+\]\]|\s*\[Op:[^\]\n]*\](?: name: ?\S*)?"
+    r"|\{\{function_node [^}]*\}\} ?"
+)
+_ASSERTION = "assertion failed: "
+# What `tf.debugging.assert_equal` and its like add to a sentence: the tensors that they compare.
+_COMPARISON = re.compile(r"\s*\[?Condition x [=<>!]+ (?:y|0) did not hold.*", re.DOTALL)
+_EAGER = re.compile(r"Expected '.*?' to be true\. Summarized data: (.*)", re.DOTALL)
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def sentence(message: str) -> str:
+    r"""Returns the sentence of a graph's error, or of a message that holds one.
+
+    Args:
+        message: `message` of a `tf.errors.OpError`, or what a model server answers.
+
+    >>> sentence("assertion failed: [top_k must not be] [-3]\n\t [[{{node Assert_5/Assert}}]]")
+    'top_k must not be -3'
+    """
+    text = message.removeprefix("Graph execution error:").strip()
+    text = text.partition("\n\nOriginal stack trace")[0]
+    text = _NODE.sub("", _SOURCES.sub("", text))
+    if several := _FIRST_OF_SEVERAL.search(text):
+        text = several[1]
+    text = _MARKS.sub("", text).strip()
+    if (start := text.find(_ASSERTION)) >= 0:
+        return _asserted(text[start + len(_ASSERTION) :])
+    if eager := _EAGER.fullmatch(text):
+        items = eager[1].split("\n")
+        return " ".join(re.sub(r"""^b(['"])(.*)\1$""", r"\2", item) for item in items)
+    return _COMPARISON.sub("", text) or text
+
+
+def value_error(error: Any, place: str = "") -> ValueError:
+    """Returns a graph's refusal of its inputs as a ValueError with only the sentence.
+
+    Args:
+        error: a `tf.errors.OpError`.
+        place: what was refused, to begin the message with.
+    """
+    text = sentence(error.message or type(error).__name__)
+    return ValueError(f"{place}: {text}" if place else text)
+
+
+@contextlib.contextmanager
+def as_value_errors() -> Iterator[None]:
+    """Raises a ValueError with only the sentence where a graph refuses its inputs."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        raise value_error(error) from None
+
+
+def _asserted(data: str) -> str:
+    """Returns the data of an assertion, "[text] [1] [[2 3]]", as "text 1 [2 3]"."""
+    data = _COMPARISON.sub("", data).strip()
+    items = data.removeprefix("[").removesuffix("]").split("] [")
+    return _unescaped(" ".join(items))
+
+
+def _unescaped(text: str) -> str:
+    r"""Undoes `absl::CEscape`, in which TensorFlow quotes strings.
+
+    >>> _unescaped(r"a \'word\', f\303\274nf")
+    "a 'word', fünf"
+    """
+
+    def byte(escape: "re.Match[bytes]") -> bytes:
+        code = escape[1]
+        if len(code) == 3:
+            return bytes([int(code, 8) % 256])
+        return _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(byte, text.encode("utf-8", "replace")).decode("utf-8", "replace")
