@@ -90,7 +90,7 @@ def test_the_export_answers_alike_in_python_and_for_classify(pipeline, tmp_path)
     example = tf.train.Example()
     example.features.feature["text"].bytes_list.value.append(TEXTS[0].encode())
     found = signatures["classify"](inputs=tf.constant([example.SerializeToString()]))
-    assert [label.decode() for label in found["classes"].numpy()[0]] == pipeline.labels
+    assert [label.decode() for label in found["classes"].numpy()[0]] == list(pipeline.labels)
     np.testing.assert_allclose(found["scores"][0], pipeline(TEXTS[0]).probabilities, atol=1e-6)
 
 
