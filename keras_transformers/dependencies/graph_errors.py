@@ -77,8 +77,9 @@ def as_value_errors() -> Iterator[None]:
 
 def _asserted(data: str) -> str:
     """Returns the data of an assertion, "[text] [1] [[2 3]]", as "text 1 [2 3]"."""
-    data = _COMPARISON.sub("", data).strip()
-    items = data.removeprefix("[").removesuffix("]").split("] [")
+    message = _COMPARISON.sub("", data).strip()
+    text = data if message in ("", "[]") else message  # an assertion may have no sentence
+    items = text.strip().removeprefix("[] ").removeprefix("[").removesuffix("]").split("] [")
     return _unescaped(" ".join(items))
 
 

@@ -1,6 +1,7 @@
 """Conversations with a text generator, in Python and in its export."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -142,6 +143,16 @@ def test_an_export_answers_conversations(generator, exported):
     assert found[1].decode() == texts[1][:1]
     with pytest.raises(tf.errors.InvalidArgumentError, match="the last message must be the user"):
         chat(roles=tf.constant([["user", "assistant"]]), texts=tf.constant([["a", "b"]]))
+
+
+def test_what_the_graph_refuses_is_one_sentence(generator):
+    for messages, options, sentence in (
+        ([{"role": "wizard", "content": "a"}], {}, r"roles must be one of.*0 are \[?wizard"),
+        ([{"role": "user", "content": "a"}], {"temperature": -1.0}, "temperature must be above 0"),
+    ):
+        with pytest.raises(ValueError, match=sentence) as caught:
+            generator.chat(messages, **options)
+        assert not re.search(r"assertion failed|node|File|Graph execution|\n", str(caught.value))
 
 
 @pytest.mark.slow
