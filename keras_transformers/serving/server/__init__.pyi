@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import batching as batching
+from . import cancellation as cancellation
 from . import connections as connections
 from . import engine as engine
 from . import grpc as grpc
