@@ -10,7 +10,8 @@ import ctypes
 import itertools
 import os
 import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 from keras_transformers.serving.server.cancellation import Cancellation
 
 _LONGEST_MESSAGE = 2000
+# Operations that may run others without end: TensorFlow 2's loops, and the first of TensorFlow 1's.
+_LOOPS = {"While", "StatelessWhile", "Enter", "RefEnter"}
 # Ending a run must not wait for a thread.
 _IN_THIS_THREAD = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
 
@@ -57,23 +60,9 @@ class SavedModel:
         config.session_inter_op_thread_pool.add(num_threads=2 * max_runs + 1)
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         try:
-            definitions = meta_graph(self.path).signature_def.values()
-            names = {
-                info.name: info
-                for definition in definitions
-                if _is_servable(definition)
-                for info in definition.inputs.values()
-            }
-            with graph.as_default(), tf.name_scope("runs"):
-                self._ends = _Ends(self._session, max_runs)
-                fed = {name: _placeholder(info) for name, info in names.items()}
-                inputs = {name: self._ends.after_start(tensor) for name, tensor in fed.items()}
             with graph.as_default():
                 loaded = tf.compat.v1.saved_model.load(
-                    self._session,
-                    [tf.saved_model.SERVING],
-                    str(self.path),
-                    input_map=inputs,
+                    self._session, [tf.saved_model.SERVING], str(self.path)
                 )
             self.definitions: dict[str, Any] = dict(loaded.signature_def)
             self.signatures = {
@@ -82,19 +71,20 @@ class SavedModel:
                 if _is_servable(definition)
             }
             self._tensors = {
-                name: (
-                    {key: fed[info.tensor] for key, info in signature.inputs.items()},
-                    _tensors(graph, signature.outputs),
-                )
+                name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
                 for name, signature in self.signatures.items()
             }
+            graph_def = meta_graph(self.path).graph_def
             with graph.as_default(), tf.name_scope("runs"):
+                self._ends = _Ends(self._session, max_runs)
                 self._controls = {
-                    name: self._ends.controls(list(outputs.values()))
-                    for name, (_, outputs) in self._tensors.items()
+                    name: self._ends.controls(list(self._tensors[name][1].values()))
+                    for name, signature in self.signatures.items()
+                    if _has_loop(graph_def, signature.outputs.values())
                 }
             graph.finalize()
-            self._ends.prepare()
+            if self._controls:
+                self._ends.prepare()
         except Exception as error:  # after any error of the runtime, the version cannot be served
             self._session.close()
             if isinstance(error, tf.errors.OpError):
@@ -117,8 +107,8 @@ class SavedModel:
             signature: one of `signatures`.
             inputs: name -> array.
             timeout_s: seconds until the runtime gives up.
-            cancellation: ends the run between two operations of its graph, such as two steps of a
-                loop.
+            cancellation: keeps the run from starting, or ends it between two operations of its
+                graph if the signature has a loop.
 
         Returns:
             Output name -> array.
@@ -130,18 +120,18 @@ class SavedModel:
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
         feeds, fetches = self._tensors[signature.name]
         fed = {feeds[name]: array for name, array in inputs.items()}
-        with self._ends.run() as run, cancellation.ended_by(run.end):
-            try:
-                outputs, _ = self._session.run(
-                    (fetches, self._controls[signature.name]),
-                    fed | run.feeds,
-                    options=options,
-                )
-            except (tf.errors.OpError, UnicodeDecodeError) as error:
-                if cancellation.is_cancelled:
-                    raise RequestError(Code.CANCELLED, "the run was cancelled") from None
+        try:
+            if signature.name not in self._controls:  # nothing that could take long
+                if not cancellation.is_cancelled:
+                    return self._session.run(fetches, fed, options=options)
+            else:
+                with self._ends.run() as run, cancellation.ended_by(run.end):
+                    controlled = (fetches, self._controls[signature.name])
+                    return self._session.run(controlled, fed | run.feeds, options=options)[0]
+        except (tf.errors.OpError, UnicodeDecodeError) as error:
+            if not cancellation.is_cancelled:
                 raise _refusal(error) from error
-        return outputs
+        raise RequestError(Code.CANCELLED, "the run was cancelled")
 
     def close(self) -> None:
         """Frees the graph and its variables; it cannot run afterwards."""
@@ -153,9 +143,9 @@ class SavedModel:
 class _Ends:
     """Ends runs of a session, for which TensorFlow has no call.
 
-    In each run, one operation waits for a number from a queue. The run's last operation puts 0
-    there, and `end` the run's own number, which makes the waiting operation fail; TensorFlow then
-    ends the whole run. An operation that waits for a queue holds no thread.
+    In each run, one operation waits for a value from a queue. The run's last operation puts True
+    there, and `end` False, which makes an assertion fail; TensorFlow then ends the whole run. An
+    operation that waits for a queue holds no thread.
 
     Args:
         session: the session, whose graph gets the operations.
@@ -165,38 +155,25 @@ class _Ends:
     def __init__(self, session: Any, max_runs: int) -> None:
         self._session = session
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._numbers = itertools.count(1)
         queues = []
         for place in range(max_runs):
             self._free.put(place)
-            queues.append(tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=f"run_{place}"))
+            queues.append(tf.queue.FIFOQueue(-1, [tf.bool], [[]], shared_name=f"run_{place}"))
         self._place = tf.compat.v1.placeholder(tf.int32, [], name="place_of_run")
-        self._number = tf.compat.v1.placeholder(tf.int64, [], name="number_of_run")
         self._queue = tf.queue.QueueBase.from_list(self._place, queues)
-        self._end = self._queue.enqueue(self._number)
-        # An earlier run may have left numbers, and this one may have been ended before it began.
-        self._earlier = self._queue.dequeue_many(self._queue.size())
-        with tf.control_dependencies([self._earlier]):
-            last = self._queue.dequeue()
-        self._checks = [  # not `!=`, which compares objects in graphs of this kind
-            tf.debugging.Assert(
-                tf.reduce_all(tf.not_equal(number, self._number)), ["the run was ended"]
-            )
-            for number in (self._earlier, last)
-        ]
-
-    def after_start(self, tensor: Any) -> Any:
-        """Returns an input that the model gets once the waiting operation has started.
-
-        One thread may compute a loop before it comes to an operation that was ready earlier.
-        """
-        with tf.control_dependencies([self._earlier]):
-            return tf.identity(tensor)
+        self._end = self._queue.enqueue(False)
+        self._empty = self._queue.dequeue_many(self._queue.size())
+        self._check = tf.raw_ops.Assert(
+            condition=self._queue.dequeue(), data=[tf.constant("the run was ended")]
+        )
 
     def controls(self, outputs: Sequence[Any]) -> list[Any]:
         """Returns what a run must fetch besides its outputs."""
-        with tf.control_dependencies([*outputs, self._earlier]):
-            return [*self._checks, self._queue.enqueue(tf.zeros([], tf.int64))]
+        # To depend on a function call is not enough: TensorFlow then waits only for the side
+        # effects of the function. So this operation takes the outputs themselves.
+        computed = tf.raw_ops.Assert(condition=tf.constant(True), data=outputs)
+        with tf.control_dependencies([computed]):
+            return [self._check, self._queue.enqueue(True)]
 
     def prepare(self) -> None:
         """Ends no run, because the first call of an operation takes longer."""
@@ -205,16 +182,23 @@ class _Ends:
 
     @contextlib.contextmanager
     def run(self) -> "Iterator[_Run]":
-        """Returns a run, once one of the queues is free."""
-        place, number = self._free.get(), next(self._numbers)
-        feeds = {self._place: place, self._number: number}
+        """Yields a run, once one of the queues is free."""
+        place = self._free.get()
+        feeds, is_empty, ended = {self._place: place}, False, threading.Event()
+
+        def call(operation: Any) -> None:
+            self._session.run(operation, feeds, options=_IN_THIS_THREAD)
 
         def end() -> None:
-            self._session.run(self._end, feeds, options=_IN_THIS_THREAD)
+            ended.set()
+            call(self._end)
 
         try:
             yield _Run(feeds, end)
+            is_empty = not ended.is_set()  # the run has taken what it put there
         finally:
+            if not is_empty:
+                call(self._empty)
             self._free.put(place)
 
 
@@ -270,9 +254,40 @@ def _info(info: Any) -> TensorInfo:
     return TensorInfo(info.name, tf.as_dtype(info.dtype), shape_of(info))
 
 
-def _placeholder(info: Any) -> Any:
-    return tf.compat.v1.placeholder(tf.as_dtype(info.dtype), shape_of(info))
-
-
 def _tensors(graph: Any, infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
     return {name: graph.get_tensor_by_name(info.tensor) for name, info in infos.items()}
+
+
+def _has_loop(graph: Any, outputs: Iterable[TensorInfo]) -> bool:
+    """Returns whether outputs depend on a loop in a GraphDef, or in a function that it calls."""
+    nodes = {node.name: node for node in graph.node}
+    functions = {function.signature.name: function.node_def for function in graph.library.function}
+
+    def called_by(nodes: Iterable[Any]) -> Iterator[str]:
+        for node in nodes:
+            values = node.attr.values()
+            references = [each for value in values for each in (value.func, *value.list.func)]
+            yield from functions.keys() & {node.op, *(each.name for each in references)}
+
+    used = _reached(
+        (info.tensor.partition(":")[0] for info in outputs),
+        lambda name: (each.removeprefix("^").partition(":")[0] for each in nodes[name].input),
+    )
+    called = _reached(
+        called_by(nodes[name] for name in used), lambda name: called_by(functions[name])
+    )
+    bodies = (functions[name] for name in called)
+    reached = itertools.chain((nodes[name] for name in used), *bodies)
+    return any(node.op in _LOOPS for node in reached)
+
+
+def _reached(starts: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
+    """Returns all names that can be reached from some of them."""
+    reached: set[str] = set()
+    waiting = list(starts)
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting.extend(following(name))
+    return reached
