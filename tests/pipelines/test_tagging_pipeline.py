@@ -117,7 +117,11 @@ def test_a_batch_or_one_by_one(tag):
 def test_it_comes_back_as_it_was(model, tokenizer, tmp_path):
     other = Tagger(model, tokenizer, LABELS, max_sequence_length=7, offset_unit="byte")
     again = restored(other, tmp_path / "saved", [HOSTILE, "a film", ""])
-    assert (again.labels, again.max_sequence_length, again.offset_unit) == (LABELS, 7, "byte")
+    assert (again.labels, again.max_sequence_length, again.offset_unit) == (
+        tuple(LABELS),
+        7,
+        "byte",
+    )
 
 
 def test_offsets_are_exact_in_characters(tag):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 
 import pytest
@@ -119,7 +120,8 @@ def test_a_type_that_numpy_does_not_know(export):
 def test_metadata_that_python_cannot_parse(export, capsys, text):
     (export / METADATA_FILE).write_text(text, errors="surrogateescape")
     for command in ("show", "check"):
-        assert f"{export / METADATA_FILE}: not JSON (" in only_line(capsys, command, export)
+        line = only_line(capsys, command, export)
+        assert re.search(rf"{re.escape(str(export / METADATA_FILE))}: (not JSON|JSON nested)", line)
 
 
 @pytest.mark.parametrize("depth", [101, 500])
@@ -137,7 +139,7 @@ def test_json_that_python_parses_and_cannot_print(export, capsys, depth, tmp_pat
 @pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5000])
 def test_a_line_of_json_that_python_cannot_parse(value, tmp_path):
     (tmp_path / "data.jsonl").write_text(f'{{"text": "a"}}\n{value}\n')
-    with pytest.raises(ValueError, match=r"data\.jsonl:2: not JSON"):
+    with pytest.raises(ValueError, match=r"data\.jsonl:2: (not JSON|JSON nested)"):
         list(read_objects(tmp_path / "data.jsonl"))
 
 

@@ -101,5 +101,5 @@ def test_what_the_file_lacks_is_named(file):
         kt.load(file, pipeline="classification", labels=["a", "b"])
     with h5py.File(file, "a") as opened:
         opened.attrs["model_config"] = "{"
-    with pytest.raises(ValueError, match=r"model\.h5:.*model_config.*damaged"):
+    with pytest.raises(ValueError, match=r"model\.h5:.*model_config.*not JSON"):
         kt.load(file)
