@@ -4,6 +4,8 @@ r"""Stress-tests the local server: many requests, changing versions, and malicio
     python benchmarks/serving_soak.py TEXTS saved_models/fill_mask_en ANOTHER_BASE_PATH \
         --requests 200000 --seconds 3600
 
+    python benchmarks/serving_soak.py TEXTS saved_models/sentiment_en --leaving LANGUAGE_MODEL
+
 TEXTS is a file with one text per line, plain or .gz. One server, in a separate process, serves a
 copy of each export; clients in threads of this process call all of them by REST and gRPC, while
 versions are published, rolled back, deleted and damaged (see `Operator`). A tenth of the requests
@@ -13,6 +15,12 @@ Memory is read before each change of the versions, when one version of each mode
 exit status is 1 if an answer is wrong or missing, or if the median memory of the last quarter is
 5 % above that of the second (not the first: the first runs of a graph allocate memory that is
 kept).
+
+With --leaving, the soak is another one: 20 clients ask LANGUAGE_MODEL, the base path of an export
+with the signature `generate`, for 59,000 tokens each, and leave after some seconds without an
+answer, while one client asks the classifiers all the time. It prints how long their answers took,
+and how many of the runs were cancelled. The exit status is 1 if an answer took a second, or if a
+request is left at the end.
 """
 
 import argparse
@@ -21,6 +29,7 @@ import gzip
 import itertools
 import os
 import random
+import re
 import shutil
 import socket
 import statistics
@@ -31,6 +40,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +61,7 @@ from keras_transformers.serving import Client, RequestError
 HOSTILE_SHARE = 0.1
 ROWS = (1, 1, 1, 2, 4)  # of a request, each as likely
 MAX_GROWTH = 0.05
+LEAVING_CLIENTS, TOKENS, SLOWEST_S = 20, 59_000, 1.0
 
 
 def bodies(generator: random.Random) -> list[bytes]:
@@ -321,6 +332,83 @@ def soak(parsed: argparse.Namespace) -> Soak:
     return run
 
 
+@dataclass
+class Waits:
+    """How long the classifiers' answers took beside clients that leave.
+
+    Attributes:
+        seconds: of each answer.
+        most_running: the most requests that were in progress at once.
+        cancelled: the runs that ended because their client had left.
+        left: the requests that were still in progress at the end.
+    """
+
+    seconds: list[float]
+    most_running: int
+    cancelled: int
+    left: int
+
+
+def leave(url: str, model: str, seconds: float) -> None:
+    """Asks a language model for more tokens than anybody waits for."""
+    options = {"max_length": TOKENS, "temperature": 1.0, "top_k": 1, "top_p": 1.0, "seed": 1}
+    content = {"signature_name": "generate", "instances": [{"prompt": "A dog", **options}]}
+    with contextlib.suppress(httpx.TimeoutException):
+        answer = httpx.post(f"{url}/v1/models/{model}:predict", json=content, timeout=seconds)
+        raise SystemExit(f"{model} answered after all: {answer.text[:300]}")
+
+
+def metric(server: Running, name: str) -> int:
+    """Returns a number from the server's page for Prometheus."""
+    page = httpx.get(f"{server.rest}/monitoring/prometheus/metrics", timeout=120).text
+    return int(float(re.search(rf"^keras_transformers:serving:{name} (\S+)$", page, re.M)[1]))
+
+
+def leaving_soak(parsed: argparse.Namespace) -> Waits:
+    """Asks the classifiers while clients of a language model come and leave."""
+    texts = list(read_lines(parsed.texts))[: parsed.lines]
+    names = [base.name for base in parsed.base_paths]
+    waits = Waits([], 0, 0, 0)
+    options = ("--max-requests", "128", "--max-new-tokens", "60000")
+    with (
+        serving(*parsed.base_paths, parsed.leaving, options=options) as server,
+        Client(server.rest, timeout_s=120) as client,
+        ThreadPoolExecutor(LEAVING_CLIENTS) as pool,
+    ):
+        for name in names:
+            client.rows(texts[:1], model=name)  # the first answer of a graph is slow
+        generator = random.Random(0)
+        stays = [generator.uniform(0.2, 1.0) * parsed.seconds for _ in range(LEAVING_CLIENTS)]
+        leaving = [pool.submit(leave, server.rest, parsed.leaving.name, stay) for stay in stays]
+        for text, name in zip(itertools.cycle(texts), itertools.cycle(names), strict=False):
+            start = time.monotonic()
+            client.rows([text], model=name)
+            waits.seconds.append(time.monotonic() - start)
+            if len(waits.seconds) % 20 == 1:
+                waits.most_running = max(waits.most_running, metric(server, "requests_in_flight"))
+            if all(each.done() for each in leaving):
+                break
+        for each in leaving:
+            each.result()
+        patience = time.monotonic() + 10
+        while (left := metric(server, "requests_in_flight")) and time.monotonic() < patience:
+            time.sleep(0.1)
+        waits.left, waits.cancelled = left, metric(server, "cancelled_runs_total")
+    return waits
+
+
+def main_leaving(parsed: argparse.Namespace) -> int:
+    waits = leaving_soak(parsed)
+    slowest = max(waits.seconds)
+    print(f"{LEAVING_CLIENTS} clients asked for {TOKENS} tokens each, and left")
+    print(f"  most requests in progress at once: {waits.most_running}")
+    print(f"  runs cancelled: {waits.cancelled}; the others had not started")
+    print(f"  requests in progress at the end: {waits.left}")
+    print(f"  the classifiers' answers: {len(waits.seconds)}")
+    print(f"  median {1e3 * statistics.median(waits.seconds):.0f} ms, slowest {slowest:.2f} s")
+    return 1 if waits.left or slowest >= SLOWEST_S else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -332,7 +420,10 @@ def main() -> int:
     parser.add_argument("--change-seconds", type=float, default=15.0, help="between two changes")
     parser.add_argument("--lines", type=int, default=200, help="lines of TEXTS, at most")
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--leaving", type=Path, metavar="LANGUAGE_MODEL")
     parsed = parser.parse_args()
+    if parsed.leaving:
+        return main_leaving(parsed)
     run = soak(parsed)
     for kind, count in sorted(run.counts.items()):
         print(f"  {kind}: {count}")

@@ -58,6 +58,7 @@ class SavedModel:
         # it ends: with a loop in each, no run of any model proceeds, and none can be ended. So each
         # session has its own: a run holds one or two, and one is left.
         config.session_inter_op_thread_pool.add(num_threads=2 * max_runs + 1)
+        config.experimental.disable_thread_spinning = True  # by so many threads, it would cost time
         self._session = tf.compat.v1.Session(graph=graph, config=config)
         try:
             with graph.as_default():
