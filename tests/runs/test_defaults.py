@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 import roberta_toy
 import tiny
@@ -39,6 +40,16 @@ def test_a_default_gives_way_and_a_number_of_the_user_does_not():
     assert classifier(Default(8)).config()["max_sequence_length"] == 8
     with pytest.raises(ValueError, match=r"max_sequence_length=128: .* at most 16, the positions"):
         classifier(128)
+
+
+@pytest.mark.parametrize("given", [{}, {"max_sequence_length": 8}])
+def test_a_run_starts_from_the_same_weights_with_and_without_defaults(given, saved, tmp_path):
+    def main(config, run):
+        return {"sum": float(np.sum(keras.layers.Dense(9)(np.ones([1, 9]))))}
+
+    keras.utils.set_random_seed(EncoderTuning.seed)
+    wanted = main(None, None)
+    assert execute(main, EncoderTuning(weights=saved, runs_dir=tmp_path, **given)) == wanted
 
 
 @pytest.mark.parametrize(("given", "length"), [({}, 16), ({"max_sequence_length": 8}, 8)])

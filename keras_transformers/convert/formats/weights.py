@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import pkgutil
+import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,7 +223,8 @@ def find_weights(path: str | os.PathLike[str]) -> FoundWeights:
 def num_positions(path: str | os.PathLike[str]) -> int | None:
     """Returns the most tokens that a model of weights takes; None if nothing limits them.
 
-    It builds the model without values.
+    It builds the model without values, and draws no random numbers: seeds of layers come from
+    Python's `random`, and a run's weights must not depend on whether somebody looked.
 
     Raises:
         FileNotFoundError: the path, or a file of the format, does not exist.
@@ -231,8 +233,12 @@ def num_positions(path: str | os.PathLike[str]) -> int | None:
     contents = look(local(path))
     if contents.format is None:
         raise ValueError(why_not_weights(contents.source))
-    with without_values():
-        model = contents.format.open(contents.source).build()
+    state = random.getstate()
+    try:
+        with without_values():
+            model = contents.format.open(contents.source).build()
+    finally:
+        random.setstate(state)
     return anatomy(model).max_sequence_length
 
 
