@@ -146,7 +146,8 @@ class Engine:
         """
         limit = self.limits.timeout_s
         seconds = limit if timeout_s is None else min(limit, timeout_s)
-        call, status = Call(time.monotonic() + seconds), "OK"
+        now = time.monotonic()
+        call, status = Call(now + seconds, start=now), "OK"
         try:
             yield call
         except RequestError as error:
@@ -258,7 +259,9 @@ class Engine:
 
     def _too_late(self, call: Call) -> RequestError:
         seconds, limit = call.deadline - call.start, self.limits.timeout_s
-        remedy = "serve with a larger --timeout" if seconds >= limit else "wait longer"
+        # The difference of two times is not exact.
+        is_limit = limit - seconds < 1e-3
+        remedy = "serve with a larger --timeout" if is_limit else "wait longer"
         return RequestError(
             Code.DEADLINE_EXCEEDED, f"no answer within {seconds:.3g} s: ask for less, or {remedy}"
         )

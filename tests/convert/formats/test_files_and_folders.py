@@ -47,7 +47,7 @@ def _of_model_garden(folder, left_behind):
 
 def _copied(name, file):
     def copy(folder, left_behind):
-        shutil.copytree(left_behind(name), folder, dirs_exist_ok=True)
+        shutil.copytree(left_behind(f"{name}/{file}").parent, folder, dirs_exist_ok=True)
         return folder / file
 
     return copy
