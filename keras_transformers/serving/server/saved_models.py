@@ -128,7 +128,14 @@ class SavedModel:
             else:
                 with self._ends.run() as run, cancellation.ended_by(run.end):
                     controlled = (fetches, self._controls[signature.name])
-                    return self._session.run(controlled, fed | run.feeds, options=options)[0]
+                    try:
+                        return self._session.run(controlled, fed | run.feeds, options=options)[0]
+                    except tf.errors.CancelledError:
+                        if cancellation.is_cancelled:
+                            raise
+                        # A function that fails ends the waiting operation too, whose error may
+                        # arrive first. Run alone, the function says what is wrong.
+                        return self._session.run(fetches, fed, options=options)
         except (tf.errors.OpError, UnicodeDecodeError) as error:
             if not cancellation.is_cancelled:
                 raise _refusal(error) from error
