@@ -58,7 +58,7 @@ def in_int8(pipeline, base: Path) -> Path:
 
 def encoder(family: str, tokenizer):
     family = family.removeprefix("xlm_")  # RoBERTa's layers on another vocabulary
-    build = getattr(getattr(families, family), family)
+    build = getattr(getattr(kt.families, family), family)
     return tiny.lively(build(vocabulary_size=tokenizer.vocabulary_size, **SIZES))
 
 
