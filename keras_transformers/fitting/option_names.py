@@ -93,6 +93,7 @@ _ADVICE: Mapping[str, Sequence[str]] = {
     "the pipeline decides: keras_transformers.load(..., labels=[...])": (
         *("labels", "label_names", "num_labels", "num_classes", "id2label", "classes"),
     ),
+    "use label_smoothing=": ("label_smoothing_factor", "smoothing"),
     "the model and the task decide; the recipes have options for it": (
         *("dropout", "label_smoothing", "label_smoothing_factor", "lora_dropout"),
     ),

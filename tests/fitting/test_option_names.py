@@ -1,16 +1,14 @@
 """Options that other libraries have: the message names ours, which exist."""
 
-import dataclasses
 import importlib
 import inspect
 import re
 
 import pytest
-from test_every_task import LABELS, TEXTS, fresh
+from test_every_task import LABELS, TEXTS, TRAINERS, fresh
 
 import keras_transformers as kt
 from keras_transformers.fitting.option_names import _ADVICE, options_in, unknown_option
-from keras_transformers.tasks.training import all_jobs
 
 fit = importlib.import_module("keras_transformers.fitting.fit")
 ARGUMENTS = set(inspect.signature(kt.fit).parameters) - {"pipeline", "options"}
@@ -49,10 +47,6 @@ USUAL = {
 }
 
 
-def options_of(job):
-    return {field.name for field in dataclasses.fields(job.options)} - fit._OWN
-
-
 @pytest.mark.parametrize(("name", "ours"), USUAL.items())
 def test_the_message_names_ours(name, ours):
     with pytest.raises(TypeError, match=f"no option '{name}'") as error:
@@ -61,7 +55,7 @@ def test_the_message_names_ours(name, ours):
 
 
 def test_each_advice_names_options_that_exist():
-    everything = ARGUMENTS.union(*map(options_of, all_jobs().values()))
+    everything = ARGUMENTS.union(*map(fit.option_names, TRAINERS.values()))
     for advice, names in _ADVICE.items():
         assert set(options_in(advice)) <= everything, advice
         for ours in re.findall(r"load\(\.\.\., (\w+)=", advice):
@@ -69,7 +63,8 @@ def test_each_advice_names_options_that_exist():
             assert ours in made, advice
         for ours in re.findall(r"keras_transformers\.(\w+)", advice):
             assert hasattr(kt, ours), advice
-        assert not set(names) & (options_of(all_jobs()["classification"]) - {"batch_size"}), advice
+        ours = fit.option_names(TRAINERS["classification"]) - {"batch_size", "label_smoothing"}
+        assert not set(names) & ours, advice
 
 
 def test_all_names_are_listed():

@@ -14,8 +14,9 @@ from keras_transformers.dependencies.private_api import give_values, without_val
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks.embedding.head import with_cls_pooling, with_mean_pooling
 from keras_transformers.tasks.pipeline import Pipeline
-from keras_transformers.tasks.task import Task, all_tasks, with_trained
+from keras_transformers.tasks.task import Task, all_tasks
 from keras_transformers.tasks.weights import adapters, saving
+from keras_transformers.tasks.weights.heads import with_trained
 
 __all__ = ["load"]
 
@@ -117,7 +118,7 @@ def _load(
     with without_values():
         model = found.build()
     if has_head:
-        with_head = found.with_head or (lambda model: task.model(model, found, num_labels))
+        with_head = found.with_head or (lambda model: task.head(model, found, num_labels))
         model = with_head(model)
         left_out = found.fill(model, found.parts)
         new: list[keras.layers.Layer] = []
@@ -128,7 +129,7 @@ def _load(
         left_out = found.fill(filled, found.parts)
         known = set(map(id, filled.layers))
         encoder = model if pooling == "pooler" else _POOLINGS[pooling](filled)
-        model = task.model(encoder, found, num_labels)
+        model = task.head(encoder, found, num_labels)
         new = [layer for layer in model.layers if layer.weights and id(layer) not in known]
     give_values(model)
     made = _made(found, task, model, options)
@@ -137,7 +138,7 @@ def _load(
     return made, new
 
 
-def _task(found: FoundWeights, wanted: str | None) -> Task:
+def _task(found: FoundWeights, wanted: str | None) -> Task[Any]:
     """Returns the task to load the weights for; ValueError if they cannot serve it."""
     tasks = all_tasks()
     new = [task.name for task in tasks.values() if task.new_head_on == found.base]
@@ -162,7 +163,7 @@ def _task(found: FoundWeights, wanted: str | None) -> Task:
     return tasks[wanted]
 
 
-def _options(found: FoundWeights, task: Task) -> dict[str, Any]:
+def _options(found: FoundWeights, task: Task[Any]) -> dict[str, Any]:
     """Returns the pipeline's options that the files hold for a trained task."""
     own = dict(found.options)
     if found.head is not None:
@@ -176,7 +177,7 @@ def _options(found: FoundWeights, task: Task) -> dict[str, Any]:
 
 
 def _has_head(
-    found: FoundWeights, task: Task, own: Mapping[str, Any], given: Mapping[str, Any]
+    found: FoundWeights, task: Task[Any], own: Mapping[str, Any], given: Mapping[str, Any]
 ) -> bool:
     """Returns whether the weights have the head that the task needs."""
     if task.name not in found.trained:
@@ -199,7 +200,7 @@ def _warn_of_order(found: FoundWeights, own: Sequence[str], given: Sequence[str]
 
 
 def _pooling(
-    found: FoundWeights, task: Task, options: dict[str, Any]
+    found: FoundWeights, task: Task[Any], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Returns the pooling for a new head, and the options left for the pipeline."""
     if not task.pooled or found.base != "embedding":
@@ -210,7 +211,9 @@ def _pooling(
     return pooling, {name: value for name, value in options.items() if name != "pooling"}
 
 
-def _made(found: FoundWeights, task: Task, model: keras.Model, options: dict[str, Any]) -> Pipeline:
+def _made(
+    found: FoundWeights, task: Task[Any], model: keras.Model, options: dict[str, Any]
+) -> Pipeline:
     """Makes the pipeline; errors name the weights."""
     tokenizers = found.tokenizers()
     length = task.parameters.get("max_sequence_length")
@@ -221,7 +224,7 @@ def _made(found: FoundWeights, task: Task, model: keras.Model, options: dict[str
         if shortest != (length.default or positions):  # which are the pipeline's default
             options = {"max_sequence_length": shortest, **options}
     try:
-        made: Pipeline = task.made(model, tokenizers, **options)
+        made: Pipeline = task.make(model, *tokenizers, **options)
     except (AttributeError, TypeError, ValueError) as error:  # an option of the wrong type
         raise ValueError(f"{found.source}: {error}") from error
     return made
