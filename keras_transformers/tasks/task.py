@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Task"]
 
+# How to make the one vector that a new head for whole texts reads.
+Pooling = Literal["mean", "cls", "pooler"]
+
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 
 
@@ -79,6 +82,19 @@ class Task(abc.ABC, Generic[PipelineT]):
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The arguments that make the pipeline."""
         return inspect.signature(self.make).parameters
+
+    @property
+    def options(self) -> Mapping[str, inspect.Parameter]:
+        """The options of `load` for the task, beside `pipeline` and `adapter`."""
+        options = {
+            name: parameter
+            for name, parameter in self.parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY or name in self.needs
+        }
+        if self.pooled:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            options["pooling"] = inspect.Parameter("pooling", kind, annotation=Pooling)
+        return options
 
     def trainer(self) -> "Trainer[Any, Any] | None":
         """Returns how `fit` trains the task and `evaluate` measures it; None if they cannot.

@@ -12,6 +12,7 @@ from keras_transformers.convert.families import without_pooler
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights, local
 from keras_transformers.dependencies.private_api import give_values, without_values
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.options import unknown_option
 from keras_transformers.tasks.embedding.head import with_cls_pooling, with_mean_pooling
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import Task, all_tasks
@@ -21,6 +22,24 @@ from keras_transformers.tasks.weights.heads import with_trained
 __all__ = ["load"]
 
 _logger = logging.getLogger(__name__)
+
+_ADVICE = {
+    "use path=": ("pretrained_model_name_or_path", "model_name", "preset", "folder", "filepath"),
+    'use pipeline=, such as pipeline="classification"': ("task", "task_name", "head"),
+    "use labels=, the names of the classes": (
+        *("num_labels", "num_classes", "id2label", "label2id", "class_names", "label_names"),
+    ),
+    "use max_sequence_length=": (
+        *("max_seq_length", "max_length", "model_max_length", "sequence_length"),
+    ),
+    "use pair=True": ("text_pair", "pairs"),
+    "use pooling=": ("pooling_mode", "pooling_strategy"),
+    "use adapter=": ("adapter_name_or_path", "peft_model_id", "lora"),
+    "leave it out: the tokenizer of the weights is loaded with them": (
+        *("tokenizer", "vocabulary", "do_lower_case", "lowercase"),
+    ),
+    "call keras.config.set_dtype_policy before loading": ("dtype", "torch_dtype", "precision"),
+}
 
 # How to make one vector per text -> the encoder that does it.
 _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
@@ -64,6 +83,7 @@ def load(
 
     Raises:
         FileNotFoundError: a file is missing.
+        TypeError: the task has no such option; the message says which may be meant.
         ValueError: a file is damaged, has an unknown format, or needs something that is not
             supported here; weights are missing, left over or of another shape (the message lists
             them all); or `pipeline` or `options` do not fit the weights.
@@ -102,6 +122,10 @@ def _load(
         return saving.load(path), []
     found = with_trained(find_weights(path))
     task = _task(found, pipeline)
+    for name in options:
+        if name not in task.options:
+            names = {"path", "pipeline", "adapter", *task.options}
+            raise unknown_option("load", name, names, _ADVICE)
     own = _options(found, task) if task.name in found.trained else {}
     has_head = _has_head(found, task, own, options)
     if has_head:
