@@ -44,7 +44,6 @@ kt.fit(classify, ([], []), validation=0.1, epochs=3, lora=8, warmup_fraction=0.1
 MISSPELT = """
 kt.lod("folder")
 kt.load("folder", labls=["bad"])
-kt.load("folder", pipeline="classification", top_k=2)
 kt.fit(classify, ([], []), epoch=3)
 kt.evaluate(classify, ([], []), colums={})
 kt.export(classify, "folder", weight_dtype="int8")
