@@ -405,21 +405,6 @@ def test_what_cannot_be_restored_is_named(tmp_path):
         restore(compiled(), [AverageLastWeights()])
 
 
-def test_a_callback_is_found_under_its_former_name(tmp_path):
-    """AverageLastWeights was CheckpointAveraging, which older checkpoints name."""
-    train(tmp_path, callbacks=[AverageLastWeights()], epochs=1)
-    snapshots = Snapshots(tmp_path / "checkpoints")
-    with np.load(snapshots.newest()) as arrays:
-        older = dict(arrays)
-    assert "AverageLastWeights" in str(older["state"])
-    former = str(older["state"]).replace("AverageLastWeights", "CheckpointAveraging")
-    older["state"] = np.array(former)
-    snapshots.write(STEPS, older.items())
-    averaging = AverageLastWeights()
-    train(tmp_path, callbacks=[averaging], epochs=2)
-    assert len(averaging) == 2
-
-
 def test_a_wrong_use_is_refused(tmp_path):
     with pytest.raises(ValueError, match="every=0: expected 1 or more batches"):
         Resume(tmp_path, every=0)
