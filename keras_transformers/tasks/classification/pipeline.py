@@ -59,6 +59,7 @@ class TextClassifier(TextPipeline):
     """
 
     task = "classification"
+    explained = "logits"
 
     def __init__(
         self,
