@@ -404,7 +404,7 @@ def test_best_limits_against_all_choices() -> None:
 
 def test_bad_batches() -> None:
     pairs = random_pairs(50)
-    with pytest.raises(ValueError, match="no pairs to make batches of: 0 of 2 pairs kept"):
+    with pytest.raises(ValueError, match="no pairs .*0 of 2"):
         PairBatches([("", "1"), ("1 " * 99, "1")], NUMBERS, batch_tokens=100)
     for options, message in (
         ({"batch_tokens": 40}, r"batch_tokens is 40, but the longest pair takes \d+"),

@@ -64,7 +64,7 @@ def test_weights_that_the_last_batch_spoiled_are_not_saved(model, tmp_path):
 def test_an_infinite_loss_stops_too(model):
     x, y = rows()
     x[:] = 3e38
-    with pytest.raises(NonFiniteLossError, match="loss is inf .* no weights were written yet"):
+    with pytest.raises(NonFiniteLossError, match="loss is inf .* no weights"):
         model.fit(x, y, verbose=0, callbacks=[StopOnNonFiniteLoss()])
 
 
@@ -78,7 +78,7 @@ def test_the_best_epoch_is_kept_and_nan_is_never_better(model, tmp_path):
         model.load_weights(saved.path)
         kept.append(int(model.get_weights()[0][0, 0]))
     assert kept == [0, 0, 2, 2]
-    with pytest.raises(ValueError, match=r"no 'score' in the logs .*they have loss"):
+    with pytest.raises(ValueError, match="'score' .*loss"):
         saved.on_epoch_end(4, {"loss": 1.0})
 
 

@@ -116,7 +116,7 @@ def test_only_the_same_configuration_resumes(tmp_path):
         epochs: int = 3
         resume: bool = False
 
-    with pytest.raises(FileNotFoundError, match="no run to resume; check --name"):
+    with pytest.raises(FileNotFoundError, match="no run .*--name"):
         run_folder.check_same(tmp_path, Config())
     text = json.dumps(dataclasses.asdict(Config()), default=str)
     (tmp_path / "config.json").write_text(text)
@@ -224,7 +224,7 @@ def test_a_run_without_a_best_epoch_says_so(tmp_path):
     one, model = runs.Run(Task(runs_dir=tmp_path, epochs=1, quiet=True)), model_of_a_line()
     score = {"score": lambda: {"figure": math.nan}, "monitor": "val_figure"}
     model.fit(**one.prepare(model, Numbers(), **score))
-    with pytest.raises(run.NoBestEpochError, match=r"val_figure was NaN in all of 1 epochs.*last"):
+    with pytest.raises(run.NoBestEpochError, match="val_figure .*NaN .*1 epochs.*last"):
         one.load_best()
 
 

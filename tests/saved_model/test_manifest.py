@@ -112,7 +112,7 @@ def test_links_are_named_wherever_they_are(version, capsys, tmp_path):
         f"{version}/pipe is not listed",
         f"{version}/variables/variables.index is a link, and its target may change",
     ]
-    with pytest.raises(ValueError, match="dangling is a link to nowhere"):
+    with pytest.raises(ValueError, match="dangling .*link"):
         record(version, FROM)
 
 

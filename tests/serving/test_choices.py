@@ -47,9 +47,9 @@ def test_a_client_gives_lists(target):
         same(client.rows(TEXTS, CHOICES, model="choices"), expected())
         (answer,) = client.ask(TEXTS[:1], CHOICES[:1], model="choices")
         assert isinstance(answer, Choice)
-        with pytest.raises(ValueError, match="choices must be a list with a list of strings"):
+        with pytest.raises(ValueError, match="choices .*list of strings"):
             client.ask(TEXTS, TEXTS, model="choices")
-        with pytest.raises(ValueError, match=r"^choices\[1\]\[0\] has half of a surrogate pair"):
+        with pytest.raises(ValueError, match=r"^choices\[1\]\[0\] .*surrogate"):
             client.ask(TEXTS[:2], [["a", "b"], ["\ud83d"]], model="choices")
         with pytest.raises(ValueError, match="takes .*choices.*, not 3 texts"):
             client.ask(TEXTS, model="choices")
