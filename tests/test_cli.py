@@ -10,6 +10,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import tiny
+from checks import says
 
 import keras_transformers as kt
 from keras_transformers.cli import data as data_commands
@@ -80,19 +81,21 @@ def test_values_are_taken_as_typed():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("publish a b --keep 0", "--keep 0: must be 1 or more"),
-        ("check a --max-batch-size -1", "--max-batch-size -1: must be 1 or more"),
-        ("ask h:1 a --model m --timeout nan", "--timeout nan: must be above 0, and finite"),
-        ("serve a --max-requests 0", "--max-requests 0: must be 1 or more"),
-        ("serve a --max-body-mib inf", "--max-body-mib inf: must be above 0, and finite"),
-        ("serve a --batch-timeout -1", "--batch-timeout -1.0: must be 0 or more"),
-        ("serve a --allowed-batch-sizes 1 0", "--allowed-batch-sizes 1 0: must be 1 or more"),
-        ("explore a --port 65536", "--port 65536: must be 0 to 65535"),
-        ("serve a --rest-port -2", "--rest-port -2: must be -1 to 65535"),
+        ("publish a b --keep 0", "--keep 0 ... 1 or more"),
+        ("check a --max-batch-size -1", "--max-batch-size -1 ... 1 or more"),
+        ("ask h:1 a --model m --timeout nan", "--timeout nan ... above 0, and finite"),
+        ("serve a --max-requests 0", "--max-requests 0 ... 1 or more"),
+        ("serve a --max-body-mib inf", "--max-body-mib inf ... above 0, and finite"),
+        ("serve a --batch-timeout -1", "--batch-timeout -1.0 ... 0 or more"),
+        ("serve a --allowed-batch-sizes 1 0", "--allowed-batch-sizes 1 0 ... 1 or more"),
+        ("explore a --port 65536", "--port 65536 ... 0 to 65535"),
+        ("serve a --rest-port -2", "--rest-port -2 ... -1 to 65535"),
     ],
 )
 def test_numbers_are_checked_by_their_options_names(capsys, words, said):
-    assert run(capsys, *words.split()) == (2, "", f"keras-transformers: {said}\n")
+    status, out, err = run(capsys, *words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says(err, f"keras-transformers: {said}")
 
 
 @pytest.mark.parametrize("command", ["average", "make-pretraining-data", "serving-config"])
@@ -306,7 +309,7 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
         capsys, "predict", "somewhere", "--text", "a", "--text-b", "b", "--text-b", "c"
     )
     assert status == 2
-    assert "texts: 1, --text-b: 2; pass one of each" in err
+    assert says(err, "texts: 1, --text-b: 2 ... one of each")
 
 
 def test_predict_reads_choices(capsys, monkeypatch):
@@ -487,7 +490,7 @@ def test_make_pretraining_data(capsys, tmp_path):
     assert expected.items() <= manifest["configuration"].items()
     status, _, err = run(capsys, *command, "--cased")
     assert status == 2
-    assert "lowercase was True, is False, max_sequence_length was 16, is 128" in err
+    assert says(err, "lowercase ... True ... False, max_sequence_length ... 16 ... 128")
 
     (tmp_path / "vocab.txt").write_text("\n".join([*special[:4], *"abcde"]), "utf-8")
     status, _, err = run(capsys, *command)

@@ -4,6 +4,7 @@ import logging
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import says
 
 from keras_transformers.data.images.augmentation import (
     Augmentation,
@@ -314,7 +315,7 @@ def test_a_folder_of_classes(folder, caplog):
     (folder / "README").write_text("no class")
     with caplog.at_level(logging.WARNING):
         images = load_folder(folder, ImageDecoder((5, 5), 1))
-    assert "skipped 2 entries that are not images of a class" in caplog.text
+    assert says(caplog.text, "skipped 2 entries")
     assert (len(images), images.shape) == (7, (5, 5, 1))
     assert list(images.label_names) == ["black", "white"]
     (found, targets), (more, _) = batches(images)

@@ -6,7 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
-from checks import compile_toy
+from checks import compile_toy, says
 from pipelines_without_models import Reader
 
 from keras_transformers.data.text import (
@@ -265,7 +265,7 @@ def test_comments_and_numbers_are_no_words(tmp_path, text, columns, words, label
 def test_what_is_left_out_is_counted(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     load_conll(write(tmp_path / "a.conllu", CONLL_U))
-    assert "5 comments, words numbered in column 0, 2 lines that are no words" in caplog.text
+    assert says(caplog.text, "5 comments ... column 0 ... 2 lines")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_every_scheme_becomes_iob2(tmp_path, caplog, scheme, labels, expected):
 
 def test_exceptions_to_other_schemes_are_counted(tmp_path, caplog):
     load_conll(write(tmp_path / "a", "a O\nb E-PER\nc S-PER\n"))
-    assert "labels in BIOES with 1 exceptions, 2 converted" in caplog.text
+    assert says(caplog.text, "BIOES ... 1 exceptions, 2 converted")
     assert caplog.records[0].levelno == logging.WARNING
 
 
@@ -336,7 +336,7 @@ def test_labels_are_at_first_tokens(tokenizer):
     assert targets["logits"].numpy().tolist() == [[0, 3, 4, 0, 0, 0, 0], [0] * 7]
     assert weights["logits"].numpy().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
     assert batches.statistics.num_without_tokens == 1
-    assert "1 words without tokens are labelled O" in str(batches.statistics)
+    assert says(str(batches.statistics), "1 words without tokens")
     (only_inputs,) = batches.of(Sentences(two.words)).dataset()
     np.testing.assert_array_equal(only_inputs["token_ids"], inputs["token_ids"])
 

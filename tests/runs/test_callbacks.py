@@ -11,6 +11,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers.runs.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
 from keras_transformers.runs.resume.snapshots import CheckpointError
@@ -126,9 +127,7 @@ def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
-    assert (
-        "weights could not be written (File too large); the earlier file is kept" in result.stdout
-    )
+    assert says(result.stdout, "weights ... File too large ... earlier file is kept")
     assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
     with h5py.File(tmp_path / "last.weights.h5") as file:
         assert file["layers/dense/vars/0"].shape == (100, 1000)

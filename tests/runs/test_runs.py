@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers import runs
 from keras_transformers.data.batching import LengthBatches
@@ -67,7 +68,8 @@ def test_ctrl_c_ends_a_run_in_one_line(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Task)
     assert stopped.value.code == 130
-    assert capsys.readouterr().err == ("error: interrupted; run the same command with --resume\n")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says(line, "error: interrupted ... --resume")
 
 
 def test_an_error_after_training_began_is_ours(tmp_path):
@@ -98,7 +100,7 @@ def test_a_run_begins_once_and_resumes_alike(tmp_path, capsys):
     config = Task(runs_dir=tmp_path)
     first = dataclasses.replace(config, resume=True)  # a scheduler's first command
     runs.Run(first)
-    assert "nothing to resume, so the run starts" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "nothing to resume")
     assert not (tmp_path / "task").exists()
     runs.Run(config).make_folder()
     resumed = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
