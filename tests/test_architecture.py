@@ -48,12 +48,11 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"tokenizers", "jobs"},
     "training": set(),
     "evaluation": {"data", "tokenizers", "training"},
-    # From evaluation only BLEU, which validates translations during `fit`; from the layers only
-    # what reads old files of weights; from the models only their names; of other libraries' weights
-    # only whether a path has some, and their number of positions; from the tasks, what a pipeline
-    # is.
+    # From evaluation only BLEU, which validates translations during `fit`; from the models only
+    # their names; of other libraries' weights only whether a path has some, and their number of
+    # positions; from the tasks, what a pipeline is.
     "runs": {
-        *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
+        *("data", "evaluation.bleu", "inspection", "models.registry"),
         *("convert.formats.weights", "tasks.pipeline", "saved_model", "training"),
     },
     # Pipelines trained and measured in one call: it stands on what recipes stand on.

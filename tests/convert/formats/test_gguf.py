@@ -139,10 +139,10 @@ def test_a_new_task_gets_a_new_head(embed, tmp_path):
     [
         (
             {"architecture": "nomic-bert"},
-            "architecture 'nomic-bert' is not supported in GGUF; expected one of bert, ",
+            "'nomic-bert' .*bert, ",
         ),
         ({"pooling_type": 4}, "bert.pooling_type=4; expected 1"),
-        ({"attention.head_count": 3}, "3 attention heads do not divide the width 256"),
+        ({"attention.head_count": 3}, "3 attention heads .* 256"),
     ],
 )
 def test_other_files_are_refused_by_name(changes, message, embed, tmp_path):
@@ -154,7 +154,7 @@ def test_other_files_are_refused_by_name(changes, message, embed, tmp_path):
 def test_damaged_and_several_files(embed, tmp_path):
     file = write(tmp_path / "model.gguf", embed)
     write(tmp_path / "other.gguf", embed)
-    with pytest.raises(ValueError, match="several files of GGUF .*pass the path of the one"):
+    with pytest.raises(ValueError, match="several files .*pass the path"):
         kt.load(tmp_path)
     file.write_bytes(file.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"model\.gguf.* truncated: download"):
