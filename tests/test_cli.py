@@ -362,7 +362,7 @@ def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names)
 def pipeline():
     """An untrained classifier of pairs."""
     import keras_transformers as kt
-    from keras_transformers.models.encoders.bert import bert
+    from keras_transformers.families.bert.model import bert
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "!"]
     tokenizer = kt.tokenizers.WordPieceTokenizer(words)

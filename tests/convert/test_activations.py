@@ -10,8 +10,8 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers.convert.config_map import ACTIVATIONS
+from keras_transformers.families.bert.model import bert
 from keras_transformers.layers.dense import activation_function
-from keras_transformers.models.encoders.bert import bert
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FROZEN = json.loads((GOLDEN / "activations.json").read_text())

@@ -15,7 +15,7 @@ from keras_transformers.explorer import subjects, views
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection import attention
 from keras_transformers.layers.relative_positions import RelativePositionBias, buckets
-from keras_transformers.pipelines.tasks import all_tasks
+from keras_transformers.tasks.task import all_tasks
 
 BUCKETS = {"num_buckets": 8, "max_distance": 16, "bidirectional": True}
 

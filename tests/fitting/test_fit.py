@@ -172,7 +172,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 import keras_transformers as kt
 import tiny
 from test_every_task import LABELS, TEXTS
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 def trained(strategy):
     keras.utils.set_random_seed(0)

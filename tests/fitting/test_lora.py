@@ -10,7 +10,7 @@ import pytest
 from test_every_task import DATA, LABELS, TEXTS, fresh
 
 import keras_transformers as kt
-from keras_transformers.fitting import lora
+from keras_transformers.tasks import lora
 
 OPTIONS = {"epochs": 2, "batch_size": 4, "learning_rate": 2e-2, "lora": 2, "quiet": True}
 

@@ -20,7 +20,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 import keras_transformers as kt
 from keras_transformers import runs
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 from keras_transformers.runs.resume.callback import Resume
 
 RECIPES = Path(__file__).parents[2] / "recipes"

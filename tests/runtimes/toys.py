@@ -11,8 +11,8 @@ import tiny
 import xlm_roberta_toy
 
 import keras_transformers as kt
-from keras_transformers.models import encoders, heads
-from keras_transformers.pipelines.exported import int8
+from keras_transformers import heads
+from keras_transformers.saved_model.forms import int8
 from keras_transformers.saved_model.manifest import read
 
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"

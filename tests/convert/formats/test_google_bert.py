@@ -13,7 +13,7 @@ from left_behind import difference
 from logged import warnings_in
 
 import keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 GOLDEN = Path(__file__).parents[2] / "golden/google_bert.npz"
 CONFIG = {

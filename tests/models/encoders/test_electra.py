@@ -12,8 +12,8 @@ from keras_transformers.evaluation import (
     ReplacedTokenRecall,
     ReplacedTokenShare,
 )
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.encoders.electra import electra, electra_generator
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.electra.model import electra, electra_generator
 from keras_transformers.training import ReplacedTokenCrossentropy, TokenCrossentropy, adam
 
 VOCABULARY, LENGTH, MASK, FIRST = 24, 8, 4, 5

@@ -12,7 +12,7 @@ from recipe_runs import RECIPES, error_of, killed_after, run, shown, write_docum
 
 import keras_transformers as kt
 from keras_transformers.data.pretraining import PretrainingSets
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 run = functools.partial(run, "pretrain_bert")
 error_of = functools.partial(error_of, "pretrain_bert")

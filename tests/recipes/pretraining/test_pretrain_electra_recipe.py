@@ -9,7 +9,7 @@ from recipe_runs import error_of, run, save_sentences, write_documents
 
 import keras_transformers as kt
 from keras_transformers.convert.containers.arrays import open_arrays
-from keras_transformers.models.encoders.electra import electra
+from keras_transformers.families.electra.model import electra
 
 error_of = functools.partial(error_of, "pretrain_electra")
 

@@ -1,0 +1,7 @@
+# Written by `make stubs`.
+
+from . import files as files
+from . import model as model
+from .files import FAMILY as FAMILY
+from .model import gpt as gpt
+from .model import num_parameters as num_parameters
