@@ -9,7 +9,8 @@ from typing import Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, label_fields
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import write_safetensors
 from keras_transformers.models.entry import Entry
@@ -103,19 +104,19 @@ class Family:
     names: NameMap
     fields: ConfigMap
     build: Callable[..., keras.Model]
-    tokenizer: Callable[[Path, bool], Any]
+    tokenizer: Callable[[Folder, bool], Any]
     writer: Writer | None = None
     parts: tuple[str, ...] = ()
     masked_lm_activation: str | None = None
     task: str = "embedding"
     trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    target_tokenizer: Callable[[Path], Any] | None = None
+    target_tokenizer: Callable[[Folder], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
     pieces_file: str | None = None
     first_pieces: tuple[str, ...] = ()
     vocabulary_file: str | None = None
     longest_text: int | None = None
-    settle: Callable[[Path, dict[str, Any]], dict[str, Any]] | None = None
+    settle: Callable[[Folder, dict[str, Any]], dict[str, Any]] | None = None
     adapt: Callable[[keras.Model, Arrays], Arrays] | None = None
     accepts: Callable[[keras.Model], bool] = lambda model: True
 
@@ -129,11 +130,11 @@ class Family:
             FileNotFoundError: a file is missing.
             ValueError: a file is damaged, or describes something that the layers lack.
         """
-        path = Path(path)
-        arguments = self.fields.read(path)
-        if self.settle is None or not path.is_dir():
+        folder = Folder.at(path)
+        arguments = self.fields.read(folder)
+        if self.settle is None or not folder.path.is_dir():
             return arguments
-        return self.settle(path, arguments)
+        return self.settle(folder, arguments)
 
     def fill(
         self,
@@ -143,7 +144,7 @@ class Family:
         ignore: Iterable[str] = (),
     ) -> list[str]:
         """Fills a model with weights; see `convert.load_weights`."""
-        arrays = weights if isinstance(weights, Arrays) else open_arrays(Path(weights))
+        arrays = weights if isinstance(weights, Arrays) else Folder.at(weights).arrays
         return self.names.fill(model, arrays, ignore=ignore, adapt=self.adapt)
 
     def fits(self, model: keras.Model) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import keras
 
 from keras_transformers import registry
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import save_huggingface
 from keras_transformers.convert.formats.weights import FoundWeights, Head, TrainedModel
 
@@ -62,7 +63,7 @@ class Task:
     by_default: bool = True
     num_outputs: Literal["one", "several"] | None = None
     biases: tuple[str, ...] = ()
-    read_options: Callable[[Path], Mapping[str, Any]] = lambda folder: {}
+    read_options: Callable[[Folder], Mapping[str, Any]] = lambda folder: {}
     config_fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda options: {}
     prepare: Callable[[Any], Any] = lambda pipeline: pipeline
     write: Callable[[TrainedModel, Path], None] = save_huggingface

@@ -9,6 +9,7 @@ from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.gguf import Gguf, find_gguf
 from keras_transformers.convert.families import families
 from keras_transformers.convert.family import Family
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.chat_templates import known_template
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.generation_config import gguf_sampling_options
@@ -24,18 +25,18 @@ _CONTROL = 3  # the type of special tokens
 _SPACE = "▁"  # before a token that starts a word; others had "##"
 
 
-def open_gguf(path: Path) -> FoundWeights:
+def open_gguf(folder: Folder) -> FoundWeights:
     """Opens a BERT, a Llama, a Mistral or a Qwen that llama.cpp converted, at any precision.
 
     Quantized weights are converted to float32.
 
     Args:
-        path: the file, or a folder with only this GGUF file.
+        folder: the file, or a folder with only this GGUF file.
 
     Raises:
         ValueError: the file is damaged, or has an unsupported family or tokenizer.
     """
-    file = find_gguf(path)
+    file = find_gguf(folder.path)
     assert file is not None
     opened = Gguf.open(file)
     arrays = opened.arrays()
@@ -230,10 +231,9 @@ def _word(word: str, kind: Any) -> str:
     return word[1:] if word.startswith(_SPACE) else f"##{word}"
 
 
-def _recognises(path: Path) -> bool:
-    folder = path if path.is_dir() else path.parent
-    alone = path.is_file() or not (folder / "config.json").is_file()
-    return alone and find_gguf(path) is not None
+def _recognises(folder: Folder) -> bool:
+    alone = folder.path.is_file() or not (folder.directory / "config.json").is_file()
+    return alone and find_gguf(folder.path) is not None
 
 
 FORMAT = Format("GGUF of a BERT, a Llama or a Qwen", _recognises, open_gguf)

@@ -15,6 +15,7 @@ import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import MOST_LABELS, Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.families.albert import files as albert
@@ -113,7 +114,7 @@ _HEADLESS = ("CausalLM", "Seq2SeqLM")
 _PREFIX = {"GPT2Backbone": "decoder_layer_"}
 
 
-def open_keras_nlp(folder: Path) -> FoundWeights:
+def open_keras_nlp(folder: Folder) -> FoundWeights:
     """Opens a folder written by `save_to_preset` of keras-nlp or keras-hub.
 
     keras-hub itself reads the weights. Uncased texts lose their accents here, as in BERT, even
@@ -123,6 +124,7 @@ def open_keras_nlp(folder: Path) -> FoundWeights:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or the class of the preset is not supported.
     """
+    source, folder = folder, folder.path
     name, config = _described(folder / "config.json")
     if name not in _BACKBONES:
         raise ValueError(
@@ -381,9 +383,8 @@ def _vocabulary(assets: Path, family: Family) -> Iterator[Path]:
             yield Path(scratch)
 
 
-def _recognises(path: Path) -> bool:
-    file = path / "config.json"
-    return file.is_file() and "registered_name" in read_json(file)
+def _recognises(folder: Folder) -> bool:
+    return "registered_name" in folder.json("config.json", missing_ok=True)
 
 
 FORMAT = Format("presets of keras-nlp or keras-hub", _recognises, open_keras_nlp)

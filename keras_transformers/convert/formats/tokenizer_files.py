@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_transformers.convert.families import tokenizer_family
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.tokenizer_json import (
     added_pieces,
     check_post_processor,
@@ -19,7 +20,7 @@ from keras_transformers.convert.formats.tokenizer_json import (
     tokenizer_json,
 )
 from keras_transformers.convert.formats.unigrams import sentencepiece_model
-from keras_transformers.files import naming, read_json, read_lines, write_json, write_lines
+from keras_transformers.files import naming, read_lines, write_json, write_lines
 
 _CONFIG = "tokenizer_config.json"
 # Field of tokenizer_config.json -> the values that the tokenizers here implement.
@@ -59,7 +60,7 @@ _SHARE_OF_CAPITALS = 0.01
 
 
 def read_tokenizers(
-    folder: Path, family: Family, *, lowercase: bool | None = None
+    folder: str | os.PathLike[str], family: Family, *, lowercase: bool | None = None
 ) -> tuple[Any, ...]:
     """Makes a family's tokenizer from a folder, and the one for its answers, if it has one.
 
@@ -76,7 +77,8 @@ def read_tokenizers(
         ValueError: the files are damaged, need something that the tokenizer does not support, or
             contradict `lowercase`.
     """
-    config = _config(folder)
+    folder = Folder.at(folder)
+    config = folder.json(_CONFIG, missing_ok=True)
     family = tokenizer_family(folder, family)
     file = folder / _CONFIG
     for field, values in _SUPPORTED.items():
@@ -105,7 +107,7 @@ def read_tokenizers(
 
 
 def _with_parts(
-    folder: Path, place: Path, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
+    folder: Folder, place: Folder, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
 ) -> Any:
     """Returns the tokenizer with the parts that the folder's files describe, if any.
 
@@ -191,9 +193,10 @@ def write_tokenizers(
     return {f"{field}_id": token_id for field, token_id in ids.items() if field in named}
 
 
-def longest_text(folder: Path) -> int | None:
+def longest_text(folder: str | os.PathLike[str]) -> int | None:
     """Returns the maximum tokens in a text from tokenizer_config.json; None for no limit."""
-    length = _config(folder).get("model_max_length")
+    folder = Folder.at(folder)
+    length = folder.json(_CONFIG, missing_ok=True).get("model_max_length")
     if length is None:
         return None
     if not isinstance(length, int | float) or length < 1:
@@ -201,23 +204,17 @@ def longest_text(folder: Path) -> int | None:
     return int(length) if length < _NO_LIMIT else None
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    file = folder / _CONFIG
-    return read_json(file) if file.is_file() else {}
-
-
 def _lowercase(
-    folder: Path, place: Path, config: Mapping[str, Any], wanted: bool | None = None
+    folder: Folder, place: Folder, config: Mapping[str, Any], wanted: bool | None = None
 ) -> bool:
     """Returns whether to lower-case, from a file, the caller, or else the vocabulary's words."""
     file, told = folder / _CONFIG, config.get("do_lower_case")
     if "do_lower_case" in config and not isinstance(told, bool):
         raise ValueError(f"{file}: do_lower_case={told!r}; expected true or false")
-    if told is None and (folder / "tokenizer.json").is_file():
-        file = folder / "tokenizer.json"
-        normalizer = read_json(file).get("normalizer")
+    if told is None:
+        normalizer = folder.json("tokenizer.json", missing_ok=True).get("normalizer")
         if isinstance(normalizer, dict) and isinstance(normalizer.get("lowercase"), bool):
-            told = normalizer["lowercase"]
+            file, told = folder / "tokenizer.json", normalizer["lowercase"]
     if told is not None:
         if wanted not in (None, told):
             raise ValueError(f"{file} says lowercase={told}, not {wanted}: leave the option out")
@@ -263,11 +260,11 @@ def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any)
 
 
 @contextlib.contextmanager
-def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
+def _with_vocabulary(folder: Folder, family: Family) -> Iterator[Folder]:
     """Yields a folder with vocabulary files: this folder, or one made from its tokenizer.json."""
     own = family.vocabulary_file
     if (own and (folder / own).is_file()) or any(
-        found for name in _VOCABULARIES for found in folder.glob(name)
+        file for name in _VOCABULARIES for file in folder.path.glob(name)
     ):
         yield folder
         return
@@ -278,20 +275,16 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
             "SentencePiece model, or tokenizer.json, as the tokenizer's save_pretrained writes them"
         )
     with tempfile.TemporaryDirectory() as scratch:
-        _unpack(file, Path(scratch), family.pieces_file)
-        made = dict.fromkeys(Path(scratch).iterdir(), file)
-        for name in ("config.json", _CONFIG):  # some tokenizers need one of their fields
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, Path(scratch, name))
-        with naming({**made, Path(scratch): folder}):
-            yield Path(scratch)
+        _unpack(file, folder.json(file.name), Path(scratch), family.pieces_file)
+        unpacked = dict.fromkeys(Path(scratch).iterdir(), file)
+        with naming({**unpacked, Path(scratch): folder.path}):
+            yield Folder(scratch, described_by=folder)
 
 
-def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
+def _unpack(file: Path, contents: Mapping[str, Any], place: Path, pieces_file: str | None) -> None:
     """Writes the vocabulary of a tokenizer.json as the older files."""
-    contents = read_json(file)
-    found, added = contents.get("model"), contents.get("added_tokens", [])
-    model: dict[str, Any] = found if isinstance(found, dict) else {}
+    model, added = contents.get("model"), contents.get("added_tokens", [])
+    model = model if isinstance(model, dict) else {}
     kind = model.get("type")
     if kind == "Unigram" and pieces_file is not None:
         (place / pieces_file).write_bytes(sentencepiece_model(file, contents))

@@ -1,10 +1,10 @@
 """Describes BERT in Hugging Face's files."""
 
-from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert.model import MODELS, bert
 
@@ -79,13 +79,12 @@ CONFIG: ConfigMap = ConfigMap(
 SPECIAL_TOKENS: tuple[str, ...] = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-def wordpieces(path: Path, lowercase: bool) -> Any:
+def wordpieces(folder: Folder, lowercase: bool) -> Any:
     """Makes the tokenizer from a folder or from its vocab.txt."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
-    file = path / "vocab.txt" if path.is_dir() else path
-    return WordPieceTokenizer(file, lowercase=lowercase)
+    return WordPieceTokenizer(folder.file("vocab.txt"), lowercase=lowercase)
 
 
 FAMILY: Family = Family(

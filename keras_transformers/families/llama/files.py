@@ -9,6 +9,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.gpt.files import sampling_fields
 from keras_transformers.families.llama.model import MODELS, llama
@@ -285,16 +286,16 @@ def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
     return attention.use_bias, attention.use_output_bias, has_norms, any(windows_of(model))
 
 
-def tokenizer(path: Path, lowercase: bool) -> "DescribedTokenizer":
+def tokenizer(folder: Folder, lowercase: bool) -> "DescribedTokenizer":
     """Makes the tokenizer from a folder; see `language_tokenizer`."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
 
-    found = language_tokenizer(path)
-    if found.end_token_id is None:
-        file = path / "tokenizer_config.json"
+    tokenizer = language_tokenizer(folder)
+    if tokenizer.end_token_id is None:
+        file = folder / "tokenizer_config.json"
         raise ValueError(f"{file}: no eos_token, the token that ends texts: add the field")
-    return found
+    return tokenizer
 
 
 def family(

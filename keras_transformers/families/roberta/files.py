@@ -1,11 +1,11 @@
 """Describes RoBERTa in Hugging Face's files."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.roberta.model import FIRST_POSITION, MODELS, roberta
@@ -78,11 +78,11 @@ def tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     return {"mask_token": {**added, "normalized": False, "rstrip": False, "single_word": False}}
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
-    return RobertaTokenizer(path)
+    return RobertaTokenizer(folder)
 
 
 FAMILY: Family = Family(

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, check_number
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import Form
 from keras_transformers.families.vit.model import MODELS, vit
@@ -195,8 +196,8 @@ def _sides(size: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def _no_tokenizer(path: Path, lowercase: bool) -> None:
-    raise ValueError(f"{path}: a ViT reads images, not texts: it has no tokenizer")
+def _no_tokenizer(folder: Folder, lowercase: bool) -> None:
+    raise ValueError(f"{folder}: a ViT reads images, not texts: it has no tokenizer")
 
 
 def _accepts(model: keras.Model) -> bool:

@@ -4,7 +4,6 @@ import functools
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.convert.families import families
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.sampling import sample_rows
@@ -760,7 +760,7 @@ def _example_options(rows: int) -> dict[str, np.ndarray]:
     }
 
 
-def _read_options(folder: Path) -> dict[str, Any]:
+def _read_options(folder: Folder) -> dict[str, Any]:
     return {**read_sampling_options(folder), **read_chat_template(folder)}
 
 

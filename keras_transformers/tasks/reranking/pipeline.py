@@ -1,13 +1,13 @@
 """Reranks documents: a query and documents in, the documents' scores and order out."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.regression.head import regressor
@@ -182,9 +182,9 @@ class Reranker(TextPipeline):
         return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
 
 
-def _read_options(folder: Path) -> dict[str, Any]:
-    found = read_activation(folder)
-    return {"activation": found["activation"]} if "activation" in found else {}
+def _read_options(folder: Folder) -> dict[str, Any]:
+    options = read_activation(folder)
+    return {name: options[name] for name in options if name == "activation"}
 
 
 TASK = Task(
