@@ -387,8 +387,8 @@ def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
 def test_predict_runs_pretrained_weights(capsys, tmp_path):
     tiny.wordpiece().save(tmp_path)
     model = tiny.pipeline("classification").model
-    kt.convert.bert.FAMILY.save(model, tmp_path / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(model, tmp_path / "config.json", labels=["x", "y"])
+    kt.families.bert.FAMILY.save(model, tmp_path / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(model, tmp_path / "config.json", labels=["x", "y"])
     config = json.loads((tmp_path / "config.json").read_text())
     config["architectures"] = ["BertForSequenceClassification"]
     (tmp_path / "config.json").write_text(json.dumps(config))

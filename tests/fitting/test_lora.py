@@ -107,7 +107,7 @@ def test_prompts_are_measured_with_the_model_that_trains():
 
 def test_a_model_without_blocks():
     tokenizer = kt.tokenizers.NgramTokenizer.train(TEXTS, num_buckets=50)
-    encoder = kt.models.fasttext.fasttext(
+    encoder = kt.families.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=8
     )
     classify = kt.pipelines.TextClassifier(

@@ -55,7 +55,7 @@ class ImageClassifier(Pipeline):
 
     Example:
         >>> import keras_transformers as kt
-        >>> encoder = kt.models.vit.vit(
+        >>> encoder = kt.families.vit.vit(
         ...     patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=(8, 12)
         ... )
         >>> model = kt.heads.classifier(encoder, 2)

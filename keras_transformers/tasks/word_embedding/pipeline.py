@@ -48,7 +48,7 @@ class WordEmbedder(Pipeline):
 
     Example:
         >>> import keras_transformers as kt
-        >>> model = kt.models.elmo.elmo(
+        >>> model = kt.families.elmo.elmo(
         ...     lstm_dim=8, projection_dim=4, num_highways=1, filters=[(1, 3), (2, 5)]
         ... )
         >>> found = WordEmbedder(model)("The cat sat .")

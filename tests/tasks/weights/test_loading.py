@@ -82,8 +82,8 @@ def test_it_can_be_saved_and_loaded_again(tmp_path):
 def test_both_pretraining_heads_fill_masks_and_judge_pairs(tmp_path, caplog):
     made = tiny.lively(kt.heads.pretrainer(tiny.encoder()))
     tokenizer = tiny.wordpiece()
-    kt.convert.bert.FAMILY.save(made, tmp_path / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(made, tmp_path / "config.json")
+    kt.families.bert.FAMILY.save(made, tmp_path / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(made, tmp_path / "config.json")
     change_json(tmp_path / "config.json", architectures=["BertForPreTraining"])
     tokenizer.save(tmp_path)
     fill = kt.load(tmp_path, top_k=3)
@@ -110,7 +110,7 @@ def test_a_language_model_generates(tmp_path):
 
 def test_an_image_classifier_classifies(tmp_path, caplog):
     written = tiny.pipeline("image_classification")
-    kt.convert.vit.FAMILY.save(written.model, tmp_path / "model.safetensors")
+    kt.families.vit.FAMILY.save(written.model, tmp_path / "model.safetensors")
     config = {
         "model_type": "vit",
         "architectures": ["ViTForImageClassification"],
@@ -267,8 +267,8 @@ def test_a_bert_reads_the_pieces_of_xlm_roberta(says, task, tmp_path):
     tokenizer = xlm_roberta_toy.tokenizer(folder)
     encoder = bert(vocabulary_size=tokenizer.vocabulary_size, **weights_folders.SHAPE)
     made = kt.pipelines.Embedder(tiny.lively(encoder), tokenizer)
-    kt.convert.bert.FAMILY.save(made.model, folder / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(made.model, folder / "config.json")
+    kt.families.bert.FAMILY.save(made.model, folder / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(made.model, folder / "config.json")
     if says == "class":
         change_json(folder / "tokenizer_config.json", tokenizer_class="XLMRobertaTokenizerFast")
         change_json(folder / "tokenizer.json", model={"type": "Unigram", "vocab": []})

@@ -71,11 +71,11 @@ def pipeline(family, task, folder):
 
 
 def modern_bert_with_wordpieces(folder):
-    encoder = kt.models.encoders.modern_bert.modern_bert(
+    encoder = kt.families.modern_bert.modern_bert(
         vocabulary_size=tiny.wordpiece().vocabulary_size, num_layers=2, num_heads=2, hidden_dim=16,
         intermediate_dim=24, max_sequence_length=12,
     )  # fmt: skip
-    model = kt.heads.masked_lm(kt.models.encoders.modern_bert.with_head(encoder))
+    model = kt.heads.masked_lm(kt.families.modern_bert.with_head(encoder))
     return kt.pipelines.MaskFiller(tiny.lively(model), tiny.wordpiece(), max_sequence_length=12)
 
 
