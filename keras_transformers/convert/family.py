@@ -11,6 +11,7 @@ import keras
 from keras_transformers.convert.config_map import ConfigMap, label_fields
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import write_safetensors
 from keras_transformers.models.entry import Entry
@@ -97,6 +98,7 @@ class Family:
             needs, if they differ.
         accepts: returns whether a model whose layers all fit belongs to this family, if the names
             alone do not distinguish it from another.
+        keras_nlp: its counterpart in keras-nlp, if there is one.
     """
 
     model_type: str
@@ -119,6 +121,7 @@ class Family:
     settle: Callable[[Folder, dict[str, Any]], dict[str, Any]] | None = None
     adapt: Callable[[keras.Model, Arrays], Arrays] | None = None
     accepts: Callable[[keras.Model], bool] = lambda model: True
+    keras_nlp: Backbone | None = None
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a configuration as the arguments of `build`.

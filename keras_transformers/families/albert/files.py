@@ -7,6 +7,7 @@ import keras
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import TEXTS, Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.albert.model import MODELS, albert
 from keras_transformers.families.bert import files as bert
@@ -99,4 +100,13 @@ FAMILY: Family = Family(
     first_pieces=("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
     vocabulary_file="spiece.model",
     accepts=_is_one_block,
+    keras_nlp=Backbone(
+        name="AlbertBackbone",
+        fields=(*TEXTS, "num_segments", "embedding_dim"),
+        fixed={"activation": "gelu_approximate", "norm_epsilon": 1e-12},
+        only={"num_groups": 1, "num_inner_repetitions": 1},
+        has_pooler=True,
+        blocks=r"group_(0)_inner_layer_0/(.+)",
+        our_blocks="encoder_layer",
+    ),
 )

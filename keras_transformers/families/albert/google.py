@@ -41,8 +41,8 @@ def open_google_albert(folder: Folder) -> FoundWeights:
     if not file.is_file():
         raise FileNotFoundError(
             f"{directory} has the checkpoint {arrays.source.name} of an ALBERT but no {_NAME}, "
-            "which says how many layers and attention heads it has: copy it and the SentencePiece model "
-            "from the folder of the pretrained model"
+            "which says how many layers and attention heads it has: copy it and the SentencePiece "
+            "model from the folder of the pretrained model"
         )
     arguments = _CONFIG.read(file)
     trained, options = _trained(arrays.shapes)

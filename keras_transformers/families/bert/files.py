@@ -5,6 +5,7 @@ from typing import Any
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import TEXTS, Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert.model import MODELS, bert
 
@@ -101,4 +102,10 @@ FAMILY: Family = Family(
         special_tokens=SPECIAL_TOKENS,
     ),
     parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    keras_nlp=Backbone(
+        name="BertBackbone",
+        fields=(*TEXTS, "num_segments"),
+        fixed={"activation": "gelu_approximate", "norm_epsilon": 1e-12},
+        has_pooler=True,
+    ),
 )

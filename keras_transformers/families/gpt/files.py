@@ -10,6 +10,7 @@ import keras
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import PLAIN
 from keras_transformers.families.gpt.model import MODELS, gpt
@@ -148,4 +149,9 @@ FAMILY: Family = Family(
     task="generation",
     trained={"LMHeadModel": ("generation",)},
     settle=settle,
+    keras_nlp=Backbone(
+        name="GPT2Backbone",
+        fixed={"activation": "gelu_approximate", "norm_epsilon": 1e-5, "norm_position": "pre"},
+        our_blocks="decoder_layer_{}",
+    ),
 )

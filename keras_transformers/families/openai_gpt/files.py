@@ -71,4 +71,5 @@ FAMILY: Family = dataclasses.replace(
     fields=_CONFIG,
     build=build,
     writer=gpt.writer("OpenAIGPTLMHeadModel"),
+    keras_nlp=None,
 )

@@ -10,6 +10,7 @@ from keras_transformers.convert.config_map import ACTIVATIONS, ConfigMap
 from keras_transformers.convert.family import Family, Writer, search_fields
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap
+from keras_transformers.families.t5.keras_nlp import BACKBONE
 from keras_transformers.families.t5.model import MODELS, t5
 from keras_transformers.models.anatomy import anatomy
 
@@ -179,4 +180,5 @@ FAMILY: Family = Family(
     tokenizer_classes=("T5Tokenizer",),
     pieces_file="spiece.model",
     longest_text=512,  # the longest in pretraining; positions are relative
+    keras_nlp=BACKBONE,
 )

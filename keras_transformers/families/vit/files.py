@@ -13,6 +13,7 @@ from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import Form
+from keras_transformers.families.vit.keras_nlp import BACKBONE
 from keras_transformers.families.vit.model import MODELS, vit
 from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import PatchEmbedding
@@ -216,4 +217,5 @@ FAMILY: Family = Family(
     parts=("vit.pooler.*", "classifier.*"),
     task="image_classification",
     accepts=_accepts,
+    keras_nlp=BACKBONE,
 )

@@ -38,4 +38,5 @@ FAMILY: Family = Family(
     pieces_file="sentencepiece.bpe.model",
     first_pieces=("<s>", "<pad>", "</s>", "<unk>"),
     vocabulary_file="sentencepiece.bpe.model",
+    keras_nlp=dataclasses.replace(roberta.BACKBONE, name="XLMRobertaBackbone"),
 )
