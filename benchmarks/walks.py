@@ -9,20 +9,24 @@ public names are used: the walks of another commit are
     PYTHONPATH=/path/to/checkout python benchmarks/walks.py
 
 For each walk, the files of keras_transformers in which a function is entered, the functions, and
-the most of them that are on the stack at one time. Comprehensions and the bodies of modules do not
-count. A walk is taken twice, with new objects: what only the first of a process does, such as
-finding the families, is missing in the second.
+the most of them that are on a thread's stack at one time. Comprehensions and the bodies of modules
+do not count. Each walk is taken twice in a process of its own: what only the first walk of a
+process does, such as finding the families, is missing in the second.
 """
 
 import argparse
+import collections
 import contextlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import runpy
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +34,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import keras_transformers as kt  # noqa: E402
+import keras_transformers as kt
 
 PACKAGE = f"{Path(kt.__file__).parent}{os.sep}"
 COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<module>")
@@ -38,35 +42,37 @@ TEXTS, LABELS = ["A warm film.", "A dull film."] * 16, ["good", "bad"] * 16
 
 
 class Walk:
-    """Counts while it is the profiler of this thread."""
+    """Counts what a call enters, as the profiler of all threads."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
         self.functions: set[tuple[str, int]] = set()
-        self.depth = self.deepest = 0
+        self.depths: collections.Counter[int] = collections.Counter()  # of each thread
+        self.deepest = 0
 
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+    def profile(self, frame: FrameType, event: str, _: Any) -> None:
+        """Counts the call of a function, or its end."""
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE) or code.co_name in COMPREHENSIONS:
             return
+        thread = threading.get_ident()
         if event == "call":
             self.files.add(code.co_filename)
             self.functions.add((code.co_filename, code.co_firstlineno))
-            self.depth += 1
-            self.deepest = max(self.deepest, self.depth)
+            self.depths[thread] += 1
+            self.deepest = max(self.deepest, self.depths[thread])
         elif event == "return":  # also when an exception leaves the function
-            self.depth -= 1
+            self.depths[thread] -= 1
 
     def take(self, way: Callable[[], Any]) -> Any:
         """Calls `way` and returns its result."""
-        sys.setprofile(self)
+        threading.setprofile(self.profile)
+        sys.setprofile(self.profile)
         try:
             return way()
         finally:
             sys.setprofile(None)
-
-    def __str__(self) -> str:
-        return f"{len(self.files):6} {len(self.functions):9} {self.deepest:6}"
+            threading.setprofile(None)  # type: ignore[arg-type]
 
 
 def run_recipe(weights: Path, scratch: Path) -> None:
@@ -78,8 +84,7 @@ def run_recipe(weights: Path, scratch: Path) -> None:
     sys.argv = [str(recipe), "--train-file", str(file), "--dev-file", str(file)]
     sys.argv += ["--weights", str(weights), "--runs-dir", str(scratch / "runs")]
     sys.argv += ["--epochs", "1", "--max-sequence-length", "16"]
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        runpy.run_path(str(recipe), run_name="__main__")
+    runpy.run_path(str(recipe), run_name="__main__")
 
 
 def make_chat() -> Any:
@@ -104,25 +109,57 @@ def make_chat() -> Any:
     )
 
 
-def walks(weights: Path, scratch: Path) -> Iterator[tuple[str, Walk]]:
-    """Yields the name of each walk, and the walk taken."""
+def load(weights: Path) -> Callable[[], Any]:
+    """Prepares the walk of loading MiniLM."""
+    return lambda: kt.load(weights)
 
-    def taken(name: str, way: Callable[[], Any]) -> tuple[str, Walk]:
-        results.append(walk.take(way))
-        return name, walk
 
-    results: list[Any] = []
-    walk = Walk()
-    yield taken("kt.load(MiniLM)", lambda: kt.load(weights))
-    embed, walk = results[-1], Walk()
-    yield taken("its first answer", lambda: embed("A warm film."))
+def answer(weights: Path) -> Callable[[], Any]:
+    """Prepares the walk of a pipeline's first answer."""
+    embed = kt.load(weights)
+    return lambda: embed("A warm film.")
+
+
+def fit(weights: Path) -> Callable[[], Any]:
+    """Prepares the walk of training on strings."""
     classify = kt.load(weights, pipeline="classification", labels=["bad", "good"])
-    walk = Walk()
-    yield taken("kt.fit(strings)", lambda: kt.fit(classify, (TEXTS, LABELS), epochs=1))
-    walk = Walk()
-    yield taken("recipes/classification.py to an export", lambda: run_recipe(weights, scratch))
-    generate, walk = make_chat(), Walk()
-    yield taken("generate.chat", lambda: generate.chat([{"role": "user", "content": "Hello"}]))
+    return lambda: kt.fit(classify, (TEXTS, LABELS), epochs=1)
+
+
+def recipe(weights: Path) -> Callable[[], Any]:
+    """Prepares the walk of a recipe's command, from its files to the export."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            run_recipe(weights, Path(scratch))
+
+    return run
+
+
+def chat(weights: Path) -> Callable[[], Any]:
+    """Prepares the walk of an answer in a chat."""
+    generate = make_chat()
+    return lambda: generate.chat([{"role": "user", "content": "Hello"}])
+
+
+WALKS = {
+    "kt.load(MiniLM)": load,
+    "its first answer": answer,
+    "kt.fit(strings)": fit,
+    "recipes/classification.py to an export": recipe,
+    "generate.chat": chat,
+}
+
+
+def counted(name: str, weights: Path) -> list[tuple[int, int, int]]:
+    """Takes a walk twice; returns files, functions and depth of both."""
+    counts = []
+    for _ in ("first", "second"):
+        way, walk = WALKS[name](weights), Walk()
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            walk.take(way)
+        counts.append((len(walk.files), len(walk.functions), walk.deepest))
+    return counts
 
 
 def main() -> None:
@@ -135,16 +172,17 @@ def main() -> None:
         if spec is None or spec.origin is None:
             parser.error("pass MINILM, or install requirements/weights.txt")
         weights = Path(spec.origin).parent / "model"
-    rows: dict[str, list[str]] = {}
-    for _ in ("first", "second"):
-        with tempfile.TemporaryDirectory() as scratch:
-            for name, walk in walks(weights.resolve(), Path(scratch)):
-                rows.setdefault(name, []).append(str(walk))
     header = f"{'files':>6} {'functions':>9} {'depth':>6}"
     print(f"{'':38} {'first':>23}   {'second':>23}")
     print(f"{'':38} {header}   {header}")
-    for name, columns in rows.items():
-        print(f"{name:38} {'   '.join(columns)}", flush=True)
+    own_process = ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    )
+    with own_process:
+        for name in WALKS:
+            counts = own_process.submit(counted, name, weights.resolve()).result()
+            columns = (f"{files:6} {functions:9} {depth:6}" for files, functions, depth in counts)
+            print(f"{name:38} {'   '.join(columns)}", flush=True)
 
 
 if __name__ == "__main__":

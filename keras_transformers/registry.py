@@ -29,7 +29,7 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "ANSWER": _Kind(("tasks.*.answer",), "task"),
-    "CONTAINER": _Kind(("convert.containers.*",)),
+    "CONTAINER": _Kind(("convert.*.*", "families.*.*")),
     "FAMILY": _Kind(("families.*.files",), "model_type"),
     "FORMAT": _Kind(("convert.formats.*", "families.*.*", "tasks.*.files"), "contents"),
     "MODELS": _Kind(("families.*.model",)),  # a mapping by name

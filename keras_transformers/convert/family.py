@@ -10,6 +10,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, label_fields
 from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.containers.gguf import GgufMap
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import NameMap
@@ -99,6 +100,7 @@ class Family:
         accepts: returns whether a model whose layers all fit belongs to this family, if the names
             alone do not distinguish it from another.
         keras_nlp: its counterpart in keras-nlp, if there is one.
+        gguf: its models in llama.cpp's files, if there are any.
     """
 
     model_type: str
@@ -122,6 +124,7 @@ class Family:
     adapt: Callable[[keras.Model, Arrays], Arrays] | None = None
     accepts: Callable[[keras.Model], bool] = lambda model: True
     keras_nlp: Backbone | None = None
+    gguf: GgufMap | None = None
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a configuration as the arguments of `build`.

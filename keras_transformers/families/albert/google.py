@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from keras_transformers.convert.containers.tf1_checkpoint import (
-    checkpoint_family,
-    open_tf1_checkpoint,
-)
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.albert.files import CONFIG, FAMILY
 from keras_transformers.families.bert.google import head_labels
+from keras_transformers.families.bert.google_checkpoint import (
+    checkpoint_family,
+    open_tf1_checkpoint,
+)
 
 __all__: list[str] = []
 

@@ -7,6 +7,7 @@ from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.keras_backbones import TEXTS, Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
+from keras_transformers.families.bert.gguf import GGUF
 from keras_transformers.families.bert.model import MODELS, bert
 
 __all__ = ["FAMILY"]
@@ -102,6 +103,7 @@ FAMILY: Family = Family(
         special_tokens=SPECIAL_TOKENS,
     ),
     parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    gguf=GGUF,
     keras_nlp=Backbone(
         name="BertBackbone",
         fields=(*TEXTS, "num_segments"),

@@ -8,11 +8,6 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.containers.tf1_checkpoint import (
-    checkpoint_family,
-    is_training_state,
-    open_tf1_checkpoint,
-)
 from keras_transformers.convert.containers.tf_checkpoint import (
     StoredVariables,
     checkpoint_prefix,
@@ -23,6 +18,11 @@ from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.tokenizer_files import has_capitals
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.bert.files import CONFIG, FAMILY
+from keras_transformers.families.bert.google_checkpoint import (
+    checkpoint_family,
+    is_training_state,
+    open_tf1_checkpoint,
+)
 from keras_transformers.families.bert.model import bert
 from keras_transformers.files import read_json
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.hdf5 import hdf5_shapes
-from keras_transformers.convert.containers.keras_bert import CONTAINER
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.keras_h5 import (
     keras_layers,
@@ -25,6 +24,7 @@ from keras_transformers.families.bert.google import (
     read_google_bert_config,
     wordpiece_beside,
 )
+from keras_transformers.families.bert.keras_bert_h5 import CONTAINER
 from keras_transformers.families.bert.model import bert
 
 __all__: list[str] = []

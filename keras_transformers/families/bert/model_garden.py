@@ -11,15 +11,8 @@ from typing import Any
 import keras
 
 from keras_transformers.convert.containers.arrays import Arrays
-from keras_transformers.convert.containers.tf2_checkpoint import (
-    lowercases,
-    number_of_heads,
-    open_tf2_checkpoint,
-    prefix_in,
-)
 from keras_transformers.convert.containers.tf_checkpoint import index_mentions
 from keras_transformers.convert.folder import Folder
-from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.bert.files import FAMILY
 from keras_transformers.families.bert.google import (
@@ -28,6 +21,13 @@ from keras_transformers.families.bert.google import (
     wordpiece_beside,
 )
 from keras_transformers.families.bert.model import bert
+from keras_transformers.families.bert.model_garden_checkpoint import (
+    lowercases,
+    number_of_heads,
+    open_tf2_checkpoint,
+    prefix_in,
+)
+from keras_transformers.families.bert.shapes import encoder_arguments
 from keras_transformers.families.transformer.opennmt_tf import MARK as OPENNMT_MARK
 
 __all__: list[str] = []

@@ -1,13 +1,13 @@
 """Opens Google's ELECTRA: electra_small.* and vocab.txt, without a configuration."""
 
-from keras_transformers.convert.containers.tf1_checkpoint import (
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.families.bert.google import wordpiece_beside
+from keras_transformers.families.bert.google_checkpoint import (
     checkpoint_family,
     open_tf1_checkpoint,
 )
-from keras_transformers.convert.folder import Folder
-from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
-from keras_transformers.convert.formats.weights import Format, FoundWeights
-from keras_transformers.families.bert.google import wordpiece_beside
+from keras_transformers.families.bert.shapes import encoder_arguments
 from keras_transformers.families.electra.files import FAMILY
 
 __all__: list[str] = []
@@ -34,6 +34,8 @@ def open_google_electra(folder: Folder) -> FoundWeights:
     """
     arrays = open_tf1_checkpoint(folder.path)
     arguments = encoder_arguments(arrays, "electra", num_heads=None, missing="config.json")
+    embedded = arrays.shapes["electra.embeddings.word_embeddings.weight"]
+    arguments["embedding_dim"] = embedded[1]
     detects = "discriminator_predictions.dense_prediction.bias" in arrays.shapes
     return FoundWeights(
         source=folder.path,

@@ -1,5 +1,6 @@
 """Describes Llama, SmolLM2 and similar decoders in Hugging Face's files."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.containers.gguf import GgufMap
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.gpt.files import sampling_fields
+from keras_transformers.families.llama.gguf import GGUF
 from keras_transformers.families.llama.model import MODELS, llama
 from keras_transformers.layers import RotaryScaling
 from keras_transformers.models.anatomy import anatomy
@@ -306,6 +309,7 @@ def family(
     accepts: Callable[..., bool],
     *,
     entries: tuple[str, ...],
+    gguf: GgufMap | None = None,
 ) -> Family:
     """Returns a family of such decoders.
 
@@ -316,6 +320,7 @@ def family(
         fields: from `config_map`.
         accepts: see `Family`.
         entries: the prefix of its names in `models.llama`.
+        gguf: see `Family`.
     """
     return Family(
         model_type,
@@ -337,6 +342,7 @@ def family(
         vocabulary_file="tokenizer.json",
         tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),
         accepts=accepts,
+        gguf=gguf,
     )
 
 
@@ -367,4 +373,7 @@ FAMILY: Family = family(
     config_map("llama", read_more=_read_more, write_more=_write_more),
     _accepts,
     entries=("llama", "smollm2"),
+    gguf=dataclasses.replace(
+        GGUF, reordered={"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
+    ),
 )
