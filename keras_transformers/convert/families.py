@@ -104,9 +104,8 @@ def tokenizer_family(folder: Folder, family: Family) -> Family:
     if family.task != "embedding":  # models that generate text have their own tokenizers
         return family
     kind = folder.json("tokenizer_config.json", missing_ok=True).get("tokenizer_class")
-    name = str(kind).removesuffix("Fast")
     for other in (family, *encoders()):
-        if other.writer is not None and other.writer.tokenizer_class == name:
+        if other.writer is not None and other.writer.has_tokenizer_class(kind):
             return other
     if (folder / "vocab.txt").is_file():
         return family
@@ -155,9 +154,9 @@ def family_of(folder: str | os.PathLike[str], known: tuple[Family, ...]) -> Fami
         ValueError: it is not a JSON object, or the family is not among the known ones.
     """
     file, config = read_config(folder)
-    model_type = config.get("model_type", "bert")
+    model_type = config.get("model_type")
     for family in known:
-        if model_type == family.model_type:
+        if model_type == family.model_type or (family.is_default and "model_type" not in config):
             return family
     names = ", ".join(sorted(family.model_type for family in known))
     classes = config.get("architectures")

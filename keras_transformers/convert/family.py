@@ -29,6 +29,7 @@ class Writer:
             texts, the common prefix of their classes. Tasks define the suffixes.
         tokenizer: our tokenizer class whose files transformers reads; "" for images.
         tokenizer_class: the class in transformers that reads them.
+        reads_tokenizer_json: whether it reads no other file of this tokenizer.
         special_tokens: the fields of `tokenizer_config.json` that name special tokens.
         tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
             returns more fields of `tokenizer_config.json`.
@@ -40,10 +41,15 @@ class Writer:
     classes: Mapping[str, str] | str
     tokenizer: str = ""
     tokenizer_class: str = ""
+    reads_tokenizer_json: bool = False
     special_tokens: tuple[str, ...] = ()
     tokenizer_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda tokenizers: {}
     generation_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     more_files: Callable[[keras.Model, Path], None] | None = None
+
+    def has_tokenizer_class(self, name: Any) -> bool:
+        """Returns whether this is its tokenizer's class, or the class with "Fast" added."""
+        return str(name).removesuffix("Fast") == self.tokenizer_class
 
     def class_for(self, task: str, end: str) -> str:
         """Returns the class of transformers that serves a task; "" if there is none.
@@ -90,9 +96,12 @@ class Family:
         tokenizer_classes: the tokenizer classes, without "Fast", whose files are read; by default
             those of any family.
         pieces_file: the tokenizer's SentencePiece model, if one can be made from tokenizer.json.
-        first_pieces: the first tokens of that tokenizer.json, if they identify the tokenizer.
+        first_pieces: the first tokens of that tokenizer.json; they identify an encoder's tokenizer.
+        fairseq_pieces: whether that tokenizer.json has fairseq's ids instead of the model's own.
+        obeys_prefix: whether transformers' class obeys `add_prefix_space`; ours always adds it.
         vocabulary_file: the tokenizer's file, if its name identifies the tokenizer.
         longest_text: maximum tokens in a text if no file says so.
+        is_default: whether a `config.json` without `model_type` is the family's.
         settle: takes a folder and the arguments from its config.json; returns the arguments of
             `build`, if some depend on the weights.
         adapt: takes a model and weights under today's names; returns the weights that the model
@@ -118,8 +127,11 @@ class Family:
     tokenizer_classes: tuple[str, ...] = ()
     pieces_file: str | None = None
     first_pieces: tuple[str, ...] = ()
+    fairseq_pieces: bool = False
+    obeys_prefix: bool = False
     vocabulary_file: str | None = None
     longest_text: int | None = None
+    is_default: bool = False
     settle: Callable[[Folder, dict[str, Any]], dict[str, Any]] | None = None
     adapt: Callable[[keras.Model, Arrays], Arrays] | None = None
     accepts: Callable[[keras.Model], bool] = lambda model: True

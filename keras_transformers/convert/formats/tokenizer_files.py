@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.families import tokenizer_family
+from keras_transformers.convert.families import families, tokenizer_family
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.tokenizer_json import (
@@ -42,14 +42,6 @@ _SPECIAL = {
     "eos_token": ("end_token_id",),
     "mask_token": ("mask_token_id",),
 }
-# The classes, without "Fast", whose files the tokenizers here read; others split texts differently.
-_CLASSES = (
-    *("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer"),
-    *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
-    "AlbertTokenizer",
-)
-# Classes, with "Fast", that obey `add_prefix_space` although SentencePiece always adds it.
-_WITH_PREFIX = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 _ANY = ("PreTrainedTokenizer", "TokenizersBackend")  # transformers does not say which
 _NO_LIMIT = 10**9  # transformers writes 1e30 for no limit
 _FAST = "PreTrainedTokenizerFast"  # follows tokenizer.json
@@ -88,9 +80,13 @@ def read_tokenizers(
             raise ValueError(
                 f"{file}: {field}={config[field]!r}; only {values[0]!r} is supported here"
             )
-    kind, known = config.get("tokenizer_class"), (*(family.tokenizer_classes or _CLASSES), *_ANY)
-    if kind is not None and str(kind).removesuffix("Fast") not in known:
-        raise ValueError(f"{file}: tokenizer_class={kind!r}; expected one of {', '.join(known)}")
+    kind = config.get("tokenizer_class")
+    readable = (*(family.tokenizer_classes or _classes()), *_ANY)
+    if kind is not None and str(kind).removesuffix("Fast") not in readable:
+        raise ValueError(f"{file}: tokenizer_class={kind!r}; expected one of {', '.join(readable)}")
+    has_class = family.writer is not None and family.writer.has_tokenizer_class(kind)
+    if has_class and family.obeys_prefix and config.get("add_prefix_space") is False:
+        raise ValueError(f"{file}: add_prefix_space=False; only True is supported here")
     with _with_vocabulary(folder, family) as place:
         lowers = _lowercase(folder, place, config, lowercase)
         tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowers),)
@@ -106,6 +102,13 @@ def read_tokenizers(
     return tokenizers
 
 
+def _classes() -> list[str]:
+    """Returns the classes whose files are read; others split texts differently."""
+    writers = [family.writer for family in families() if not family.tokenizer_classes]
+    names = {writer.tokenizer_class for writer in writers if writer is not None}
+    return sorted(names - {"", _FAST})
+
+
 def _with_parts(
     folder: Folder, place: Folder, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
 ) -> Any:
@@ -118,12 +121,7 @@ def _with_parts(
         tokenizer: the tokenizer with its class's own parts.
         lowercase: whether it lower-cases.
     """
-    prefix = config.get("add_prefix_space")
     if not hasattr(tokenizer, "parts"):  # SentencePiece
-        if prefix is False and config.get("tokenizer_class") in _WITH_PREFIX:
-            raise ValueError(
-                f"{folder / _CONFIG}: add_prefix_space={prefix!r}; only True is supported here"
-            )
         if not hasattr(tokenizer, "own_tokens"):
             return tokenizer
         more: dict[str, Any] = {"added_tokens": added_pieces(folder, config, tokenizer)}
@@ -174,9 +172,8 @@ def write_tokenizers(
             ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
     described = getattr(tokenizer, "parts", None) is not None
-    # It describes what the class does not compute by itself, and for some families transformers
-    # reads no other file.
-    if described or writer.tokenizer == "WordPieceTokenizer":
+    # It describes what the class does not compute by itself.
+    if described or writer.reads_tokenizer_json:
         write_json(folder / "tokenizer.json", tokenizer_json(tokenizer))
     write_json(
         folder / _CONFIG,
@@ -275,19 +272,20 @@ def _with_vocabulary(folder: Folder, family: Family) -> Iterator[Folder]:
             "SentencePiece model, or tokenizer.json, as the tokenizer's save_pretrained writes them"
         )
     with tempfile.TemporaryDirectory() as scratch:
-        _unpack(file, folder.json(file.name), Path(scratch), family.pieces_file)
+        _unpack(file, folder.json(file.name), Path(scratch), family)
         unpacked = dict.fromkeys(Path(scratch).iterdir(), file)
         with naming({**unpacked, Path(scratch): folder.path}):
             yield Folder(scratch, described_by=folder)
 
 
-def _unpack(file: Path, contents: Mapping[str, Any], place: Path, pieces_file: str | None) -> None:
+def _unpack(file: Path, contents: Mapping[str, Any], place: Path, family: Family) -> None:
     """Writes the vocabulary of a tokenizer.json as the older files."""
     model, added = contents.get("model"), contents.get("added_tokens", [])
     model = model if isinstance(model, dict) else {}
     kind = model.get("type")
-    if kind == "Unigram" and pieces_file is not None:
-        (place / pieces_file).write_bytes(sentencepiece_model(file, contents))
+    if kind == "Unigram" and family.pieces_file is not None:
+        pieces = sentencepiece_model(file, contents, family)
+        (place / family.pieces_file).write_bytes(pieces)
         return
     if kind not in ("WordPiece", "BPE"):
         raise ValueError(

@@ -100,9 +100,11 @@ FAMILY: Family = Family(
         "Bert",
         tokenizer="WordPieceTokenizer",
         tokenizer_class="BertTokenizer",
+        reads_tokenizer_json=True,
         special_tokens=SPECIAL_TOKENS,
     ),
     parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    is_default=True,
     gguf=GGUF,
     keras_nlp=Backbone(
         name="BertBackbone",

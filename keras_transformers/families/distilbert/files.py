@@ -79,6 +79,7 @@ FAMILY: Family = Family(
         "DistilBert",
         tokenizer="WordPieceTokenizer",
         tokenizer_class="DistilBertTokenizer",
+        reads_tokenizer_json=True,
         special_tokens=bert.SPECIAL_TOKENS,
     ),
     parts=("vocab_*", "pre_classifier.*", "classifier.*", "qa_outputs.*"),

@@ -292,7 +292,7 @@ def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
 def tokenizer(folder: Folder, lowercase: bool) -> "DescribedTokenizer":
     """Makes the tokenizer from a folder; see `language_tokenizer`."""
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
+    from keras_transformers.families.llama.tokenizers import language_tokenizer
 
     tokenizer = language_tokenizer(folder)
     if tokenizer.end_token_id is None:

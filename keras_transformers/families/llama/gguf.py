@@ -42,7 +42,7 @@ def _open(opened: Gguf, arrays: Arrays, family: Family) -> FoundWeights:
 def _tokenizer(opened: Gguf) -> Any:
     """Returns the tokenizer of a language model."""
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import gguf_tokenizer
+    from keras_transformers.families.llama.tokenizers import gguf_tokenizer
 
     found = gguf_tokenizer(opened.fields, opened.file)
     if found.end_token_id is None:

@@ -221,7 +221,7 @@ def _build(
 
 def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
+    from keras_transformers.families.llama.tokenizers import language_tokenizer
 
     special = {
         "start_token": "cls",

@@ -72,4 +72,5 @@ FAMILY: Family = dataclasses.replace(
     build=build,
     writer=gpt.writer("OpenAIGPTLMHeadModel"),
     keras_nlp=None,
+    tokenizer_classes=("GPT2Tokenizer", "OpenAIGPTTokenizer"),
 )

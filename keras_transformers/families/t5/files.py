@@ -179,6 +179,7 @@ FAMILY: Family = Family(
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
     tokenizer_classes=("T5Tokenizer",),
     pieces_file="spiece.model",
+    first_pieces=("<pad>", "</s>", "<unk>"),
     longest_text=512,  # the longest in pretraining; positions are relative
     keras_nlp=BACKBONE,
 )

@@ -37,6 +37,8 @@ FAMILY: Family = Family(
     masked_lm_activation="gelu",  # regardless of the encoder's
     pieces_file="sentencepiece.bpe.model",
     first_pieces=("<s>", "<pad>", "</s>", "<unk>"),
+    fairseq_pieces=True,
+    obeys_prefix=True,
     vocabulary_file="sentencepiece.bpe.model",
     keras_nlp=dataclasses.replace(roberta.BACKBONE, name="XLMRobertaBackbone"),
 )
