@@ -27,7 +27,7 @@ _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "ignore_merges": (False, None),
     },
 }
-_BERT: dict[str, Any] = {
+_NORMALIZER: dict[str, Any] = {
     "type": "BertNormalizer",
     "clean_text": True,
     "handle_chinese_chars": True,
@@ -71,7 +71,7 @@ def described_parts(
     """
     kind = "BPE" if byte_level else "WordPiece"
     file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
-    default = (None if byte_level else {**_BERT, "lowercase": lowercase}, _SPLITTERS[kind])
+    default = (None if byte_level else {**_NORMALIZER, "lowercase": lowercase}, _SPLITTERS[kind])
     normalizer, splitter = default
     if follows_file(config) and contents:
         if not isinstance(contents.get("model"), dict):
@@ -83,8 +83,8 @@ def described_parts(
         chinese, accents = (
             _flag(folder, config, field) for field in ("tokenize_chinese_chars", "strip_accents")
         )
-        bert = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
-        normalizer = _plain({**normalizer, **bert})
+        flags = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
+        normalizer = _plain({**normalizer, **flags})
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
     own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
@@ -128,7 +128,7 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     """Returns the tokenizer.json of a WordPiece tokenizer, or of another one with parts."""
     model: dict[str, Any]
     if tokenizer.parts is None:
-        normalizer = {**_BERT, "lowercase": tokenizer.lowercase}
+        normalizer = {**_NORMALIZER, "lowercase": tokenizer.lowercase}
         splitter = _SPLITTERS["WordPiece"]
         parts = {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": []}
         num_added = 0
@@ -246,7 +246,7 @@ def _plain(part: Any) -> Any:
     if part.get("type") == "ByteLevel":
         part = {"add_prefix_space": True, "use_regex": True, **part}
     if part.get("type") == "BertNormalizer":
-        part = {**_BERT, **part}
+        part = {**_NORMALIZER, **part}
         if part["strip_accents"] == part["lowercase"]:
             part["strip_accents"] = None
     return part

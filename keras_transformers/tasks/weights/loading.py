@@ -10,15 +10,35 @@ import keras
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights, local
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.options import unknown_option
 from keras_transformers.tasks.embedding.head import with_cls_pooling, with_mean_pooling
 from keras_transformers.tasks.pipeline import Pipeline
-from keras_transformers.tasks.task import Task, all_tasks, with_trained
+from keras_transformers.tasks.task import Task, all_tasks
 from keras_transformers.tasks.weights import adapters, saving
 from keras_transformers.tasks.weights.assembly import assemble
+from keras_transformers.tasks.weights.heads import with_trained
 
 __all__ = ["load"]
 
 _logger = logging.getLogger(__name__)
+
+_ADVICE = {
+    "use path=": ("pretrained_model_name_or_path", "model_name", "preset", "folder", "filepath"),
+    'use pipeline=, such as pipeline="classification"': ("task", "task_name", "head"),
+    "use labels=, the names of the classes": (
+        *("num_labels", "num_classes", "id2label", "label2id", "class_names", "label_names"),
+    ),
+    "use max_sequence_length=": (
+        *("max_seq_length", "max_length", "model_max_length", "sequence_length"),
+    ),
+    "use pair=True": ("text_pair", "pairs"),
+    "use pooling=": ("pooling_mode", "pooling_strategy"),
+    "use adapter=": ("adapter_name_or_path", "peft_model_id", "lora"),
+    "leave it out: the tokenizer of the weights is loaded with them": (
+        *("tokenizer", "vocabulary", "do_lower_case", "lowercase"),
+    ),
+    "call keras.config.set_dtype_policy before loading": ("dtype", "torch_dtype", "precision"),
+}
 
 # How to make one vector per text -> the encoder that does it.
 _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
@@ -62,6 +82,7 @@ def load(
 
     Raises:
         FileNotFoundError: a file is missing.
+        TypeError: the task has no such option; the message says which may be meant.
         ValueError: a file is damaged, has an unknown format, or needs something that is not
             supported here; weights are missing, left over or of another shape (the message lists
             them all); or `pipeline` or `options` do not fit the weights.
@@ -100,6 +121,10 @@ def _load(
         return saving.load(folder), []
     weights = with_trained(find_weights(folder))
     task = _task(weights, pipeline)
+    for name in options:
+        if name not in task.options:
+            names = {"path", "pipeline", "adapter", *task.options}
+            raise unknown_option("load", name, names, _ADVICE)
     stored = _options(weights, task) if task.name in weights.trained else {}
     fills_head = _has_head(weights, task, stored, options)
     if fills_head:
@@ -120,7 +145,7 @@ def _load(
     def head(encoder: keras.Model) -> keras.Model:
         if fills_head and weights.with_head is not None:
             return weights.with_head(encoder)
-        return task.model(_POOLINGS[pooling](encoder), weights, num_labels)
+        return task.head(_POOLINGS[pooling](encoder), weights, num_labels)
 
     model, new, unused = assemble(weights, head, fills_head=fills_head)
     pipe = _pipeline(weights, task, model, options)
@@ -129,7 +154,7 @@ def _load(
     return pipe, new
 
 
-def _task(weights: FoundWeights, wanted: str | None) -> Task:
+def _task(weights: FoundWeights, wanted: str | None) -> Task[Any]:
     """Returns the task to load the weights for; ValueError if they cannot serve it."""
     tasks = all_tasks()
     new = [task.name for task in tasks.values() if task.new_head_on == weights.base]
@@ -154,7 +179,7 @@ def _task(weights: FoundWeights, wanted: str | None) -> Task:
     return tasks[wanted]
 
 
-def _options(weights: FoundWeights, task: Task) -> dict[str, Any]:
+def _options(weights: FoundWeights, task: Task[Any]) -> dict[str, Any]:
     """Returns the pipeline's options that the files hold for a trained task."""
     stored = dict(weights.options)
     if weights.head is not None:
@@ -168,7 +193,7 @@ def _options(weights: FoundWeights, task: Task) -> dict[str, Any]:
 
 
 def _has_head(
-    weights: FoundWeights, task: Task, stored: Mapping[str, Any], options: Mapping[str, Any]
+    weights: FoundWeights, task: Task[Any], stored: Mapping[str, Any], options: Mapping[str, Any]
 ) -> bool:
     """Returns whether the weights have the head that the task needs."""
     if task.name not in weights.trained:
@@ -191,7 +216,7 @@ def _warn_of_order(weights: FoundWeights, stored: Sequence[str], labels: Sequenc
 
 
 def _pooling(
-    weights: FoundWeights, task: Task, options: dict[str, Any]
+    weights: FoundWeights, task: Task[Any], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Returns the pooling for a new head, and the options left for the pipeline."""
     if not task.pooled or weights.base != "embedding":
@@ -203,7 +228,7 @@ def _pooling(
 
 
 def _pipeline(
-    weights: FoundWeights, task: Task, model: keras.Model, options: dict[str, Any]
+    weights: FoundWeights, task: Task[Any], model: keras.Model, options: dict[str, Any]
 ) -> Pipeline:
     """Makes the pipeline; errors name the weights."""
     tokenizers = weights.tokenizers()
@@ -215,7 +240,7 @@ def _pipeline(
         if shortest != (length.default or positions):  # which are the pipeline's default
             options = {"max_sequence_length": shortest, **options}
     try:
-        pipe: Pipeline = task.made(model, tokenizers, **options)
+        pipe: Pipeline = task.make(model, *tokenizers, **options)
     except (AttributeError, TypeError, ValueError) as error:  # an option of the wrong type
         raise ValueError(f"{weights.source}: {error}") from error
     return pipe
