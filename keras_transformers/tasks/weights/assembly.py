@@ -59,7 +59,7 @@ def assemble(
 
 def _with_weights(weights: FoundWeights, encoder: keras.Model, model: keras.Model) -> keras.Model:
     """Returns the part of an encoder that the weights fill."""
-    if "pooled_output" not in encoder.output:
+    if not {"sequence_output", "pooled_output"} <= set(encoder.output):
         return encoder
     bare = without_pooler(encoder)
     pooler = {id(layer) for layer in encoder.layers} - {id(layer) for layer in bare.layers}
