@@ -1,7 +1,6 @@
 """Returns what every layer and head of a pipeline's model attends to, for one text."""
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +9,8 @@ import numpy as np
 
 from keras_transformers.layers import RecurrentDecoder, ScalarMix, TransformerBlock
 from keras_transformers.layers.dense import softmax
+from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["AttentionMap", "attention", "layer_weights"]
 
@@ -76,7 +77,12 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
     others: dict[Kind, AttentionMap] = {} if mixed is None else {"layers": mixed}
     if others and not any(True for _ in attention_layers(pipeline.model)):
         return others
-    with _watched(pipeline.model) as seen:
+    seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
+
+    def watcher(kind: Kind) -> Callable[[Tensor], None]:
+        return lambda probabilities: seen[kind].append(np.asarray(probabilities[0]))
+
+    with WATCHERS.use({layer: watcher(kind) for layer, kind in attention_layers(pipeline.model)}):
         names = pipeline.read(*texts)
     sides: dict[Kind, tuple[str, str]] = {
         "encoder": ("source", "source"),
@@ -111,20 +117,6 @@ def layer_weights(model: keras.Model) -> AttentionMap | None:
                 keras.ops.convert_to_numpy(shares)[None, None, None], ["mix"], names
             )
     return None
-
-
-@contextlib.contextmanager
-def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
-    """Collects the probabilities (heads, query, key) of each attention, in order."""
-    seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
-    watched = dict(attention_layers(model))
-    for layer, kind in watched.items():
-        layer.on_probabilities = lambda found, kind=kind: seen[kind].append(np.asarray(found[0]))
-    try:
-        yield seen
-    finally:
-        for layer in watched:
-            layer.on_probabilities = None
 
 
 def attention_layers(model: keras.Model) -> Iterator[tuple[Any, Kind]]:

@@ -10,6 +10,7 @@ from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense, at_least_float32
 from keras_transformers.layers.layouts import PADDED, Padded
 from keras_transformers.layers.masks import EVERYWHERE, Reach, four_axes
+from keras_transformers.layers.scopes import WATCHERS
 
 __all__ = ["MultiHeadAttention"]
 
@@ -233,7 +234,7 @@ class MultiHeadAttention(CompositeLayer):
             any_visible=masks.any_visible,
             scores_dtype=self.scores_dtype,
             dropout=self.dropout,
-            on_probabilities=self.on_probabilities,
+            on_probabilities=WATCHERS.of(self),
             return_probabilities=return_attention_scores,
             training=training,
         )

@@ -13,6 +13,7 @@ from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.layouts import PADDED, Padded
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
+from keras_transformers.layers.scopes import KERNELS
 
 __all__ = ["TransformerBlock"]
 
@@ -288,6 +289,7 @@ class TransformerBlock(RecomputableLayer):
             (..., hidden), and the sub-layer's extra result.
         """
         norm, dropout = getattr(self, f"{name}_norm"), getattr(self, f"{name}_dropout")
+        norm = KERNELS.of(norm) or norm
         before = self.norm_position == "pre"
         outputs, extra = sublayer(norm(inputs) if before else inputs)
         hidden = inputs + dropout(outputs, training=training)

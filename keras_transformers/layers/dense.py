@@ -7,6 +7,9 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.tensors import Tensor
+
 __all__ = ["AddBias", "RowDense"]
 
 Activation = Literal[
@@ -27,6 +30,8 @@ Activation = Literal[
     "sigmoid",
     "softplus_root",
 ]
+
+Function = Callable[[Tensor], Tensor]  # elementwise
 
 # Keras saves this package's objects under this name, as in "keras_transformers>RowDense".
 PACKAGE = "keras_transformers"
@@ -142,8 +147,6 @@ class RowDense(keras.layers.Dense):
     halves the time of a feed-forward network's forward pass. The results equal `Dense`'s.
 
     Attributes:
-        in_place: maps rows (rows, features) instead of the layer, as in exports in int8; None in
-            models.
         stores_update: whether files of weights keep a low-rank update beside the matrix, so that
             training can resume; otherwise Keras adds it to the matrix.
 
@@ -152,7 +155,6 @@ class RowDense(keras.layers.Dense):
         TensorShape([2, 3, 4])
     """
 
-    in_place: Callable[[Any], Any] | None = None
     stores_update: bool = False
 
     def save_own_variables(self, store: Any) -> None:
@@ -172,9 +174,8 @@ class RowDense(keras.layers.Dense):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps (..., features) to (..., units)."""
         if len(inputs.shape) == 2:
-            if self.in_place is not None:
-                return self.in_place(inputs)
-            return super().call(inputs, training=training)
+            kernel = KERNELS.of(self)
+            return super().call(inputs, training=training) if kernel is None else kernel(inputs)
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (rows, features)
         outputs = self.call(rows, training=training)  # (rows, units)
         return ops.reshape(outputs, (*ops.shape(inputs)[:-1], self.units))

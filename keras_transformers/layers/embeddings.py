@@ -5,7 +5,6 @@ a row's gradient would be summed in 16 bits: over thousands of tokens that sum s
 is slow on GPUs.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -13,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, at_least_float32
+from keras_transformers.layers.scopes import KERNELS
 
 __all__ = [
     "Embedding",
@@ -46,9 +46,6 @@ class TokenEmbedding(Embedding):
         scale: factor applied to the vectors; the Transformer uses sqrt(hidden_dim), BERT 1.
         embeddings_initializer: initializer of the (V, H) matrix.
 
-    Attributes:
-        in_place: computes `call` instead of the layer, as in exports in int8; None in models.
-
     Raises:
         ValueError: `vocabulary_size` is below 1.
 
@@ -58,8 +55,6 @@ class TokenEmbedding(Embedding):
         >>> hidden.shape, embedding(hidden, reverse=True).shape
         (TensorShape([1, 3, 4]), TensorShape([1, 3, 10]))
     """
-
-    in_place: Callable[..., Any] | None = None
 
     def __init__(
         self,
@@ -96,8 +91,9 @@ class TokenEmbedding(Embedding):
         Raises:
             ValueError: outside a graph, an id is not in the vocabulary.
         """
-        if self.in_place is not None:
-            return self.in_place(inputs, reverse=reverse)
+        kernel = KERNELS.of(self)
+        if kernel is not None:
+            return kernel(inputs, reverse=reverse)
         if not reverse:
             check_token_ids(inputs, self.vocabulary_size, "token_ids")
             outputs = super().call(inputs)

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
+from keras_transformers.layers.scopes import KERNELS
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
@@ -32,7 +34,7 @@ from keras_transformers.saved_model.metadata import (
 from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
-from keras_transformers.tasks.pipeline import Pipeline, Signature
+from keras_transformers.tasks.pipeline import SHARED, Pipeline, Signature
 
 __all__ = ["export"]
 
@@ -134,7 +136,8 @@ def export(
 
     def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
         """Applies a function to each signature while the model computes as its export does."""
-        with form.in_place(), pipeline.exporting(run, as_function):
+        functions = functools.cache(lambda method: as_function(partial(method, pipeline)))
+        with KERNELS.use({**form.kernels, pipeline.model: run}), SHARED.use({pipeline: functions}):
             return _of_signatures(make, signatures, stored.reading)
 
     run = as_function(form)
@@ -194,9 +197,7 @@ def _of_signatures(
 def _of_moved(signatures: Mapping[str, Signature], stored: StoredWeights) -> list[dict[str, Any]]:
     """Describes the signatures with the answers of moved weights, for each direction."""
     return [
-        _of_signatures(
-            _describe, signatures, functools.partial(stored.reading_moved, direction=direction)
-        )
+        _of_signatures(_describe, signatures, partial(stored.reading_moved, direction=direction))
         for direction in (1, -1)
     ]
 

@@ -38,7 +38,7 @@ class StoredWeights:
             )
         self._floats: list[tuple[keras.Variable, Any]] = []
         self._halved: list[tuple[keras.Variable, Any]] = []
-        self._read: set[int] = set()
+        self._read: set[int] = set()  # indices of those in `_halved` that a function reads
         self.variables: list[Any] = []
         for variable in variables:
             kept = variable.value if isinstance(variable, keras.Variable) else variable
@@ -63,7 +63,7 @@ class StoredWeights:
             with keras.StatelessScope(state_mapping=values):
                 outputs = function(*args, **inputs)
             if not tf.executing_eagerly():
-                self._read |= {id(variable) for variable, value in values if value.consumers()}
+                self._read |= {i for i, (_, value) in enumerate(values) if value.consumers()}
             return outputs
 
         return read
@@ -93,5 +93,6 @@ class StoredWeights:
         Functions traced before still cast, and so capture, those weights: trace them again.
         """
         num_halved = len(self._halved)
-        self._halved = [pair for pair in self._halved if id(pair[0]) in self._read]
+        self._halved = [pair for i, pair in enumerate(self._halved) if i in self._read]
+        self._read = set()
         return len(self._halved) < num_halved

@@ -19,6 +19,7 @@ from keras_transformers.layers.recurrent.bridges import (
 )
 from keras_transformers.layers.recurrent.cells import run_cell, scan_steps, time_major
 from keras_transformers.layers.recurrent.choices import Bridge, Context, Readout, check_choices
+from keras_transformers.layers.scopes import WATCHERS
 
 __all__ = ["RecurrentDecoder"]
 
@@ -258,8 +259,9 @@ class RecurrentDecoder(CompositeLayer):
         else:
             hidden, context, probabilities = self._at_once(gates, state, source, noise)
         outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
-        if return_attention_scores and self.on_probabilities:
-            self.on_probabilities(probabilities[:, None])  # as those of one head
+        watch = WATCHERS.of(self)
+        if return_attention_scores and watch is not None:
+            watch(probabilities[:, None])  # as those of one head
         return (outputs, probabilities) if return_attention_scores else outputs
 
     def compute_output_spec(

@@ -47,10 +47,10 @@ class Int8Form(ReplacedForm):
                 f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
             )
         _check_kernel()
-        replaced = {id(layer): new for layer, new in self._replaced}
-        for each in _plain_gelus(model):
-            if id(each.intermediate) in replaced and id(each.output_projection) in replaced:
-                replaced[id(each.intermediate)].move_scale_to(replaced[id(each.output_projection)])
+        for layer in _plain_gelus(model):
+            if layer.intermediate in self.replaced and layer.output_projection in self.replaced:
+                following = self.replaced[layer.output_projection]
+                self.replaced[layer.intermediate].move_scale_to(following)
 
     def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "Int8Dense":
         """Returns what computes `activation(x W + b)` for rows."""

@@ -5,7 +5,6 @@ product with few rows, such as one short text or a step of decoding. Here the ma
 already, and one batched product multiplies the rows by all of them.
 """
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +15,6 @@ import tensorflow as tf
 from keras_transformers.dependencies.private_api import call_arguments, leave_out_of_checkpoints
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import activation_function
-from keras_transformers.saved_model.forms.form import ExportForm
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
 
@@ -62,9 +60,10 @@ class ShortTextsForm(ReplacedForm):
 
     def __init__(self, model: keras.Model) -> None:
         calls = call_arguments(model)
-        self._reversed = {id(layer) for layer, _, options in calls if options.get("reverse")}
+        self._reversed = {layer for layer, _, options in calls if options.get("reverse")}
         self._loading = _Loading()
         super().__init__(model, least_units=_WIDE)
+        self.kernels = {}  # they would multiply any number of rows
 
     def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "_PanelDense":
         """Returns what computes `activation(x W + b)` for rows."""
@@ -80,24 +79,17 @@ class ShortTextsForm(ReplacedForm):
 
     def replaces(self, layer: TokenEmbedding) -> bool:
         """Returns whether the embedding's matrix is multiplied by, too."""
-        return id(layer) in self._reversed
+        return layer in self._reversed
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
         num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
         return tf.cond(
             num_tokens <= _FEW_TOKENS,
-            lambda: self._few(inputs),
-            lambda: ExportForm.__call__(self, **inputs),
+            # With few rows the kernel for norms gains nothing.
+            lambda: self._run(inputs, self._projections, self.replaced),
+            lambda: self._run(inputs, self._joined, self._norms),
         )
-
-    def _few(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        with self._replacing():  # with few rows the kernel for norms gains nothing
-            return self._run(inputs)
-
-    def in_place(self) -> contextlib.AbstractContextManager[None]:
-        """Leaves the model's own layers as they are, outside of `__call__`."""
-        return ExportForm.in_place(self)
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
         """Returns what to save: no originals or copies that no function reads."""
