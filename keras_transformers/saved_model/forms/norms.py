@@ -35,17 +35,18 @@ def layer_norm(layer: LayerNormalization, inputs: Tensor) -> Tensor:
     """
     if len(inputs.shape) != 2:
         return layer(inputs)
-    shape = tf.shape(inputs)
-    none = tf.zeros((0,), tf.float32)
-    normalized, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(inputs, (1, -1, inputs.shape[1], 1)),
-        scale=tf.fill(shape[:1], 1.0),
-        offset=tf.fill(shape[:1], 0.0),
-        mean=none,
-        variance=none,
-        epsilon=layer.epsilon,
-        data_format="NCHW",
-        is_training=True,
-    )
-    gain, shift = (keras.ops.convert_to_tensor(weight) for weight in (layer.gamma, layer.beta))
-    return tf.reshape(normalized, shape) * gain + shift
+    with tf.name_scope(layer.name):
+        shape = tf.shape(inputs)
+        none = tf.zeros((0,), tf.float32)
+        normalized, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=tf.reshape(inputs, (1, -1, inputs.shape[1], 1)),
+            scale=tf.fill(shape[:1], 1.0),
+            offset=tf.fill(shape[:1], 0.0),
+            mean=none,
+            variance=none,
+            epsilon=layer.epsilon,
+            data_format="NCHW",
+            is_training=True,
+        )
+        gain, shift = (keras.ops.convert_to_tensor(weight) for weight in (layer.gamma, layer.beta))
+        return tf.reshape(normalized, shape) * gain + shift

@@ -55,7 +55,9 @@ def test_tensorflow_puts_its_kernel_in_place():
         rows = v1.placeholder(tf.float32, (None, 8))
         gain, shift = (v1.get_variable(f"v{i}", initializer=w) for i, w in enumerate(weights))
         session.run(v1.global_variables_initializer())
-        stand_in = type("Norm", (), {"gamma": gain, "beta": shift, "epsilon": layer.epsilon})()
+        stand_in = type(
+            "Norm", (), {"gamma": gain, "beta": shift, "epsilon": 1e-12, "name": "norm"}
+        )()
         outputs = tf.identity(run.python_function(stand_in, tf.nn.relu(rows)))
         made = operations_that_run(session, outputs, {rows: np.ones((3, 8))})
     assert "_MklLayerNorm" in made
