@@ -47,10 +47,10 @@ class AttentionMap:
         if self.queries != self.keys:
             raise ValueError("rollout is for self-attention: queries and keys differ here")
         identity = np.eye(len(self.keys))
-        found = identity
+        flow = identity
         for layer in self.probabilities.mean(axis=1):
-            found = (layer + identity) / 2 @ found
-        return found
+            flow = (layer + identity) / 2 @ flow
+        return flow
 
 
 def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
@@ -89,12 +89,12 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
         "decoder": ("target", "target"),
         "cross": ("predicted", "source"),
     }
-    found = {
+    maps = {
         kind: AttentionMap(np.stack(seen[kind]), *(names[side] for side in sides[kind]))
         for kind in sides
         if seen[kind]
     }
-    return found | others
+    return maps | others
 
 
 def layer_weights(model: keras.Model) -> AttentionMap | None:
@@ -119,7 +119,7 @@ def layer_weights(model: keras.Model) -> AttentionMap | None:
     return None
 
 
-def attention_layers(model: keras.Model) -> Iterator[tuple[Any, Kind]]:
+def attention_layers(model: keras.Model) -> Iterator[tuple[keras.layers.Layer, Kind]]:
     """Yields the layers of a model that have attention, each with its kind."""
     for layer in model.layers:
         if isinstance(layer, TransformerBlock):

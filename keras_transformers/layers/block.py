@@ -107,10 +107,10 @@ class TransformerBlock(RecomputableLayer):
 
     def sublayers(self) -> list[tuple[keras.layers.Layer, keras.layers.Layer]]:
         """Returns the residual sub-layers in the order of computation, each with its norm."""
-        found = [(self.self_attention, self.self_attention_norm)]
+        sublayers = [(self.self_attention, self.self_attention_norm)]
         if self.cross_attention is not None:
-            found.append((self.cross_attention, self.cross_attention_norm))
-        return [*found, (self.feed_forward, self.feed_forward_norm)]
+            sublayers.append((self.cross_attention, self.cross_attention_norm))
+        return [*sublayers, (self.feed_forward, self.feed_forward_norm)]
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         """Builds the sub-layers."""
@@ -192,7 +192,7 @@ class TransformerBlock(RecomputableLayer):
 
         tensors = inputs, encoder_output, attention_bias
         if self.recomputes and training and not return_attention_scores:
-            return self.recomputed(lambda *given: run(*given)[0], *tensors)
+            return self.recomputed(lambda *tensors: run(*tensors)[0], *tensors)
         output, scores = run(*tensors)
         return (output, scores) if return_attention_scores else output
 

@@ -115,7 +115,7 @@ class Rows(Padded):
         self._take, self._product = take, joined
         self.batch, self.length = ops.shape(like if padding_mask is None else padding_mask)[:2]
         self.padding_mask = padding_mask
-        self._biases: dict[int, tuple[Tensor, Tensor]] = {}
+        self._biases: list[tuple[Tensor, Tensor]] = []  # each without and with the mask
 
     @functools.cached_property
     def _is_kept(self) -> Tensor:
@@ -194,6 +194,8 @@ class Rows(Padded):
             return attention_bias
         if attention_bias is None:
             return self._mask_bias
-        if id(attention_bias) not in self._biases:  # kept alive, or its id might be reused
-            self._biases[id(attention_bias)] = attention_bias, attention_bias + self._mask_bias
-        return self._biases[id(attention_bias)][1]
+        for bias, masked in self._biases:  # which all blocks share
+            if bias is attention_bias:
+                return masked
+        self._biases.append((attention_bias, attention_bias + self._mask_bias))
+        return self._biases[-1][1]

@@ -143,5 +143,5 @@ def buckets(
     ratio = np.maximum(lengths, num_exact).astype(np.float32) / np.float32(num_exact)
     scale = np.float32(np.log(max_distance / num_exact))
     wide = num_exact + (np.log(ratio) / scale * np.float32(num_buckets - num_exact)).astype(int)
-    found = np.where(lengths < num_exact, lengths, np.minimum(wide, num_buckets - 1))
-    return (offsets + found).astype(np.int32)
+    numbers = np.where(lengths < num_exact, lengths, np.minimum(wide, num_buckets - 1))
+    return (offsets + numbers).astype(np.int32)

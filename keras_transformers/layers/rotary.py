@@ -59,8 +59,8 @@ class RotaryScaling:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScalingKind):
-            known = ", ".join(map(repr, get_args(ScalingKind)))
-            raise ValueError(f"kind={self.kind!r} is unknown: use one of {known}")
+            kinds = ", ".join(map(repr, get_args(ScalingKind)))
+            raise ValueError(f"kind={self.kind!r} is unknown: use one of {kinds}")
         if not self.factor >= 1:
             raise ValueError(f"factor={self.factor}: expected a number, at least 1")
         if self.kind != "linear" and not (self.original_length or 0) >= 1:

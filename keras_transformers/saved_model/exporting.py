@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_transformers import files
 from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
@@ -277,25 +278,25 @@ def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
 def _trace(name: str, signature: Signature) -> Any:
     """Traces the signature to a concrete function that enforces its declared outputs."""
 
-    def call(**inputs: Any) -> dict[str, Any]:
+    def call(**inputs: Tensor) -> dict[str, Tensor]:
         outputs = signature.function(**inputs)
-        found = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in outputs.items()}
+        specs = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in outputs.items()}
         declared = dict(signature.outputs)
-        if found.keys() != declared.keys() or not all(
-            spec.dtype == found[key].dtype and spec.shape.is_compatible_with(found[key].shape)
+        if specs.keys() != declared.keys() or not all(
+            spec.dtype == specs[key].dtype and spec.shape.is_compatible_with(specs[key].shape)
             for key, spec in declared.items()
         ):
-            raise ValueError(f"signature {name!r} returns {found} but declares {declared}")
+            raise ValueError(f"signature {name!r} returns {specs} but declares {declared}")
         with tf.device("CPU:0"):  # string ops run only on the CPU
             return {
                 key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
             }
 
-    specs = {
+    inputs = {
         key: tf.TensorSpec(spec.shape, spec.dtype, name=key)
         for key, spec in signature.inputs.items()
     }
-    return tf.function(call, autograph=False).get_concrete_function(**specs)
+    return tf.function(call, autograph=False).get_concrete_function(**inputs)
 
 
 def _describe(name: str, signature: Signature) -> dict[str, Any]:
@@ -315,10 +316,10 @@ def _in_graph(signature: Signature) -> Signature:
 
 
 def _check_int8(
-    found: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool
+    described: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool
 ) -> None:
     """Raises RuntimeError if the answers in int8 are far from the model's own."""
-    for place, error in relative_errors(found, expected, of_same_texts=of_same_texts):
+    for place, error in relative_errors(described, expected, of_same_texts=of_same_texts):
         if not error <= INT8_ERROR:  # also true for NaN, unlike >
             raise RuntimeError(
                 f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "

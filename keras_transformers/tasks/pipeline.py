@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors, tables
 from keras_transformers.layers.scopes import KERNELS, Scope
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.texts import (
     check_is_list,
@@ -172,7 +173,7 @@ class Pipeline(abc.ABC):
         """Returns metadata that an export records with the model and vocabulary, as JSON values."""
         return {}
 
-    def run_model(self, inputs: Mapping[str, Any]) -> Any:
+    def run_model(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Computes the model's outputs from its inputs by name, in inference."""
         run = KERNELS.of(self.model)
         if run is None:
@@ -248,10 +249,10 @@ class Pipeline(abc.ABC):
         Example:
             strict = classify.with_options(thresholds=0.9)
         """
-        known = self._parameters()
-        if unknown := options.keys() - known.keys():
+        parameters = self._parameters()
+        if unknown := options.keys() - parameters.keys():
             raise ValueError(
-                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(known)}"
+                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(parameters)}"
             )
         other = type(self)(**self._arguments() | options)
         if other.model is self.model:
@@ -291,8 +292,8 @@ class Pipeline(abc.ABC):
         named = dict(zip(self.text_names, columns, strict=True))
         answer = reading.answer_type(self.task)
         rows = self.rows(named, batch_size=batch_size, **options)
-        found = [reading.typed(row, answer) for row in rows]
-        return found[0] if one else found
+        answers = [reading.typed(row, answer) for row in rows]
+        return answers[0] if one else answers
 
     def rows(
         self,
@@ -334,15 +335,15 @@ class Pipeline(abc.ABC):
             if len(spec.shape) > 1 and spec.shape[1] is None
         ]
         answer = reading.answer_type(self.task)
-        found: list[dict[str, Any]] = [{}] * num_rows
+        answered: list[dict[str, Any]] = [{}] * num_rows
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
             with graph_errors.as_value_errors():
                 outputs = {name: value.numpy() for name, value in answers(**batch).items()}
             for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
-                found[i] = row
-        return found
+                answered[i] = row
+        return answered
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Writes the pipeline to a new folder, completely or not at all.
@@ -377,11 +378,11 @@ class Pipeline(abc.ABC):
         """Returns the graph that answers a call with these options."""
         if not options:
             return self._graph
-        known = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
-        if unknown := options.keys() - set(known):
+        names = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
+        if unknown := options.keys() - set(names):
             raise ValueError(
                 f"{', '.join(sorted(unknown))}: the options of a call are "
-                f"{', '.join(['batch_size', *known])}"
+                f"{', '.join(['batch_size', *names])}"
             )
         key = repr(sorted((name, _listed(value)) for name, value in options.items()))
         variant = self._variants.get(key)

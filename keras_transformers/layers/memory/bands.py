@@ -31,7 +31,7 @@ def fits_bands(reach: Reach, mask: Tensor, bias: Tensor) -> bool:
         mask: (batch or 1, heads or 1, query or 1, key), or None.
         bias: a bias of this shape, or None.
     """
-    shared = all(each is None or each.shape[2] == 1 for each in (mask, bias))
+    shared = all(hides is None or hides.shape[2] == 1 for hides in (mask, bias))
     return reach.window is not None and shared
 
 

@@ -76,21 +76,21 @@ def attention_in_blocks(
             visible = within if visible is None else tf.logical_and(visible, within)
         if visible is None:
             return tf.nn.softmax(scores)
-        found = tf.nn.softmax(tf.where(visible, scores, tf.cast(MASKED_SCORE, scores_dtype)))
-        return found * tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), scores_dtype)
+        shares = tf.nn.softmax(tf.where(visible, scores, tf.cast(MASKED_SCORE, scores_dtype)))
+        return shares * tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), scores_dtype)
 
     def dropped(index: Tensor, values: Tensor) -> Tensor:
         """Applies the dropout of a block, the same at every call."""
         if not dropout:
             return values
-        own = tf.random.experimental.stateless_fold_in(seed, index)
-        kept = tf.random.stateless_uniform(tf.shape(values), own) >= dropout
+        block_seed = tf.random.experimental.stateless_fold_in(seed, index)
+        kept = tf.random.stateless_uniform(tf.shape(values), block_seed) >= dropout
         return tf.where(kept, values / (1.0 - dropout), tf.zeros_like(values))
 
     @tf.custom_gradient
     def attend(*tensors: Tensor) -> Tensor:
-        query, key, value, *given = tensors
-        bias = given[0] if given else None
+        query, key, value, *biased = tensors
+        bias = biased[0] if biased else None
         queries, biases = _Rows(query, length), _Rows(bias, length)
 
         def context(index: Tensor) -> list[Tensor]:
@@ -102,13 +102,13 @@ def attention_in_blocks(
 
             def block_gradients(index: Tensor, d_key: Tensor, d_value: Tensor) -> list[Tensor]:
                 block, d_context = queries[index], upstreams[index]
-                found = probabilities(index, block, key, biases)
-                weights = tf.cast(dropped(index, found), value.dtype)
+                shares = probabilities(index, block, key, biases)
+                weights = tf.cast(dropped(index, shares), value.dtype)
                 d_value += tf.matmul(weights, d_context, transpose_a=True)
-                d_found = tf.cast(tf.matmul(d_context, value, transpose_b=True), scores_dtype)
-                d_found = dropped(index, d_found)
-                d_scores = found * (
-                    d_found - tf.reduce_sum(d_found * found, axis=-1, keepdims=True)
+                d_shares = tf.cast(tf.matmul(d_context, value, transpose_b=True), scores_dtype)
+                d_shares = dropped(index, d_shares)
+                d_scores = shares * (
+                    d_shares - tf.reduce_sum(d_shares * shares, axis=-1, keepdims=True)
                 )
                 d_bias = [] if bias is None else [biases.summed(d_scores)]
                 d_scores = tf.cast(d_scores, key.dtype)
@@ -189,19 +189,19 @@ def _in_turn(
     first = compute(tf.constant(0), *sums)
     num_stacked = len(first) - len(sums)
     lists = [
-        tf.TensorArray(each.dtype, size=count, element_shape=each.shape).write(0, each)
-        for each in first[:num_stacked]
+        tf.TensorArray(result.dtype, size=count, element_shape=result.shape).write(0, result)
+        for result in first[:num_stacked]
     ]
 
     def step(index: Tensor, lists: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        found = compute(index, *sums)
-        lists = [each.write(index, new) for each, new in zip(lists, found, strict=False)]
-        return index + 1, lists, found[num_stacked:]
+        results = compute(index, *sums)
+        lists = [array.write(index, new) for array, new in zip(lists, results, strict=False)]
+        return index + 1, lists, results[num_stacked:]
 
-    _, lists, found = tf.while_loop(
+    _, lists, last = tf.while_loop(
         lambda index, *_: index < count,
         step,
         (tf.constant(1), lists, first[num_stacked:]),
         parallel_iterations=1,
     )
-    return [each.stack() for each in lists], found
+    return [array.stack() for array in lists], last

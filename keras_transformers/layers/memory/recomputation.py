@@ -34,15 +34,15 @@ class RecomputableLayer(CompositeLayer):
         generators = seed_generators(self)
         seeds = [generator.next() for generator in generators]
 
-        def call(*given: Tensor) -> Tensor:
+        def call(*tensors: Tensor) -> Tensor:
             # TensorFlow computes and keeps everything that depends only on the seeds: the dropout
             # of all layers. Therefore a 0 that depends on an input is added to them (1 if that is
             # NaN).
-            is_nan = ops.any(ops.isnan(ops.reshape(given[0], (-1,))[:1]))
+            is_nan = ops.any(ops.isnan(ops.reshape(tensors[0], (-1,))[:1]))
             drawn = [seed + ops.cast(is_nan, seed.dtype) for seed in seeds]
-            tensors = iter(given)
+            remaining = iter(tensors)
             with _fixed_seeds(generators, drawn):
-                return function(*(None if x is None else next(tensors) for x in inputs))
+                return function(*(None if x is None else next(remaining) for x in inputs))
 
         return keras.remat(call)(*(x for x in inputs if x is not None))
 

@@ -369,16 +369,16 @@ class Recurrent(CompositeLayer):
         self._arguments = {"cell": cell, "units": units, "reverse": reverse, **options}
         self.reverse = reverse
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
-        given = {name: value for name, value in options.items() if value is not None}
-        if cell in ("gru", "rnn") and given:
-            raise ValueError(f"cell={cell!r} has no {', '.join(given)}: use cell='lstm'")
+        of_lstm = {name: value for name, value in options.items() if value is not None}
+        if cell in ("gru", "rnn") and of_lstm:
+            raise ValueError(f"cell={cell!r} has no {', '.join(of_lstm)}: use cell='lstm'")
         self.cell = make_cell(
             cell,
             units,
             recurrent_initializer=self.recurrent_initializer,
             dtype=self.dtype_policy,
             name="cell",
-            **given,
+            **of_lstm,
         )
 
     def build(self, inputs_shape: Shape) -> None:

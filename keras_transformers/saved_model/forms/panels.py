@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import call_arguments, leave_out_of_checkpoints
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.layers.dense import activation_function
+from keras_transformers.layers.dense import Function, activation_function
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
 
@@ -39,7 +40,12 @@ class DecodingForm(ReplacedForm):
     def __init__(self, model: keras.Model) -> None:
         super().__init__(model, least_units=_WIDE)
 
-    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "_PanelDense":
+    def dense(
+        self,
+        kernel: keras.Variable,
+        bias: keras.Variable | None,
+        activation: Function | None = None,
+    ) -> "_PanelDense":
         """Returns what computes `activation(x W + b)` for rows."""
         return _PanelDense(_StoredPanels(kernel, _DECODING_WIDTH), bias, activation)
 
@@ -65,7 +71,12 @@ class ShortTextsForm(ReplacedForm):
         super().__init__(model, least_units=_WIDE)
         self.kernels = {}  # they would multiply any number of rows
 
-    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "_PanelDense":
+    def dense(
+        self,
+        kernel: keras.Variable,
+        bias: keras.Variable | None,
+        activation: Function | None = None,
+    ) -> "_PanelDense":
         """Returns what computes `activation(x W + b)` for rows."""
         panels = _LoadedPanels(kernel, _SHORT_TEXTS_WIDTH, loading=self._loading)
         return _PanelDense(panels, bias, activation)
@@ -81,7 +92,7 @@ class ShortTextsForm(ReplacedForm):
         """Returns whether the embedding's matrix is multiplied by, too."""
         return layer in self._reversed
 
-    def __call__(self, **inputs: Any) -> dict[str, Any]:
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
         num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
         return tf.cond(
@@ -113,11 +124,11 @@ class _Panels:
         self._matrix, self._transposed = matrix, transposed
         self.variables: list[keras.Variable] = []
 
-    def read(self) -> Any:
+    def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         raise NotImplementedError
 
-    def cut(self) -> Any:
+    def cut(self) -> Tensor:
         """Cuts the matrix into panels."""
         matrix = tf.convert_to_tensor(self._matrix.value)
         matrix = tf.transpose(matrix) if self._transposed else matrix
@@ -133,7 +144,7 @@ class _StoredPanels(_Panels):
         super().__init__(matrix, width, transposed=transposed)
         self.variables.append(keras.Variable(self.cut(), trainable=False))
 
-    def read(self) -> Any:
+    def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         return keras.ops.convert_to_tensor(self.variables[0])
 
@@ -153,7 +164,7 @@ class _LoadedPanels(_Panels):
         super().__init__(matrix, width, transposed=transposed)
         self._loading = loading
 
-    def read(self) -> Any:
+    def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         return tf.convert_to_tensor(self._variable)
 
@@ -173,23 +184,23 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
 
     def __init__(self) -> None:
         super().__init__()
-        self._made: list[tuple[tf.Variable, Callable[[], Any]]] = []
+        self._values: list[tuple[tf.Variable, Callable[[], Tensor]]] = []
 
-    def add(self, variable: tf.Variable, make: Callable[[], Any]) -> None:
-        """Lets loading set the variable to what `make` returns, and saving leave it out."""
+    def add(self, variable: tf.Variable, value: Callable[[], Tensor]) -> None:
+        """Lets loading set the variable to what `value` returns, and saving leave it out."""
         leave_out_of_checkpoints(variable)
-        self._made.append((variable, make))
+        self._values.append((variable, value))
 
     def tracked(self) -> list[Any]:
         """Returns what an export must hold: this, and its variables."""
-        return [self, *(variable for variable, _ in self._made)] if self._made else []
+        return [self, *(variable for variable, _ in self._values)] if self._values else []
 
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
 
     def _initialize(self) -> None:
-        for variable, make in self._made:
-            variable.assign(make())
+        for variable, value in self._values:
+            variable.assign(value())
 
 
 class _PanelDense:
@@ -208,14 +219,14 @@ class _PanelDense:
         self,
         panels: _Panels,
         bias: keras.Variable | None,
-        activation: Callable[[Any], Any] | None = None,
+        activation: Function | None = None,
     ) -> None:
         self.variables = panels.variables
         self._panels, self._bias = panels, bias
         is_gelu = activation is activation_function("gelu")
         self._activation = quick_gelu if is_gelu else activation
 
-    def __call__(self, rows: Any) -> Any:
+    def __call__(self, rows: Tensor) -> Tensor:
         """Maps rows (rows, features) to (rows, units)."""
         outputs = _product(rows, self._panels)
         if self._bias is not None:
@@ -238,7 +249,7 @@ class _PanelEmbedding:
         self.variables = panels.variables
         self._panels, self._hidden, self._scale = panels, layer.output_dim, layer.scale
 
-    def __call__(self, inputs: Any, *, reverse: bool = False) -> Any:
+    def __call__(self, inputs: Tensor, *, reverse: bool = False) -> Tensor:
         """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
         if reverse:
             logits = _product(tf.reshape(inputs, (-1, self._hidden)), self._panels)
@@ -250,7 +261,7 @@ class _PanelEmbedding:
         return vectors if self._scale == 1.0 else vectors * self._scale
 
 
-def _product(rows: Any, panels: _Panels) -> Any:
+def _product(rows: Tensor, panels: _Panels) -> Tensor:
     """Multiplies rows (rows, features) by a matrix in panels: (rows, units)."""
     read = panels.read()
     products = tf.matmul(rows[None], read)  # (panels, rows, width)
