@@ -8,6 +8,7 @@ from keras import ops
 from keras.layers import Layer
 
 from keras_transformers.layers.masks import MASKED_SCORE, four_axes
+from keras_transformers.layers.scopes import KERNELS
 from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["Padded", "Rows"]
@@ -75,8 +76,14 @@ def _take(rows: Tensor, places: Tensor) -> Tensor:
     return ops.take(rows, places, axis=0)
 
 
-def _joined(attention: Layer, tokens: Tensor) -> Tensor:
-    kernel, bias = attention.joined_weights()
+def joined_product(tokens: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+    """Maps tokens (tokens, features) to an attention's queries, keys and values side by side.
+
+    Args:
+        tokens: (tokens, features).
+        kernel: see `MultiHeadAttention.joined_weights`.
+        bias: see there.
+    """
     product = ops.matmul(tokens, kernel)
     return product if bias is None else ops.add(product, bias)
 
@@ -95,8 +102,6 @@ class Rows(Padded):
             are then real.
         take: maps rows (rows, features) and indices to the rows there. `tf.gather` takes fewer
             steps than `ops.take`, which allows negative indices.
-        joined: maps an attention and the tokens (tokens, features) to its queries, keys and values
-            side by side, (tokens, (heads + 2 * key heads) * head_dim), as `joined_weights` does.
 
     Example:
         >>> layout = Rows(ops.array([[True, True, False], [True, False, False]]))
@@ -110,9 +115,8 @@ class Rows(Padded):
         *,
         like: Tensor | None = None,
         take: Callable[[Tensor, Tensor], Tensor] = _take,
-        joined: Callable[[Layer, Tensor], Tensor] = _joined,
     ) -> None:
-        self._take, self._product = take, joined
+        self._take = take
         self.batch, self.length = ops.shape(like if padding_mask is None else padding_mask)[:2]
         self.padding_mask = padding_mask
         self._biases: list[tuple[Tensor, Tensor]] = []  # each without and with the mask
@@ -146,7 +150,12 @@ class Rows(Padded):
         self, attention: Layer, query: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Projects tokens (tokens, features) like `Padded.project`; only for self-attention."""
-        joined = self.padded(self._product(attention, query))
+        kernel = KERNELS.of(attention)
+        if kernel is None:
+            joined = joined_product(query, *attention.joined_weights())
+        else:
+            joined = kernel(query)
+        joined = self.padded(joined)
         heads, key_heads = attention.num_heads, attention.num_key_value_heads
         if heads == key_heads:  # all three in one transposition
             shape = (self.batch, self.length, 3, heads, attention.head_dim)

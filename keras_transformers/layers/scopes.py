@@ -51,8 +51,8 @@ class Scope(Generic[Value]):
             self._values.reset(token)
 
 
-# What computes a layer in its stead. For a `RowDense` it maps rows (rows, features); for any other
-# layer or model it takes the same arguments.
+# What computes a layer in its stead, from the same arguments; but for a `RowDense` from rows (rows,
+# features), and for an attention its queries, keys and values alone, as `layouts.joined_product`.
 KERNELS: Scope[Callable[..., Any]] = Scope("kernels")
 
 # Called with the attention probabilities (batch, heads, query, key) whenever a layer computes some.

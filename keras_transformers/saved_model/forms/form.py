@@ -9,6 +9,7 @@ model's own.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -21,11 +22,12 @@ from keras_transformers.dependencies.private_api import (
     run_through_graph,
 )
 from keras_transformers.layers import MultiHeadAttention, Rows, TransformerBlock
+from keras_transformers.layers.layouts import joined_product
 from keras_transformers.layers.scopes import KERNELS
 from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.norms import fused_norms
 
-Kernel = Callable[..., Tensor]
+Kernels = Mapping[Layer, Callable[..., Tensor]]
 
 
 class ExportForm:
@@ -51,43 +53,21 @@ class ExportForm:
         others = {layer for layer, args, kwargs in calls if not _on_rows(layer, args, kwargs)}
         self.on_rows = [layer for layer in model.layers if layer not in others]
         attentions = [block.self_attention for block in self.on_rows]
-        self._joined = {attention: JoinedProjection(attention) for attention in attentions}
+        self._joined = {attention: _joined(attention) for attention in attentions}
         self._norms = fused_norms(every_layer(model))
-        self.kernels: Mapping[Layer, Kernel] = {}
-        copies = [w for joined in self._joined.values() for w in joined.variables]
+        self._plain: Kernels = {
+            **self._norms,
+            **{x: partial(joined_product, kernel=k, bias=b) for x, (k, b) in self._joined.items()},
+        }
+        self.kernels: Kernels = {}
+        copies = [w for weights in self._joined.values() for w in weights if w is not None]
         self.weights = [*model.weights, *copies]
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
-        return self._run(inputs, self._joined, self._norms)
+        return self._run(inputs, self._plain)
 
-    def _run(
-        self,
-        inputs: Mapping[str, Tensor],
-        projections: Mapping[MultiHeadAttention, Kernel],
-        kernels: Mapping[Layer, Kernel],
-    ) -> dict[str, Tensor]:
-        """Computes the model.
-
-        Args:
-            inputs: by name.
-            projections: what maps real tokens to an attention's queries, keys and values side by
-                side.
-            kernels: what computes layers in their stead.
-        """
-
-        def rows(hidden: Any, padding_mask: Tensor) -> _TokenRows:
-            if isinstance(hidden, _TokenRows) and hidden.layout.padding_mask is padding_mask:
-                return hidden
-            padded = _padded(hidden)
-            layout = Rows(
-                padding_mask,
-                like=padded,
-                take=tf.gather,
-                joined=lambda attention, tokens: projections[attention](tokens),
-            )
-            return _TokenRows(layout.tokens(padded), layout)
-
+    def _run(self, inputs: Mapping[str, Tensor], kernels: Kernels) -> dict[str, Tensor]:
         def operation(layer: Layer) -> Callable[..., Any]:
             compute = kernels.get(layer, layer) if layer in self._norms else layer
 
@@ -102,9 +82,9 @@ class ExportForm:
                 attention_bias: Tensor = None,
                 **_: Any,  # None or False
             ) -> _TokenRows:
-                tokens = rows(hidden, attention_mask)
-                values = layer(tokens.values, layout=tokens.layout, attention_bias=attention_bias)
-                return _TokenRows(values, tokens.layout)
+                rows = _rows(hidden, attention_mask)
+                values = layer(rows.values, layout=rows.layout, attention_bias=attention_bias)
+                return _TokenRows(values, rows.layout)
 
             return on_rows if layer in self.on_rows else plain
 
@@ -113,38 +93,14 @@ class ExportForm:
         return keras.tree.map_structure(_padded, outputs)
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
-        """Returns what to save: no originals or copies that no function reads.
+        """Returns what to save: the variables that a function reads, often the copy alone.
 
         Args:
             variables: TensorFlow's, one for each of `weights`.
-            functions: concrete functions, each of which may read the original or the copy.
+            functions: concrete functions.
         """
         captured = {tensor.ref() for function in functions for tensor in function.captured_inputs}
         return [variable for variable in variables if variable.handle.ref() in captured]
-
-
-class JoinedProjection:
-    """Maps tokens to an attention's queries, keys and values by one product.
-
-    Args:
-        attention: its projections; see `MultiHeadAttention.joined_weights`.
-
-    Attributes:
-        kernel: a copy of their matrices side by side.
-        bias: a copy of their biases, or None.
-    """
-
-    def __init__(self, attention: MultiHeadAttention) -> None:
-        self.kernel, self.bias = (
-            None if weight is None else keras.Variable(weight, trainable=False)
-            for weight in attention.joined_weights()
-        )
-        self.variables = [weight for weight in (self.kernel, self.bias) if weight is not None]
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Maps (tokens, features) to (tokens, (heads + 2 * key heads) * head_dim)."""
-        product = keras.ops.matmul(tokens, self.kernel)
-        return product if self.bias is None else keras.ops.add(product, self.bias)
 
 
 def every_layer(model: keras.Model) -> list[Layer]:
@@ -163,6 +119,22 @@ class _TokenRows:
 
 def _padded(value: Any) -> Any:
     return value.layout.padded(value.values) if isinstance(value, _TokenRows) else value
+
+
+def _rows(hidden: Any, padding_mask: Tensor) -> _TokenRows:
+    if isinstance(hidden, _TokenRows) and hidden.layout.padding_mask is padding_mask:
+        return hidden
+    padded = _padded(hidden)
+    layout = Rows(padding_mask, like=padded, take=tf.gather)
+    return _TokenRows(layout.tokens(padded), layout)
+
+
+def _joined(attention: MultiHeadAttention) -> tuple[keras.Variable, keras.Variable | None]:
+    kernel, bias = (
+        None if weight is None else keras.Variable(weight, trainable=False)
+        for weight in attention.joined_weights()
+    )
+    return kernel, bias
 
 
 def _on_rows(layer: Layer, args: Any, kwargs: Mapping[str, Any]) -> bool:

@@ -15,10 +15,9 @@ from keras_transformers.layers import FeedForward, TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
 from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.form import every_layer
-from keras_transformers.saved_model.forms.replaced import ReplacedForm
+from keras_transformers.saved_model.forms.replaced import WIDE, ReplacedForm
 
 _STEPS = 127
-_WIDE = 64  # units of the layers that int8 is for: narrower ones, such as heads, gain nothing
 _ROOT_OF_HALF = np.float32(np.sqrt(0.5))
 _LEAST = 1e-6  # stands for the largest number of a column of zeros
 
@@ -38,10 +37,10 @@ class Int8Form(ReplacedForm):
     """
 
     def __init__(self, model: keras.Model) -> None:
-        super().__init__(model, least_units=_WIDE)
+        super().__init__(model, Int8Dense, Int8Embedding)
         if not self.num_dense:
             raise ValueError(
-                f"weights_dtype='int8' is for models with dense layers of {_WIDE} units or more in "
+                f"weights_dtype='int8' is for models with dense layers of {WIDE} units or more in "
                 f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
             )
         _check_kernel()
@@ -49,19 +48,6 @@ class Int8Form(ReplacedForm):
             if layer.intermediate in self.replaced and layer.output_projection in self.replaced:
                 following = self.replaced[layer.output_projection]
                 self.replaced[layer.intermediate].move_scale_to(following)
-
-    def dense(
-        self,
-        kernel: keras.Variable,
-        bias: keras.Variable | None,
-        activation: Function | None = None,
-    ) -> "Int8Dense":
-        """Returns what computes `activation(x W + b)` for rows."""
-        return Int8Dense(kernel, bias, activation)
-
-    def table(self, layer: TokenEmbedding) -> "Int8Embedding":
-        """Returns what computes a `TokenEmbedding`."""
-        return Int8Embedding(layer)
 
 
 class Int8Dense:

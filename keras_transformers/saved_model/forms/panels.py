@@ -5,8 +5,8 @@ product with few rows, such as one short text or a step of decoding. Here the ma
 already, and one batched product multiplies the rows by all of them.
 """
 
-import functools
 from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from typing import Any
 
 import keras
@@ -18,8 +18,6 @@ from keras_transformers.layers.dense import Function, activation_function
 from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
-
-_WIDE = 64  # units of the narrowest layer that gains anything
 
 # Columns of a panel: the fastest of 16, 32 and 64 in decoding, and in short texts.
 _DECODING_WIDTH = 32
@@ -38,21 +36,7 @@ class DecodingForm(ReplacedForm):
     """
 
     def __init__(self, model: keras.Model) -> None:
-        super().__init__(model, least_units=_WIDE)
-
-    def dense(
-        self,
-        kernel: keras.Variable,
-        bias: keras.Variable | None,
-        activation: Function | None = None,
-    ) -> "_PanelDense":
-        """Returns what computes `activation(x W + b)` for rows."""
-        return _PanelDense(_StoredPanels(kernel, _DECODING_WIDTH), bias, activation)
-
-    def table(self, layer: TokenEmbedding) -> "_PanelEmbedding":
-        """Returns what computes a `TokenEmbedding`."""
-        panels = _StoredPanels(layer.embeddings, _DECODING_WIDTH, transposed=True)
-        return _PanelEmbedding(layer, panels)
+        super().__init__(model, *_from(partial(_StoredPanels, width=_DECODING_WIDTH)))
 
 
 class ShortTextsForm(ReplacedForm):
@@ -66,31 +50,11 @@ class ShortTextsForm(ReplacedForm):
 
     def __init__(self, model: keras.Model) -> None:
         calls = call_arguments(model)
-        self._reversed = {layer for layer, _, options in calls if options.get("reverse")}
+        multiplied = {layer for layer, _, options in calls if options.get("reverse")}
         self._loading = _Loading()
-        super().__init__(model, least_units=_WIDE)
+        panels = partial(_LoadedPanels, width=_SHORT_TEXTS_WIDTH, loading=self._loading)
+        super().__init__(model, *_from(panels), lambda layer: layer in multiplied)
         self.kernels = {}  # they would multiply any number of rows
-
-    def dense(
-        self,
-        kernel: keras.Variable,
-        bias: keras.Variable | None,
-        activation: Function | None = None,
-    ) -> "_PanelDense":
-        """Returns what computes `activation(x W + b)` for rows."""
-        panels = _LoadedPanels(kernel, _SHORT_TEXTS_WIDTH, loading=self._loading)
-        return _PanelDense(panels, bias, activation)
-
-    def table(self, layer: TokenEmbedding) -> "_PanelEmbedding":
-        """Returns what computes a `TokenEmbedding`."""
-        panels = _LoadedPanels(
-            layer.embeddings, _SHORT_TEXTS_WIDTH, transposed=True, loading=self._loading
-        )
-        return _PanelEmbedding(layer, panels)
-
-    def replaces(self, layer: TokenEmbedding) -> bool:
-        """Returns whether the embedding's matrix is multiplied by, too."""
-        return layer in self._reversed
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
@@ -98,12 +62,12 @@ class ShortTextsForm(ReplacedForm):
         return tf.cond(
             num_tokens <= _FEW_TOKENS,
             # With few rows the kernel for norms gains nothing.
-            lambda: self._run(inputs, self._projections, self.replaced),
-            lambda: self._run(inputs, self._joined, self._norms),
+            lambda: self._run(inputs, self.replaced),
+            lambda: self._run(inputs, self._plain),
         )
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
-        """Returns what to save: no originals or copies that no function reads."""
+        """Returns what to save: the variables that a function reads, and what fills the panels."""
         return [*super().read(variables, functions), *self._loading.tracked()]
 
 
@@ -168,7 +132,7 @@ class _LoadedPanels(_Panels):
         """Returns the panels, (panels, features, width)."""
         return tf.convert_to_tensor(self._variable)
 
-    @functools.cached_property
+    @cached_property
     def _variable(self) -> tf.Variable:
         with tf.init_scope():
             variable = tf.Variable(self.cut(), trainable=False)
@@ -259,6 +223,18 @@ class _PanelEmbedding:
         places = (ids // width * self._hidden + rows) * width + ids % width
         vectors = tf.gather(tf.reshape(self._panels.read(), [-1]), places)
         return vectors if self._scale == 1.0 else vectors * self._scale
+
+
+def _from(panels: Callable[..., _Panels]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Returns what makes a `_PanelDense` and a `_PanelEmbedding`, with panels of this kind."""
+
+    def dense(kernel: keras.Variable, *others: Any) -> _PanelDense:
+        return _PanelDense(panels(kernel), *others)
+
+    def table(layer: TokenEmbedding) -> _PanelEmbedding:
+        return _PanelEmbedding(layer, panels(layer.embeddings, transposed=True))
+
+    return dense, table
 
 
 def _product(rows: Tensor, panels: _Panels) -> Tensor:
