@@ -24,12 +24,11 @@ class Scope(Generic[Value]):
         name: says in a debugger what the values are.
 
     Example:
-        >>> watched, other = keras.layers.Layer(), keras.layers.Layer()
-        >>> names: Scope[str] = Scope("names")
-        >>> with names.use({watched: "first"}):
-        ...     names.of(watched), names.of(other)
-        ('first', None)
-        >>> names.of(watched) is None
+        >>> widths: Scope[int] = Scope("widths")
+        >>> with widths.use({"hidden": 64}):
+        ...     widths.of("hidden"), widths.of("inner")
+        (64, None)
+        >>> widths.of("hidden") is None
         True
     """
 
