@@ -85,13 +85,12 @@ def new_graphs_answer(pipeline):
 
 
 def content(folder):
-    """The ops of an export's graph, and what it answers."""
+    """How often an export's graph has each op, and the bytes of its variables."""
     graph = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     functions = graph.meta_graphs[0].graph_def.library.function
     ops = Counter(node.op for function in functions for node in function.node_def)
-    answer = tf.saved_model.load(str(folder)).signatures["serving_default"](text=[TEXT])
-    named = {op: count for op, count in ops.items() if not op.startswith("__")}
-    return named, {name: value.numpy().tolist() for name, value in answer.items()}
+    (variables,) = (folder / "variables").glob("*.data-*")
+    return {op: ops[op] for op in ops if not op.startswith("__")}, variables.read_bytes()
 
 
 @pytest.mark.parametrize("make", [embedder, pytest.param(translator, marks=pytest.mark.slow)])
