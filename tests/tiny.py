@@ -219,7 +219,7 @@ def talker() -> Pipeline:
     tokenizer = kt.tokenizers.DescribedTokenizer(
         json.loads(described.to_str()), start_token="<|im_start|>", end_token="<|im_end|>"
     )
-    model = kt.models.llama.llama(
+    model = kt.families.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=1,
         num_heads=2,

@@ -116,7 +116,7 @@ def test_next_tokens_are_those_of_the_model():
 def test_a_llama_shows_its_next_tokens_and_every_query_head():
     """Its queries and keys are turned, and two heads of queries share one of keys."""
     tokenizer = tiny.byte_pairs()
-    model = kt.models.llama.llama(
+    model = kt.families.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=2,
         num_heads=4,

@@ -136,8 +136,8 @@ def save_encoder(folder: Path, words: list[str]) -> Path:
     )
     weights = folder / "encoder"
     weights.mkdir()
-    kt.convert.bert.FAMILY.save(encoder, weights / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(encoder, weights / "config.json")
+    kt.families.bert.FAMILY.save(encoder, weights / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(encoder, weights / "config.json")
     (weights / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     return weights
 

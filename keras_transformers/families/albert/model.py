@@ -23,7 +23,7 @@ from keras_transformers.models.stack import (
     pooled,
 )
 
-__all__ = ["albert", "num_parameters"]
+__all__ = ["SIZES", "albert", "num_parameters"]
 
 _PAPER = "Lan et al. 2020, https://arxiv.org/abs/1909.11942"
 

@@ -24,7 +24,7 @@ from keras_transformers.models.stack import (
     pooled,
 )
 
-__all__ = ["bert", "num_parameters"]
+__all__ = ["SIZES", "bert", "num_parameters"]
 
 _PAPER = "Devlin et al. 2018, https://arxiv.org/abs/1810.04805"
 _COMPACT_PAPER = "Turc et al. 2019, https://arxiv.org/abs/1908.08962"

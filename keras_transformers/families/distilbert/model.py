@@ -21,7 +21,7 @@ from keras_transformers.models.stack import (
     with_new_pooler,
 )
 
-__all__ = ["distilbert", "num_parameters", "with_pooler"]
+__all__ = ["SIZES", "distilbert", "num_parameters", "with_pooler"]
 
 _PAPER = "Sanh et al. 2019, https://arxiv.org/abs/1910.01108"
 

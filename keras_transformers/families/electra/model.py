@@ -28,7 +28,7 @@ from keras_transformers.models.stack import (
     with_new_pooler,
 )
 
-__all__ = ["electra", "electra_generator", "num_parameters", "with_pooler"]
+__all__ = ["SIZES", "electra", "electra_generator", "num_parameters", "with_pooler"]
 
 _PAPER = "Clark et al. 2020, https://arxiv.org/abs/2003.10555"
 

@@ -8,6 +8,7 @@ from .files import read_elmo_options as read_elmo_options
 from .files import save_elmo as save_elmo
 from .files import save_elmo_encoder as save_elmo_encoder
 from .files import save_elmo_options as save_elmo_options
+from .model import SIZES as SIZES
 from .model import elmo as elmo
 from .model import features as features
 from .model import language_model as language_model

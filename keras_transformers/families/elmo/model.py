@@ -22,7 +22,7 @@ from keras_transformers.layers.dense import RowDense
 from keras_transformers.layers.recurrent.cells import Recurrent
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["elmo", "features", "language_model", "num_parameters", "split"]
+__all__ = ["SIZES", "elmo", "features", "language_model", "num_parameters", "split"]
 
 _PAPER = "Peters et al. 2018, https://arxiv.org/abs/1802.05365"
 

@@ -24,7 +24,7 @@ from keras_transformers.layers import HierarchicalSoftmax, MeanOfTokens, RowEmbe
 from keras_transformers.models import encoder_parts
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["fasttext", "hierarchical_classifier", "num_parameters"]
+__all__ = ["SIZES", "fasttext", "hierarchical_classifier", "num_parameters"]
 
 _PAPER = "Joulin et al. 2016, https://arxiv.org/abs/1607.01759"
 

@@ -24,7 +24,7 @@ from keras_transformers.layers.norms import NormPosition, check_norm_position
 from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["gpt", "num_parameters"]
+__all__ = ["SIZES", "gpt", "num_parameters"]
 
 _GPT_PAPER = "Radford et al. 2018, https://openai.com/research/language-unsupervised"
 _GPT2_PAPER = "Radford et al. 2019, https://openai.com/research/better-language-models"

@@ -28,7 +28,7 @@ from keras_transformers.layers.norms import norm_layer
 from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["llama", "num_parameters"]
+__all__ = ["SIZES", "llama", "num_parameters"]
 
 _LLAMA_3_1 = RotaryScaling(kind="llama3", factor=8.0, original_length=8192)
 _LLAMA_3_2 = RotaryScaling(kind="llama3", factor=32.0, original_length=8192)

@@ -12,7 +12,7 @@ from keras_transformers.layers.dense import Activation
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["marian", "num_parameters"]
+__all__ = ["SIZES", "marian", "num_parameters"]
 
 _PAPER = "Junczys-Dowmunt et al. 2018, https://arxiv.org/abs/1804.00344"
 

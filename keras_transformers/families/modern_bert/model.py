@@ -25,7 +25,7 @@ from keras_transformers.layers.dense import Activation, activation_function
 from keras_transformers.layers.norms import norm_layer
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["modern_bert", "num_parameters", "with_head"]
+__all__ = ["SIZES", "modern_bert", "num_parameters", "with_head"]
 
 _PAPER = "Warner et al. 2024, https://arxiv.org/abs/2412.13663"
 

@@ -22,7 +22,7 @@ from keras_transformers.models.stack import (
     pooled,
 )
 
-__all__ = ["mpnet", "num_parameters"]
+__all__ = ["SIZES", "mpnet", "num_parameters"]
 
 _PAPER = "Song et al. 2020, https://arxiv.org/abs/2004.09297"
 FIRST_POSITION = 2  # fairseq counts positions from the padding's id, 1

@@ -22,7 +22,7 @@ from keras_transformers.models.stack import (
     pooled,
 )
 
-__all__ = ["num_parameters", "roberta"]
+__all__ = ["SIZES", "num_parameters", "roberta"]
 
 _PAPER = "Liu et al. 2019, https://arxiv.org/abs/1907.11692"
 FIRST_POSITION = 2  # fairseq counts positions from the padding's id, 1

@@ -26,7 +26,7 @@ from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, 
 from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["num_parameters", "seq2seq"]
+__all__ = ["SIZES", "num_parameters", "seq2seq"]
 
 SIZES: dict[str, dict[str, Any]] = {
     "rnnsearch_50": {

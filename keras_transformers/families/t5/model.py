@@ -23,7 +23,7 @@ from keras_transformers.layers.norms import norm_layer
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["num_parameters", "t5"]
+__all__ = ["SIZES", "num_parameters", "t5"]
 
 _PAPER = "Raffel et al. 2020, https://arxiv.org/abs/1910.10683"
 _V1_1: dict[str, Any] = {

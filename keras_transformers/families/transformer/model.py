@@ -24,7 +24,7 @@ from keras_transformers.layers.norms import NormPosition
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["num_parameters", "transformer"]
+__all__ = ["SIZES", "num_parameters", "transformer"]
 
 Positions = Literal[
     "sinusoidal", "sinusoidal_halves", "sinusoidal_opennmt", "learned", "relative", "rotary"

@@ -32,7 +32,7 @@ from keras_transformers.layers.patches import (
 )
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["copy_weights", "num_parameters", "vit"]
+__all__ = ["SIZES", "copy_weights", "num_parameters", "vit"]
 
 _PAPER = "Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929"
 _SMALL_PAPER = "Touvron et al. 2021, https://arxiv.org/abs/2012.12877"

@@ -3,3 +3,4 @@
 from . import files as files
 from . import model as model
 from .files import FAMILY as FAMILY
+from .model import SIZES as SIZES

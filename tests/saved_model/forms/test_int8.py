@@ -43,7 +43,7 @@ TEXTS = ["w1 w2 w3", "w4", "", "w5 w900 w7 w8 w9 w10 w11"]
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(0)
-    return kt.models.encoders.bert.bert(
+    return kt.families.bert.bert(
         vocabulary_size=len(TOKENS), max_sequence_length=16, dropout=0.0, **SIZES
     )
 
@@ -273,7 +273,7 @@ def test_every_family_of_encoders(family):
 
 def translator():
     tokenizer = tiny.sentence_pieces()
-    model = kt.models.encoder_decoders.transformer.transformer(
+    model = kt.families.transformer.transformer(
         vocabulary_size=tokenizer.vocabulary_size,
         num_encoder_layers=1,
         num_decoder_layers=1,
@@ -287,7 +287,7 @@ def translator():
 
 def text_generator():
     tokenizer = tiny.byte_pairs()
-    model = kt.models.gpt.gpt(
+    model = kt.families.gpt.gpt(
         vocabulary_size=tokenizer.vocabulary_size, max_sequence_length=16, **SIZES
     )
     return kt.pipelines.TextGenerator(model, tokenizer, max_length=5, top_k=0)

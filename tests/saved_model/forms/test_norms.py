@@ -67,7 +67,7 @@ def test_tensorflow_puts_its_kernel_in_place():
 @needs_onednn
 def test_every_norm_of_an_exports_blocks_is_the_kernel(tmp_path):
     sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 64}
-    model = kt.models.encoders.bert.bert(vocabulary_size=11, max_sequence_length=64, **sizes)
+    model = kt.families.bert.bert(vocabulary_size=11, max_sequence_length=64, **sizes)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
     embed = kt.pipelines.Embedder(model, kt.tokenizers.WordPieceTokenizer(words))
     export = kt.export(embed, tmp_path / "embedder", check=False)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kernels
 @pytest.fixture(scope="module")
 def encoder():
     return tiny.lively(
-        kt.models.encoders.bert.bert(
+        kt.families.bert.bert(
             vocabulary_size=100,
             num_layers=2,
             num_heads=2,

@@ -42,12 +42,12 @@ def bert(task):
 def answerer(folder):
     """One with the defaults of QuestionAnswerer, which need more positions."""
     folder.mkdir()
-    encoder = kt.models.encoders.bert.bert(
+    encoder = kt.families.bert.bert(
         **weights_folders.SHAPE | {"vocabulary_size": 14, "max_sequence_length": 400}
     )
     made = tiny.lively(kt.heads.span_extractor(encoder))
-    kt.convert.bert.FAMILY.save(made, folder / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(made, folder / "config.json")
+    kt.families.bert.FAMILY.save(made, folder / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(made, folder / "config.json")
     change_json(folder / "config.json", architectures=["BertForQuestionAnswering"])
     tiny.wordpiece().save(folder)
 
@@ -55,8 +55,8 @@ def answerer(folder):
 def both_heads(folder):
     folder.mkdir()
     made = tiny.lively(kt.heads.pretrainer(tiny.encoder()))
-    kt.convert.bert.FAMILY.save(made, folder / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(made, folder / "config.json")
+    kt.families.bert.FAMILY.save(made, folder / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(made, folder / "config.json")
     change_json(folder / "config.json", architectures=["BertForPreTraining"])
     tiny.wordpiece().save(folder)
 
@@ -64,9 +64,9 @@ def both_heads(folder):
 def xlm_roberta(folder):
     folder.mkdir()
     size = xlm_roberta_toy.tokenizer(folder).vocabulary_size
-    model = kt.models.encoders.roberta.roberta(vocabulary_size=size, **weights_folders.SHAPE)
-    kt.convert.xlm_roberta.FAMILY.save(model, folder / "model.safetensors")
-    kt.convert.xlm_roberta.FAMILY.save_config(model, folder / "config.json")
+    model = kt.families.roberta.roberta(vocabulary_size=size, **weights_folders.SHAPE)
+    kt.families.xlm_roberta.FAMILY.save(model, folder / "model.safetensors")
+    kt.families.xlm_roberta.FAMILY.save_config(model, folder / "config.json")
     change_json(folder / "config.json", architectures=["XLMRobertaModel"])
 
 
@@ -76,9 +76,9 @@ def mpnet(folder):
     tokenizer = kt.tokenizers.MPNetTokenizer(words)
     tokenizer.save(folder)
     size = tokenizer.vocabulary_size
-    model = kt.models.encoders.mpnet.mpnet(vocabulary_size=size, **weights_folders.SHAPE)
-    kt.convert.mpnet.FAMILY.save(model, folder / "model.safetensors")
-    kt.convert.mpnet.FAMILY.save_config(model, folder / "config.json")
+    model = kt.families.mpnet.mpnet(vocabulary_size=size, **weights_folders.SHAPE)
+    kt.families.mpnet.FAMILY.save(model, folder / "model.safetensors")
+    kt.families.mpnet.FAMILY.save_config(model, folder / "config.json")
     change_json(folder / "config.json", architectures=["MPNetModel"])
 
 
@@ -90,7 +90,7 @@ def gpt2(folder):
 def vit(folder):
     folder.mkdir()
     written = tiny.pipeline("image_classification")
-    kt.convert.vit.FAMILY.save(written.model, folder / "model.safetensors")
+    kt.families.vit.FAMILY.save(written.model, folder / "model.safetensors")
     fields = {"model_type": "vit", "architectures": ["ViTForImageClassification"]}
     fields |= {"patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2}
     fields |= {"hidden_size": 8, "intermediate_size": 32, "image_size": [8, 12]}
@@ -104,12 +104,12 @@ def marian(folder):
     source, target = (kt.tokenizers.MarianTokenizer(folder, side=s) for s in ("source", "target"))
     sizes = {**toys.T5_SIZES, "vocabulary_size": source.vocabulary_size, "max_sequence_length": 24}
     del sizes["head_dim"]
-    model = kt.models.encoder_decoders.marian.marian(**sizes, pad_token_id=source.pad_token_id)
+    model = kt.families.marian.marian(**sizes, pad_token_id=source.pad_token_id)
     kt.convert.save_weights(model, folder, source, target, family="marian")
 
 
 def t5(folder):
-    model = kt.models.encoder_decoders.t5.t5(**toys.T5_SIZES)
+    model = kt.families.t5.t5(**toys.T5_SIZES)
     kt.convert.save_weights(model, folder, toys.t5_tokenizer(), family="t5")
 
 

@@ -71,11 +71,11 @@ def pipeline(family, task, folder):
 
 
 def modern_bert_with_wordpieces(folder):
-    encoder = kt.models.encoders.modern_bert.modern_bert(
+    encoder = kt.families.modern_bert.modern_bert(
         vocabulary_size=tiny.wordpiece().vocabulary_size, num_layers=2, num_heads=2, hidden_dim=16,
         intermediate_dim=24, max_sequence_length=12,
     )  # fmt: skip
-    model = kt.heads.masked_lm(kt.models.encoders.modern_bert.with_head(encoder))
+    model = kt.heads.masked_lm(kt.families.modern_bert.with_head(encoder))
     return kt.pipelines.MaskFiller(tiny.lively(model), tiny.wordpiece(), max_sequence_length=12)
 
 
@@ -245,7 +245,7 @@ def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
         tokenizer = kt.tokenizers.MPNetTokenizer(weights_folders.MPNET_VOCABULARY[::-1])
     encoder = ENCODERS[family][0](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
     made = kt.pipelines.Embedder(encoder, tokenizer)
-    with pytest.raises(ValueError, match="'<pad>' has the id .*must be the padding: save in the"):
+    with pytest.raises(ValueError, match="'<pad>' .*padding: save"):
         kt.save(made, tmp_path / "hf", format="huggingface")
     assert not (tmp_path / "hf").exists()
 
