@@ -91,9 +91,7 @@ def open_huggingface(folder: Folder) -> FoundWeights:
             labels=functools.cache(lambda: _labels(folder, config)),
             written=_written(folder),
         ),
-        tokenizers=lambda lowercase=None: (
-            _tokenizers(folder, family, lowercase) if family.reads_texts else ()
-        ),
+        tokenizers=functools.partial(_tokenizers, folder, family),
         heads=name,
         parts=family.parts,
         **_weights(folder, family),
@@ -209,7 +207,9 @@ def _weights(folder: Folder, family: Family) -> dict[str, Any]:
     }
 
 
-def _tokenizers(folder: Folder, family: Family, lowercase: bool | None) -> tuple[Any, ...]:
+def _tokenizers(folder: Folder, family: Family, lowercase: bool | None = None) -> tuple[Any, ...]:
+    if not family.reads_texts:
+        return ()
     tokenizers: tuple[Any, ...] = read_tokenizers(folder, family, lowercase=lowercase)
     if family.continues_texts:
         check_end_token(folder, tokenizers[0].end_token_id)
