@@ -103,20 +103,20 @@ _ADVICE: Mapping[str, Sequence[str]] = {
 }
 
 
-def unknown_option(name: str, known: Sequence[str]) -> TypeError:
+def unknown_option(name: str, options: Sequence[str]) -> TypeError:
     """Returns the error for an option that `fit` does not have.
 
     Args:
         name: the option.
-        known: the names of all arguments and options of `fit` for this task.
+        options: the names of all arguments and options of `fit` for this task.
     """
     said = f"fit has no option {name!r}"
     for advice, names in _ADVICE.items():
-        if name in names and set(options_in(advice)) <= set(known):
+        if name in names and set(options_in(advice)) <= set(options):
             return TypeError(f"{said}: {advice}")
-    if near := difflib.get_close_matches(name, known, 1):
+    if near := difflib.get_close_matches(name, options, 1):
         return TypeError(f"{said}: did you mean {near[0]}?")
-    return TypeError(f"{said}: use one of {', '.join(known)}")
+    return TypeError(f"{said}: use one of {', '.join(options)}")
 
 
 def options_in(advice: str) -> list[str]:

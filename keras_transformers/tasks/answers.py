@@ -40,7 +40,7 @@ class AnswerType:
 
     def typed(self, row: Mapping[str, Any]) -> Result | dict[str, Any]:
         """Returns one row of outputs as the answer, or unchanged if it has other outputs."""
-        names = {each.name: self.renamed.get(each.name, each.name) for each in fields(self.type)}
+        names = {f.name: self.renamed.get(f.name, f.name) for f in fields(self.type)}
         if row.keys() - {self.count} != set(names.values()):
             return dict(row)
         return self.type(**{name: row[output] for name, output in names.items()})
@@ -114,7 +114,7 @@ def rows(
         UTF-8 become U+FFFD.
     """
     names = sorted(outputs)
-    counts = {each.count for each in (answer_types().values() if answer is None else [answer])}
+    counts = {type_.count for type_ in (answer_types().values() if answer is None else [answer])}
     count = next((name for name in names if name in counts), None)
     for values in zip(*(outputs[name] for name in names), strict=True):
         row = dict(zip(names, map(_plain, values), strict=True))

@@ -73,16 +73,16 @@ class LabelColumn:
                 misfits[way] = misfit
         if not read:
             raise ValueError(_why_none(reader, misfits))
-        (first, found), *others = read.items()
+        (first, names), *others = read.items()
         for way, other in others:
-            if other != found:
-                place, value, one, two = _first_difference(columns, found, other)
+            if other != names:
+                place, value, one, two = _first_difference(columns, names, other)
                 raise ValueError(
                     f"{place}: the label {value!r:.60} is {one!r:.60} if labels are {first}, but "
                     f"{two!r:.60} if they are {way}, and all {sum(len(c) for _, c in columns)} "
                     f"labels can be either: pass labels_are={first!r} or labels_are={way!r}"
                 )
-        return found
+        return names
 
 
 class _MisfitError(Exception):
@@ -136,7 +136,7 @@ class _Reader:
         read = self._name
         if way == "indices" and (self._stated or not _are_strings(column)):
             read = self._at
-        found: list[Any] = []
+        cells: list[Any] = []
         for row, cell in enumerate(column):
             is_list = isinstance(cell, list | tuple)
             if is_list != (self.cells != "one"):
@@ -147,8 +147,8 @@ class _Reader:
                 raise _MisfitError(source.row(row), value, column)
             if self.cells == "set" and not self._stated and len(set(names)) < len(names):
                 raise _MisfitError(source.row(row), cell, column)
-            found.append(names if is_list else names[0])
-        return found
+            cells.append(names if is_list else names[0])
+        return cells
 
     def _name(self, value: Any) -> str | None:
         if isinstance(value, str):

@@ -27,6 +27,7 @@ from keras_transformers.tasks.texts import (
     string_column,
 )
 from keras_transformers.tasks.weights import saving
+from keras_transformers.tokenizers.protocols import Tokenizer
 
 __all__ = ["Pipeline", "Signature"]
 
@@ -51,9 +52,9 @@ class Signature:
         method_name: the TF Serving API that calls it: PREDICT, CLASSIFY or REGRESS.
     """
 
-    function: Callable[..., Mapping[str, Any]]
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
+    function: Callable[..., Mapping[str, tf.Tensor]]
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tf.TensorSpec]
     examples: Sequence[Mapping[str, np.ndarray]]
     method_name: str = PREDICT
 
@@ -120,7 +121,7 @@ class Pipeline(abc.ABC):
         cls.__init__ = complete  # type: ignore[method-assign]
 
     @abc.abstractmethod
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the outputs of the signature `serving_default` from strings, in the graph.
 
         Args:
@@ -131,7 +132,7 @@ class Pipeline(abc.ABC):
             Output name -> tensor (batch, ...).
         """
 
-    def input_specs(self) -> dict[str, Any]:
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of `answer`: name in `text_names` -> tf.TensorSpec of strings.
 
         Their shape is (None,), or (None, None) for inputs with a list of strings in each row, where
@@ -140,7 +141,7 @@ class Pipeline(abc.ABC):
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
 
     @abc.abstractmethod
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
 
     @abc.abstractmethod
@@ -173,13 +174,13 @@ class Pipeline(abc.ABC):
         """Returns metadata that an export records with the model and vocabulary, as JSON values."""
         return {}
 
-    def run_model(self, inputs: Mapping[str, Any]) -> Any:
+    def run_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the model's outputs from its inputs by name, in inference."""
         if self._run is None:
             return self.model(inputs, training=False)
         return self._run(**{name: inputs[name] for name in self.model.input})
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts, for `inspection.attention`.
 
         Returns:
@@ -206,7 +207,7 @@ class Pipeline(abc.ABC):
             del self._run, self._as_function, self._functions
 
     @property
-    def tokenizers(self) -> Mapping[str, Any]:
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         return MappingProxyType({})
 
@@ -238,7 +239,7 @@ class Pipeline(abc.ABC):
         """
         return MappingProxyType({})
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         # An adapter changes no answer: it says which updates the model's weights already have.
         if not self._is_complete or name.startswith("_") or name == "adapter":
             super().__setattr__(name, value)
@@ -262,10 +263,10 @@ class Pipeline(abc.ABC):
         Example:
             strict = classify.with_options(thresholds=0.9)
         """
-        known = self._parameters()
-        if unknown := options.keys() - known.keys():
+        parameters = self._parameters()
+        if unknown := options.keys() - parameters.keys():
             raise ValueError(
-                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(known)}"
+                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(parameters)}"
             )
         other = type(self)(**self._arguments() | options)
         if other.model is self.model:
@@ -305,8 +306,8 @@ class Pipeline(abc.ABC):
         named = dict(zip(self.text_names, columns, strict=True))
         answer = reading.answer_type(self.task)
         rows = self.rows(named, batch_size=batch_size, **options)
-        found = [reading.typed(row, answer) for row in rows]
-        return found[0] if one else found
+        results = [reading.typed(row, answer) for row in rows]
+        return results[0] if one else results
 
     def rows(
         self,
@@ -348,15 +349,15 @@ class Pipeline(abc.ABC):
             if len(spec.shape) > 1 and spec.shape[1] is None
         ]
         answer = reading.answer_type(self.task)
-        found: list[dict[str, Any]] = [{}] * num_rows
+        answered: list[dict[str, Any]] = [{}] * num_rows
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
             with graph_errors.as_value_errors():
                 outputs = {name: value.numpy() for name, value in answers(**batch).items()}
             for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
-                found[i] = row
-        return found
+                answered[i] = row
+        return answered
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Writes the pipeline to a new folder, completely or not at all.
@@ -391,11 +392,11 @@ class Pipeline(abc.ABC):
         """Returns the graph that answers a call with these options."""
         if not options:
             return self._graph
-        known = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
-        if unknown := options.keys() - set(known):
+        names = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
+        if unknown := options.keys() - set(names):
             raise ValueError(
                 f"{', '.join(sorted(unknown))}: the options of a call are "
-                f"{', '.join(['batch_size', *known])}"
+                f"{', '.join(['batch_size', *names])}"
             )
         key = repr(sorted((name, _listed(value)) for name, value in options.items()))
         variant = self._variants.get(key)

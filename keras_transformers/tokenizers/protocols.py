@@ -51,6 +51,9 @@ class PackingTokenizer(Tokenizer, Protocol):
 class SpanTokenizer(PackingTokenizer, Protocol):
     """Also says where in its text each token comes from."""
 
+    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of ids, as in the vocabulary: strings of the same shape."""
+
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids that `pack` puts before each text and after the last."""
 
@@ -58,6 +61,16 @@ class SpanTokenizer(PackingTokenizer, Protocol):
         self, text: Texts
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Returns ids, starts and ends in bytes, each int32 (batch, None)."""
+
+
+class MaskTokenizer(PackingTokenizer, Protocol):
+    """Also knows the token that stands for words to be predicted."""
+
+    mask_token: str
+    mask_token_id: int
+
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
+        """Splits strings (batch,) at the mask token: (batch, None)."""
 
 
 class TextTokenizer(Tokenizer, Protocol):
@@ -73,3 +86,15 @@ class TextTokenizer(Tokenizer, Protocol):
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts ids (batch, length) to strings (batch,)."""
+
+
+class TargetTokenizer(TextTokenizer, Protocol):
+    """Also adds the start and the end token, as decoders are trained with."""
+
+    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of ids, as in the vocabulary: strings of the same shape."""
+
+    def tokenize(
+        self, text: Texts, *, add_start: bool = ..., add_end: bool = ...
+    ) -> tf.RaggedTensor:
+        """Converts strings (batch,) to ids, int32 (batch, None)."""

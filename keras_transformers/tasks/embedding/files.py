@@ -63,7 +63,7 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
     _, first = modules[0]
     encoder = dataclasses.replace(open_huggingface(first), source=folder)
     lengths = (first / name for name in _LENGTHS)
-    file = next((each for each in lengths if each.is_file()), None)
+    file = next((path for path in lengths if path.is_file()), None)
     config = {} if file is None else read_json(file)
     encoder = dataclasses.replace(
         encoder,
@@ -159,7 +159,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             Transformer, a Pooling and modules that may follow it.
     """
     file = folder / _MODULES
-    found: list[tuple[str, Path]] = []
+    modules: list[tuple[str, Path]] = []
     for module in read_json_list(file):
         fields = module if isinstance(module, dict) else {}
         kind, path = fields.get("type"), fields.get("path", "")
@@ -171,9 +171,9 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             raise ValueError(f"{file}: path {path!r:.100} is not a valid folder")
         # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
         # .modules.pooling.Pooling"; modules from other packages are foreign code.
-        own = kind.startswith("sentence_transformers.")
-        found.append((kind.rpartition(".")[2] if own else kind, folder / path))
-    kinds = [kind for kind, _ in found]
+        is_theirs = kind.startswith("sentence_transformers.")
+        modules.append((kind.rpartition(".")[2] if is_theirs else kind, folder / path))
+    kinds = [kind for kind, _ in modules]
     after = {"Dense", "LayerNorm", "Normalize"}
     if kinds != ["Transformer"] and (
         kinds[:2] != ["Transformer", "Pooling"] or not after.issuperset(kinds[2:])
@@ -182,7 +182,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             f"{file}: modules {', '.join(kinds) or 'none'}; only Transformer, Pooling and then any "
             f"of {', '.join(sorted(after))} are supported, or only Transformer for a CrossEncoder"
         )
-    return found
+    return modules
 
 
 def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
@@ -194,10 +194,10 @@ def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
         fields = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
         unknown = sorted(set(fields) - _POOLINGS.keys())
         chosen = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
-    known = _POOLINGS.values()
-    if not isinstance(chosen, list) or not chosen or not all(mode in known for mode in chosen):
+    modes = _POOLINGS.values()
+    if not isinstance(chosen, list) or not chosen or not all(mode in modes for mode in chosen):
         raise ValueError(
-            f"{file}: pooling by {chosen or 'nothing'}; expected one or more of {', '.join(known)}"
+            f"{file}: pooling by {chosen or 'nothing'}; expected one or more of {', '.join(modes)}"
         )
     return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
@@ -260,10 +260,10 @@ def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layer
     if not isinstance(config.get("bias", True), bool):
         raise ValueError(f"{file}: bias={config['bias']!r}; expected true or false")
     widths = [_size(file, name, config) for name in ("in_features", "out_features")]
-    found = arrays.shapes.get("linear.weight")
-    if found not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
+    shape = arrays.shapes.get("linear.weight")
+    if shape not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
         raise ValueError(
-            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {found}"
+            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {shape}"
         )
     layer = keras.layers.Dense(
         widths[1],
@@ -287,12 +287,13 @@ def _module_of(layer: Any) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
             return "LayerNorm", config, dict(zip(names, arrays, strict=True))
     elif isinstance(layer, keras.layers.Dense):
         ours = layer.activation.__name__
-        named = next((theirs for theirs, each in _ACTIVATIONS.items() if each == ours), None)
+        named = next((theirs for theirs, name in _ACTIVATIONS.items() if name == ours), None)
         if named is not None:
             kernel = np.ascontiguousarray(arrays[0].T)
-            found = dict(zip(("linear.weight", "linear.bias"), (kernel, *arrays[1:]), strict=False))
+            names = ("linear.weight", "linear.bias")
+            tensors = dict(zip(names, (kernel, *arrays[1:]), strict=False))
             sizes = {"in_features": kernel.shape[1], "out_features": kernel.shape[0]}
-            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, found
+            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, tensors
     raise ValueError(
         f"sentence-transformers has no module for layer {layer.name!r}: save the pipeline in the "
         "format 'keras_transformers'"
@@ -327,15 +328,15 @@ def _lowercasing(
         return encoder.tokenizers
 
     def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
-        made = encoder.tokenizers(lowercase)
-        for tokenizer in made:
+        tokenizers = encoder.tokenizers(lowercase)
+        for tokenizer in tokenizers:
             if not getattr(tokenizer, "lowercase", False):
                 raise ValueError(
                     f"{file}: do_lower_case=True, but its {type(tokenizer).__name__} keeps case, "
                     "and lower-casing before a tokenizer is not supported: set do_lower_case to "
                     "false there if the model was trained on unchanged texts"
                 )
-        return made
+        return tokenizers
 
     return tokenizers
 
