@@ -57,9 +57,9 @@ class SaveWeights(keras.callbacks.Callback):
         if self.monitor is not None:
             value = (logs or {}).get(self.monitor)
             if value is None:
-                known = ", ".join(sorted(logs or {}))
+                names = ", ".join(sorted(logs or {}))
                 raise ValueError(
-                    f"no {self.monitor!r} in the logs of this epoch (they have {known})"
+                    f"no {self.monitor!r} in the logs of this epoch (they have {names})"
                 )
             if not float(value) > self.best:  # NaN is never better
                 return
