@@ -1,12 +1,15 @@
 """Describes BERT in Hugging Face's files."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert.model import MODELS, bert
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["FAMILY"]
 
@@ -79,7 +82,7 @@ CONFIG: ConfigMap = ConfigMap(
 SPECIAL_TOKENS: tuple[str, ...] = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-def wordpieces(path: Path, lowercase: bool) -> Any:
+def wordpieces(path: Path, lowercase: bool) -> "WordPieceTokenizer":
     """Makes the tokenizer from a folder or from its vocab.txt."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer

@@ -245,7 +245,7 @@ def _centroids(reader: MappedFile) -> list[np.ndarray]:
             f"vectors of {dim}; {TRUNCATED}"
         )
     widths = [width] * (num_parts - 1) + [last_width]
-    return [reader.array("<f4", _CENTROIDS, each) for each in widths]
+    return [reader.array("<f4", _CENTROIDS, size) for size in widths]
 
 
 def _recognises(path: Path) -> bool:

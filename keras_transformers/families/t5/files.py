@@ -30,10 +30,10 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
         ("dense_act_fn", activation.removeprefix(_GATED)),
         ("is_gated_act", activation.startswith(_GATED)),
     ):
-        found = config.get(field, implied)
-        if ACTIVATIONS.get(found, found) != implied if isinstance(found, str) else found != implied:
+        value = config.get(field, implied)
+        if ACTIVATIONS.get(value, value) != implied if isinstance(value, str) else value != implied:
             raise ValueError(
-                f"{file}: {field}={found!r:.100}, but feed_forward_proj means {implied!r}: leave "
+                f"{file}: {field}={value!r:.100}, but feed_forward_proj means {implied!r}: leave "
                 "one of the two"
             )
     # In files, tied embeddings mean that the logits are scaled; transformers 5 writes a field for
@@ -51,9 +51,9 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
 def _before_write(
     model: keras.Model, arguments: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = anatomy(model, "token_embedding", "projection")
+    parts = anatomy(model, "token_embedding", "projection")
     gate = _GATED if arguments["gated_feed_forward"] else ""
-    tied = found.projection is found.token_embedding
+    tied = parts.projection is parts.token_embedding
     activation = gate + arguments["activation"]
     return {**arguments, "activation": activation}, {"tie_word_embeddings": tied}
 
@@ -138,12 +138,12 @@ _NAMES = NameMap(
 
 
 def _num_extra_ids(file: Path) -> int:
-    found = read_json(file).get("extra_ids", 100) if file.is_file() else 100
-    if type(found) is not int or not 0 <= found <= _MOST_EXTRA_IDS:
+    count = read_json(file).get("extra_ids", 100) if file.is_file() else 100
+    if type(count) is not int or not 0 <= count <= _MOST_EXTRA_IDS:
         raise ValueError(
-            f"{file}: extra_ids={found!r:.100}; expected an integer from 0 to {_MOST_EXTRA_IDS}"
+            f"{file}: extra_ids={count!r:.100}; expected an integer from 0 to {_MOST_EXTRA_IDS}"
         )
-    return found
+    return count
 
 
 def _tokenizer(path: Path, lowercase: bool) -> "T5Tokenizer":

@@ -66,7 +66,7 @@ class BoundedConnection(H11Protocol):
         self._limit = self.limit_concurrency
         self.limit_concurrency = None  # uvicorn would answer 503 to all requests
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # noqa: D102
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # noqa: D102
         super().connection_made(transport)
         self._group = (self.client[0] if self.client else "", False)
         self._since = self.loop.time()
