@@ -16,8 +16,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.fitting.option_names import unknown_option
+from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_optimizer import UserOptimizer
+from keras_transformers.options import unknown_option
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run, Validation
 from keras_transformers.runs.resume.folder_lock import LOCK
@@ -266,7 +267,7 @@ def _check_options(trainer: Trainer[Any, Any], chosen: Mapping[str, Any]) -> Non
     for name in chosen:
         if name not in names:
             arguments = set(inspect.signature(fit).parameters) - {"pipeline", "options"}
-            raise unknown_option(name, sorted(names | arguments - {"batch_size"}))
+            raise unknown_option("fit", name, names | arguments - {"batch_size"}, ADVICE)
     check_ranges(trainer.fit_options(), chosen)
 
 
