@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
 
 __all__: list[str] = []
@@ -37,7 +38,7 @@ class LabelColumn:
 
     def as_names(
         self,
-        pipeline: Any,
+        pipeline: Pipeline,
         columns: Sequence[tuple[Source, Sequence[Any]]],
         labels_are: LabelsAre | None = None,
     ) -> list[list[Any]]:

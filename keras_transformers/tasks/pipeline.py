@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors, tables
 from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
     check_is_list,
     named_columns,
@@ -103,7 +104,7 @@ class Pipeline(abc.ABC):
 
     task: ClassVar[str]
     explained: ClassVar[str] = ""
-    adapter: Any = None
+    adapter: Adapter | None = None
     model: keras.Model
     text_names: tuple[str, ...]
     _is_complete = False
