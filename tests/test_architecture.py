@@ -65,14 +65,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 # Every room may import these, and they import none.
 FOR_ALL = {
-    "dependencies",
-    "files",
-    "layers.tensors",
-    "options",
-    "quiet",
-    "ranges",
-    "registry",
-    "rooms",
+    *("dependencies", "files", "layers.tensors", "options", "quiet", "ranges", "registry", "rooms"),
 }
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}

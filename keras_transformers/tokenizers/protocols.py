@@ -14,17 +14,12 @@ __all__: list[str] = []
 class Tokenizer(Protocol):
     """Converts texts to token ids, in the graph."""
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of tokens."""
+    vocabulary_size: int
+    pad_token_id: int
 
     @property
     def vocabulary(self) -> Sequence[str]:
         """All tokens, by id."""
-
-    @property
-    def pad_token_id(self) -> int:
-        """The token that fills rows."""
 
     def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts strings (batch,) to ids, int32 (batch, None), without special tokens."""
@@ -76,13 +71,11 @@ class MaskTokenizer(PackingTokenizer, Protocol):
 class TextTokenizer(Tokenizer, Protocol):
     """Also converts ids back to texts, for models that write."""
 
-    @property
-    def start_token_id(self) -> int | None:
-        """The token before a text, if there is one."""
+    end_token_id: int
 
     @property
-    def end_token_id(self) -> int:
-        """The token after a text."""
+    def start_token_id(self) -> int | None:
+        """The token before a text; None for none."""
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts ids (batch, length) to strings (batch,)."""

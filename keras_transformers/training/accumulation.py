@@ -37,8 +37,9 @@ class _Batch:
     totals: Mapping[str, Tensor]
 
 
-# Called with a part, the gradients and the losses so far; returns both with the part's added.
-_AddPart = Callable[[_Batch, list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
+_Sums = tuple[list[Tensor], list[Tensor]]  # gradients and losses
+# Called with a part and the sums so far; returns them with the part's added.
+_AddPart = Callable[[_Batch, list[Tensor], list[Tensor]], _Sums]
 
 
 class WholeBatchSteps:
@@ -86,9 +87,7 @@ class WholeBatchSteps:
         variables = model.trainable_variables
         reached = [False] * len(variables)  # by a gradient; Keras skips the others
 
-        def add_part(
-            part: _Batch, gradients: list[Tensor], values: list[Tensor]
-        ) -> tuple[list[Tensor], list[Tensor]]:
+        def add_part(part: _Batch, gradients: list[Tensor], values: list[Tensor]) -> _Sums:
             with tf.GradientTape() as tape:
                 outputs = self._outputs(part.data[0])
                 losses = self._losses_of(part, *outputs)
@@ -113,9 +112,7 @@ class WholeBatchSteps:
         """Updates this replica's metrics."""
         batch = self._batch(data)
 
-        def add_part(
-            part: _Batch, none: list[Tensor], values: list[Tensor]
-        ) -> tuple[list[Tensor], list[Tensor]]:
+        def add_part(part: _Batch, none: list[Tensor], values: list[Tensor]) -> _Sums:
             outputs = self.model(part.data[0], training=False)
             losses = self._losses_of(part, outputs)
             self._measure(part, outputs)
@@ -147,9 +144,7 @@ class WholeBatchSteps:
             dict(zip(local, totals, strict=True)),
         )
 
-    def _in_parts(
-        self, batch: _Batch, num_parts: int, add: _AddPart, start: list[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _in_parts(self, batch: _Batch, num_parts: int, add: _AddPart, start: list[Tensor]) -> _Sums:
         """Calls `add` for each part, passing on what it returned for the previous one."""
         import tensorflow as tf
 

@@ -100,11 +100,8 @@ class InBatchContrast(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that rebuild this loss."""
-        return super().get_config() | {
-            "temperature": self.temperature,
-            "symmetric": self.symmetric,
-            "dims": self.dims,
-        }
+        options = {"temperature": self.temperature, "symmetric": self.symmetric, "dims": self.dims}
+        return super().get_config() | options
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)

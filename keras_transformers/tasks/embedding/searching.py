@@ -12,11 +12,7 @@ __all__ = ["bm25_scores", "main_figure", "similarity_scores"]
 
 
 def similarity_scores(
-    embed: Embedder,
-    pairs: TextPairs,
-    *,
-    dims: int | None = None,
-    batch_size: int = 64,
+    embed: Embedder, pairs: TextPairs, *, dims: int | None = None, batch_size: int = 64
 ) -> dict[str, float]:
     """Measures how well an embedder's cosine similarities find partners, or agree with scores.
 
@@ -60,11 +56,7 @@ def bm25_scores(pairs: TextPairs) -> dict[str, float]:
 
 
 def vectors(
-    embed: Embedder,
-    texts: Sequence[str],
-    prompt_name: str | None = None,
-    *,
-    batch_size: int = 64,
+    embed: Embedder, texts: Sequence[str], prompt_name: str | None = None, *, batch_size: int = 64
 ) -> np.ndarray:
     """Returns the vectors of texts: float32 (texts, width)."""
     embeddings = embed(list(texts), prompt_name=prompt_name, batch_size=batch_size)

@@ -111,11 +111,8 @@ class MultiLabelClassifier(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {
-            "labels": list(self.labels),
-            "thresholds": list(self.thresholds),
-            **super().config(),
-        }
+        options = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
+        return {**options, **super().config()}
 
 
 def _checked_thresholds(
