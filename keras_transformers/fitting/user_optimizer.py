@@ -97,8 +97,8 @@ def _config(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
             f"optimizer: {type(optimizer).__name__} or its schedule has no get_config, by which a "
             "run knows that it resumes with the same one: add it to your class"
         ) from error
-    written = json.loads(json.dumps(config, default=str))
-    return {"class": type(optimizer).__name__, **_without_names(written)}
+    values = json.loads(json.dumps(config, default=str))
+    return {"class": type(optimizer).__name__, **_without_names(values)}
 
 
 def _without_names(config: Any) -> Any:

@@ -87,12 +87,12 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
             raise self._error(f"{name} is {value}", place)
 
     def _error(self, what: str, place: str) -> NonFiniteLossError:
-        kept = "no weights were written yet"
+        weights = "no weights were written yet"
         if self.weights is not None and self.weights.is_file():
-            kept = f"the last good weights are in {self.weights}"
+            weights = f"the last good weights are in {self.weights}"
         step = int(ops.convert_to_numpy(self.model.optimizer.iterations))
         return NonFiniteLossError(
-            f"{what} at step {step} ({place}); {kept}. Lower the learning rate, clip "
+            f"{what} at step {step} ({place}); {weights}. Lower the learning rate, clip "
             "gradients, warm up longer, or look for wrong values in that batch"
         )
 

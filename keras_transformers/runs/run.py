@@ -344,10 +344,10 @@ class Run:
         Returns:
             The name of the weights that were kept: "last", or "average of 5".
         """
-        chosen = averaging.keep_better(score)
+        name = averaging.keep_better(score)
         if is_chief():
             write_weights(self._model, self.folder / CHOSEN_WEIGHTS)
-        return chosen
+        return name
 
     def finish(
         self,

@@ -64,7 +64,7 @@ def check_callbacks(
             a learning rate that cannot be set; the message has the remedy.
     """
     has_schedule = not isinstance(model.optimizer.learning_rate, keras.Variable)
-    written = [path.resolve() for path in weights]
+    paths = [path.resolve() for path in weights]
     for callback in callbacks:
         name = f"callbacks: {type(callback).__name__}"
         if isinstance(callback, keras.callbacks.BackupAndRestore | Resume):
@@ -80,7 +80,7 @@ def check_callbacks(
         if restores_weights(callback) and monitor is not None:
             _check_restored_weights(callback, name, monitor)
         is_checkpoint = isinstance(callback, keras.callbacks.ModelCheckpoint)
-        if is_checkpoint and Path(callback.filepath).resolve() in written:
+        if is_checkpoint and Path(callback.filepath).resolve() in paths:
             raise ValueError(
                 f"{name} writes {callback.filepath}, as the run does: choose another file"
             )
@@ -110,9 +110,9 @@ def _check_restored_weights(stopping: Any, name: str, monitor: str) -> None:
         return
     options = {"monitor": stopping.monitor, "mode": stopping.mode}
     options |= {option: value for option, value in others.items() if value}
-    said = ", ".join(f"{option}={value!r}" for option, value in options.items())
+    rule = ", ".join(f"{option}={value!r}" for option, value in options.items())
     raise ValueError(
-        f"{name} would restore the weights of the best epoch by its own rule ({said}), but the run "
+        f"{name} would restore the weights of the best epoch by its own rule ({rule}), but the run "
         f"keeps those of the epoch with the highest {monitor}: leave out restore_best_weights, "
         f"which keeps its patience, or pass monitor={monitor!r}, mode='max' and no other rule"
     )

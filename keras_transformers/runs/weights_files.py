@@ -85,9 +85,9 @@ def write_weights(model: keras.Model, path: Path) -> None:
         files.sync(scratch)  # or a loss of power could leave an empty file
         scratch.replace(path)
     except OSError as error:
-        kept = "the earlier file is kept" if path.exists() else "there was no earlier file"
+        state = "the earlier file is kept" if path.exists() else "there was no earlier file"
         raise CheckpointError(
-            f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Free "
+            f"{path}: the weights could not be written ({no_room(error) or error}); {state}. Free "
             "some space or allow writing there, then resume the training"
         ) from error
     finally:

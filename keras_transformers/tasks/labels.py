@@ -63,11 +63,11 @@ class LabelColumn:
         ways = ("names", "indices") if self.cells != "set" else ("names", "indices", "indicators")
         if labels_are is not None and labels_are not in ways:
             raise ValueError(f"labels_are={labels_are!r}: use one of {', '.join(ways)}")
-        chosen = ways if labels_are is None else (labels_are,)
+        candidates = ways if labels_are is None else (labels_are,)
         reader = _Reader(labels, self.cells, stated=labels_are is not None)
         read: dict[str, list[list[Any]]] = {}
         misfits: dict[str, _MisfitError] = {}
-        for way in chosen:
+        for way in candidates:
             try:
                 read[way] = [reader.column(way, *column) for column in columns]
             except _MisfitError as misfit:

@@ -403,8 +403,8 @@ def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns inputs and outputs by name; empty if the model has no dicts of them."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
-    named = isinstance(inputs, dict) and isinstance(outputs, dict)
-    return (inputs, outputs) if named else ({}, {})
+    has_names = isinstance(inputs, dict) and isinstance(outputs, dict)
+    return (inputs, outputs) if has_names else ({}, {})
 
 
 def zero_at_padding(outputs: tf.Tensor, tokens: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -422,10 +422,10 @@ def _ragged(
     )
 
 
-def _table(kept: Sequence[int]) -> tf.lookup.StaticHashTable:
+def _table(numbers: Sequence[int]) -> tf.lookup.StaticHashTable:
     """Returns a table from the buckets that have an id to their rows, -1 for others."""
-    buckets = tf.constant(kept, tf.int64, shape=[len(kept)])
-    rows = tf.range(len(kept), dtype=tf.int64)
+    buckets = tf.constant(numbers, tf.int64, shape=[len(numbers)])
+    rows = tf.range(len(numbers), dtype=tf.int64)
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(buckets, rows), -1)
 
 
@@ -439,18 +439,18 @@ def _kept(
         lines = list(read_lines(os.fspath(source)))
         if not all(line.isascii() and line.isdigit() and len(line) < 20 for line in lines):
             raise ValueError(f"{os.fspath(source)}: expected one number per line")
-        kept = [int(line) for line in lines]
+        buckets = [int(line) for line in lines]
     else:
-        kept = [int(bucket) for bucket in source]
-    wrong = [bucket for bucket in kept if not 0 <= bucket < num_buckets]
-    if wrong or len(set(kept)) < len(kept):
+        buckets = [int(bucket) for bucket in source]
+    wrong = [bucket for bucket in buckets if not 0 <= bucket < num_buckets]
+    if wrong or len(set(buckets)) < len(buckets):
         what = f"bucket {wrong[0]}" if wrong else "a bucket twice"
         where = f"{os.fspath(source)}: " if isinstance(source, str | os.PathLike) else ""
         raise ValueError(
             f"{where}kept_buckets has {what}; expected different ones below "
             f"num_buckets={num_buckets}"
         )
-    return kept
+    return buckets
 
 
 def _check_words(words: Sequence[str], where: str | None) -> None:

@@ -366,8 +366,8 @@ class Client:
     def _options(self, spec: ModelSpec, name: str) -> Mapping[str, Any]:
         """Returns the defaults of a model's options of decoding."""
         self._signature(spec, name)
-        stated = self._signatures[spec].get(reading.OPTIONS_SIGNATURE)
-        return OLD_OPTIONS | ({} if stated is None else json.loads(stated.method_name))
+        options = self._signatures[spec].get(reading.OPTIONS_SIGNATURE)
+        return OLD_OPTIONS | ({} if options is None else json.loads(options.method_name))
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
         """Calls `send` with the seconds left, until a request is accepted or the time is up."""

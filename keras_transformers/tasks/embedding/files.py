@@ -187,19 +187,19 @@ def _modules(folder: Folder) -> list[tuple[str, Folder]]:
 
 def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
     """Returns the mode or modes of pooling, from the fields of any version."""
-    chosen = config.get("pooling_mode")
-    if isinstance(chosen, str):
-        chosen = [chosen]
-    if chosen is None:
+    pooling = config.get("pooling_mode")
+    if isinstance(pooling, str):
+        pooling = [pooling]
+    if pooling is None:
         fields = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
         unknown = sorted(set(fields) - _POOLINGS.keys())
-        chosen = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
+        pooling = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
     modes = _POOLINGS.values()
-    if not isinstance(chosen, list) or not chosen or not all(mode in modes for mode in chosen):
+    if not isinstance(pooling, list) or not pooling or not all(mode in modes for mode in pooling):
         raise ValueError(
-            f"{file}: pooling by {chosen or 'nothing'}; expected one or more of {', '.join(modes)}"
+            f"{file}: pooling by {pooling or 'nothing'}; expected one or more of {', '.join(modes)}"
         )
-    return chosen[0] if len(chosen) == 1 else tuple(chosen)
+    return pooling[0] if len(pooling) == 1 else tuple(pooling)
 
 
 def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict[str, Any]:

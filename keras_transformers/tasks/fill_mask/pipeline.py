@@ -155,12 +155,12 @@ class MaskFiller(TextPipeline):
         return rows.merge_dims(1, 2)[:, :-1]
 
 
-def _positions(chosen: tf.Tensor) -> tf.RaggedTensor:
+def _positions(mask: tf.Tensor) -> tf.RaggedTensor:
     """Returns where booleans (batch, length) are True: int32 (batch, None)."""
-    places = tf.where(chosen)  # (chosen, 2), row by row
+    places = tf.where(mask)  # (chosen, 2), row by row
     return tf.RaggedTensor.from_value_rowids(
         tf.cast(places[:, 1], tf.int32),
         places[:, 0],
-        nrows=tf.shape(chosen, tf.int64)[0],
+        nrows=tf.shape(mask, tf.int64)[0],
         validate=False,
     )

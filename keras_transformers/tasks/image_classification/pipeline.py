@@ -283,17 +283,17 @@ def _check_model(model: keras.Model, decoder: ImageDecoder) -> None:
     """Raises ValueError unless the model takes the decoder's images and returns logits."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
-    named = isinstance(inputs, dict) and isinstance(outputs, dict)
-    if not named or set(inputs) != {"images"} or "logits" not in outputs:
+    has_names = isinstance(inputs, dict) and isinstance(outputs, dict)
+    if not has_names or set(inputs) != {"images"} or "logits" not in outputs:
         raise ValueError(
             f"model {model.name!r} must take images and return logits, in dicts: put "
             "keras_transformers.heads.classifier on a model of keras_transformers.families.vit"
         )
-    taken = tuple(inputs["images"].shape[1:])
+    size = tuple(inputs["images"].shape[1:])
     decoded = (*decoder.image_size, decoder.num_channels)
-    if taken != decoded:
+    if size != decoded:
         raise ValueError(
-            f"model {model.name!r} takes images of {taken} (height, width, channels) but the "
+            f"model {model.name!r} takes images of {size} (height, width, channels) but the "
             f"decoder makes {decoded}: give it the model's image_size and num_channels"
         )
 

@@ -401,8 +401,8 @@ def _without_ends(normalizer: Mapping[str, Any] | None) -> Mapping[str, Any] | N
         return None
     if normalizer.get("type") != "Sequence":
         return normalizer
-    kept = [part for part in map(_without_ends, normalizer["normalizers"]) if part is not None]
-    return {**normalizer, "normalizers": kept}
+    parts = [part for part in map(_without_ends, normalizer["normalizers"]) if part is not None]
+    return {**normalizer, "normalizers": parts}
 
 
 def _check_ids(special: Sequence[Sequence[Sequence[int]]], num_tokens: int) -> None:
