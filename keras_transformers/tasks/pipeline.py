@@ -20,14 +20,15 @@ import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors, tables
 from keras_transformers.layers.scopes import KERNELS, Scope
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
     check_is_list,
     named_columns,
     string_column,
 )
 from keras_transformers.tasks.weights import saving
+from keras_transformers.tokenizers.protocols import Tokenizer
 
 __all__ = ["Pipeline", "Signature"]
 
@@ -55,9 +56,9 @@ class Signature:
         method_name: the TF Serving API that calls it: PREDICT, CLASSIFY or REGRESS.
     """
 
-    function: Callable[..., Mapping[str, Any]]
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
+    function: Callable[..., Mapping[str, tf.Tensor]]
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tf.TensorSpec]
     examples: Sequence[Mapping[str, np.ndarray]]
     method_name: str = PREDICT
 
@@ -105,7 +106,7 @@ class Pipeline(abc.ABC):
 
     task: ClassVar[str]
     explained: ClassVar[str] = ""
-    adapter: Any = None
+    adapter: Adapter | None = None
     model: keras.Model
     text_names: tuple[str, ...]
     _is_complete = False
@@ -123,7 +124,7 @@ class Pipeline(abc.ABC):
         cls.__init__ = complete  # type: ignore[method-assign]
 
     @abc.abstractmethod
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the outputs of the signature `serving_default` from strings, in the graph.
 
         Args:
@@ -134,7 +135,7 @@ class Pipeline(abc.ABC):
             Output name -> tensor (batch, ...).
         """
 
-    def input_specs(self) -> dict[str, Any]:
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of `answer`: name in `text_names` -> tf.TensorSpec of strings.
 
         Their shape is (None,), or (None, None) for inputs with a list of strings in each row, where
@@ -143,7 +144,7 @@ class Pipeline(abc.ABC):
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
 
     @abc.abstractmethod
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
 
     @abc.abstractmethod
@@ -176,14 +177,14 @@ class Pipeline(abc.ABC):
         """Returns metadata that an export records with the model and vocabulary, as JSON values."""
         return {}
 
-    def run_model(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def run_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the model's outputs from its inputs by name, in inference."""
         run = KERNELS.of(self.model)
         if run is None:
             return self.model(inputs, training=False)
         return run(**{name: inputs[name] for name in self.model.input})
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts, for `inspection.attention`.
 
         Returns:
@@ -196,7 +197,7 @@ class Pipeline(abc.ABC):
         raise ValueError(f"{type(self).__name__}: the model has no attention to show")
 
     @property
-    def tokenizers(self) -> Mapping[str, Any]:
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         return MappingProxyType({})
 
@@ -228,7 +229,7 @@ class Pipeline(abc.ABC):
         """
         return MappingProxyType({})
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         # An adapter changes no answer: it says which updates the model's weights already have.
         if not self._is_complete or name.startswith("_") or name == "adapter":
             super().__setattr__(name, value)
@@ -295,8 +296,8 @@ class Pipeline(abc.ABC):
         named = dict(zip(self.text_names, columns, strict=True))
         answer = reading.answer_type(self.task)
         rows = self.rows(named, batch_size=batch_size, **options)
-        answers = [reading.typed(row, answer) for row in rows]
-        return answers[0] if one else answers
+        results = [reading.typed(row, answer) for row in rows]
+        return results[0] if one else results
 
     def rows(
         self,
