@@ -80,11 +80,11 @@ def filled(batch: Any, num_rows: int) -> Any:
     batch = tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), batch)
     if not isinstance(batch, tuple):
         return batch
-    inputs, targets, *given = batch
+    inputs, targets, *weights = batch
     counted = tf.cast(is_real, tf.float32)  # (num_rows,)
-    if not given:
+    if not weights:
         return inputs, targets, tf.nest.map_structure(lambda _: counted, targets)
-    return inputs, targets, tf.nest.map_structure(lambda w: _by_row(counted, w) * w, given[0])
+    return inputs, targets, tf.nest.map_structure(lambda w: _by_row(counted, w) * w, weights[0])
 
 
 def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:

@@ -207,10 +207,10 @@ class KneserNey:
         total = np.bincount(grams.contexts, counts, minlength=num_contexts)
         taken = np.bincount(grams.contexts, discounts, minlength=num_contexts)
         left = np.divide(taken, total, out=np.ones(num_contexts), where=total > 0)
-        found = (counts - discounts) / np.maximum(total[grams.contexts], 1)
+        probabilities = (counts - discounts) / np.maximum(total[grams.contexts], 1)
         self.discounts.append(chosen)
         self._levels.append(
-            _Level(grams.keys, grams.num_rests, np.append(found, 0.0), np.append(left, 1.0))
+            _Level(grams.keys, grams.num_rests, np.append(probabilities, 0.0), np.append(left, 1.0))
         )
 
 
@@ -227,10 +227,10 @@ def _estimated_discounts(counts: np.ndarray) -> tuple[float, ...]:
     if not (n1 and n2 and n3 and n4):
         return FALLBACK_DISCOUNTS
     share = n1 / (n1 + 2 * n2)
-    found = tuple(
+    discounts = tuple(
         r - (r + 1) * share * b / a for r, a, b in ((1, n1, n2), (2, n2, n3), (3, n3, n4))
     )
-    return found if _are_discounts(found) else FALLBACK_DISCOUNTS
+    return discounts if _are_discounts(discounts) else FALLBACK_DISCOUNTS
 
 
 def _are_discounts(values: Sequence[float]) -> bool:

@@ -75,12 +75,12 @@ def _best(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _mean_average_precision(scores: np.ndarray, truth: np.ndarray) -> float:
-    found = [
+    precisions = [
         _average_precision(scores[:, label], truth[:, label])
         for label in range(scores.shape[1])
         if truth[:, label].any()
     ]
-    return float(np.mean(found)) if found else 0.0
+    return float(np.mean(precisions)) if precisions else 0.0
 
 
 def _average_precision(scores: np.ndarray, truth: np.ndarray) -> float:

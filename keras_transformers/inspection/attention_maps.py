@@ -46,10 +46,10 @@ class AttentionMap:
         if self.queries != self.keys:
             raise ValueError("rollout is for self-attention: queries and keys differ here")
         identity = np.eye(len(self.keys))
-        found = identity
+        product = identity
         for layer in self.probabilities.mean(axis=1):
-            found = (layer + identity) / 2 @ found
-        return found
+            product = (layer + identity) / 2 @ product
+        return product
 
 
 def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
@@ -83,12 +83,12 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
         "decoder": ("target", "target"),
         "cross": ("predicted", "source"),
     }
-    found = {
+    maps = {
         kind: AttentionMap(np.stack(seen[kind]), *(names[side] for side in sides[kind]))
         for kind in sides
         if seen[kind]
     }
-    return found | others
+    return maps | others
 
 
 def layer_weights(model: keras.Model) -> AttentionMap | None:
@@ -119,7 +119,9 @@ def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
     seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
     watched = dict(attention_layers(model))
     for layer, kind in watched.items():
-        layer.on_probabilities = lambda found, kind=kind: seen[kind].append(np.asarray(found[0]))
+        layer.on_probabilities = lambda probabilities, kind=kind: seen[kind].append(
+            np.asarray(probabilities[0])
+        )
     try:
         yield seen
     finally:

@@ -19,10 +19,10 @@ class NextTokenTextBatches(TextBatches):
 
     def batch(self, indices: tf.Tensor) -> Any:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
-        found = super().batch(indices)
-        if not isinstance(found, tuple):  # no labels, inputs only
-            return found
-        inputs, targets = found
+        batch = super().batch(indices)
+        if not isinstance(batch, tuple):  # no labels, inputs only
+            return batch
+        inputs, targets = batch
         token_ids, mask = inputs["token_ids"], inputs["padding_mask"]
         following = tf.pad(token_ids[:, 1:], [[0, 0], [0, 1]])
         weights = tf.cast(tf.pad(mask[:, 1:], [[0, 0], [0, 1]]), tf.float32)

@@ -127,8 +127,8 @@ class TextBatches(LengthBatches):
     def samples(self, count: int) -> Samples:
         """Returns the first examples with their labels."""
         columns = (self.examples.texts, self.examples.texts_b)
-        given = [column[:count] for column in columns if column is not None]
-        texts = dict(zip(self.pipeline.text_names, given, strict=True))
+        inputs = [column[:count] for column in columns if column is not None]
+        texts = dict(zip(self.pipeline.text_names, inputs, strict=True))
         return Samples(self.pipeline, texts, (self.examples.labels or ())[:count])
 
 

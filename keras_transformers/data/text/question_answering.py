@@ -165,7 +165,7 @@ class QuestionBatches(LengthBatches):
             "context": [self.questions.contexts[i] for i in self.questions.context_of[:count]],
         }
         answers = (self.questions.answers or ())[:count]
-        expected = [" / ".join(dict.fromkeys(a.text for a in each)) for each in answers]
+        expected = [" / ".join(dict.fromkeys(a.text for a in row)) for row in answers]
         return Samples(self.answerer, texts, expected)
 
     def _answer_positions(self) -> np.ndarray:
@@ -208,8 +208,8 @@ def _answer_tokens(
             continue
         here = slice(splits[context], splits[context + 1])
         bounds = all_starts[here], all_ends[here]
-        found = (_tokens_of(questions.contexts[context], answer, *bounds) for answer in answers)
-        first, last, is_exact = next(filter(None, found), (_NOT_FOUND, _NOT_FOUND, True))
+        spans = (_tokens_of(questions.contexts[context], answer, *bounds) for answer in answers)
+        first, last, is_exact = next(filter(None, spans), (_NOT_FOUND, _NOT_FOUND, True))
         tokens[i] = first, last
         num_inexact += not is_exact
     return tokens, num_inexact

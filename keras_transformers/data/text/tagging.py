@@ -155,7 +155,7 @@ class TaggedBatches(LengthBatches):
             ValueError: the logits do not match the windows or the labels in number.
         """
         labels = self.tagger.labels
-        found = [[OUTSIDE] * len(words) for words in self.sentences.words]
+        tags = [[OUTSIDE] * len(words) for words in self.sentences.words]
         rows = self._windows.rows.numpy()
         start = 0
         for output in outputs:
@@ -171,10 +171,10 @@ class TaggedBatches(LengthBatches):
             best = logits[:, : words.shape[1]].argmax(axis=-1)
             for window, position in np.argwhere(words >= 0):
                 word = words[window, position]
-                found[rows[indices[window]]][word] = labels[best[window, position]]
+                tags[rows[indices[window]]][word] = labels[best[window, position]]
         if start < len(rows):
             raise ValueError(f"logits of {start} windows, but there are {len(rows)}")
-        return found
+        return tags
 
     def _chosen(self, indices: tf.Tensor) -> windows.Windows:
         return windows.Windows(*(tf.gather(part, indices) for part in self._windows))
@@ -204,14 +204,14 @@ class TaggedBatches(LengthBatches):
 
 def label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
     """Returns each word's index in `labels`: int32 (sentences, None)."""
-    found = sentences.labels or ()
+    rows = sentences.labels or ()
     ids = {label: i for i, label in enumerate(labels)}
-    unknown = sorted({label for row in found for label in row} - set(ids))
+    unknown = sorted({label for row in rows for label in row} - set(ids))
     if unknown:
         raise ValueError(f"{sentences.source}: unknown labels {unknown}, expected {list(labels)}")
     return tf.RaggedTensor.from_row_lengths(
-        np.array([ids[label] for row in found for label in row], np.int32),
-        tf.constant([len(row) for row in found], tf.int64),
+        np.array([ids[label] for row in rows for label in row], np.int32),
+        tf.constant([len(row) for row in rows], tf.int64),
     )
 
 

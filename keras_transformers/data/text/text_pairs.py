@@ -64,7 +64,7 @@ class TextPairs:
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         if self.negatives and self.scores is not None:
             raise ValueError(f"{self.source}: pass negatives or scores, not both")
-        counts = {len(each) for each in self.negatives}
+        counts = {len(texts) for texts in self.negatives}
         if len(counts) > 1:
             raise ValueError(
                 f"{self.source}: {min(counts)} to {max(counts)} negatives: every text needs as many"
@@ -96,10 +96,10 @@ class TextPairs:
 
     def queries(self) -> dict[str, set[str]]:
         """Returns each text once -> all of its partners."""
-        found: dict[str, set[str]] = {}
+        partners: dict[str, set[str]] = {}
         for text, partner in zip(self.texts, self.partners, strict=True):
-            found.setdefault(text, set()).add(partner)
-        return found
+            partners.setdefault(text, set()).add(partner)
+        return partners
 
 
 def load_text_pairs(
@@ -157,9 +157,9 @@ def pairs_of_questions(path: str | Path) -> TextPairs:
     Raises:
         FileNotFoundError, ValueError: see `load_squad`.
     """
-    found = load_squad(path, answered=False)
-    contexts = [found.contexts[i] for i in found.context_of]
-    return TextPairs(found.questions, contexts, source=str(path))
+    questions = load_squad(path, answered=False)
+    contexts = [questions.contexts[i] for i in questions.context_of]
+    return TextPairs(questions.questions, contexts, source=str(path))
 
 
 def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPairs]:
@@ -363,17 +363,17 @@ def _apart(files: Sequence[TextPairs], share: float) -> tuple[list[TextPairs], l
 
 def _joined(files: Sequence[TextPairs]) -> TextPairs:
     """Joins the pairs of several files."""
-    if len({(bool(each.negatives), each.scores is None) for each in files}) > 1:
+    if len({(bool(pairs.negatives), pairs.scores is None) for pairs in files}) > 1:
         raise ValueError(
-            f"{', '.join(each.source for each in files)}: all need negatives, scores, or neither"
+            f"{', '.join(pairs.source for pairs in files)}: all need negatives, scores, or neither"
         )
     scores = None
     if files[0].scores is not None:
-        scores = [score for each in files for score in each.scores or ()]
+        scores = [score for pairs in files for score in pairs.scores or ()]
     return TextPairs(
-        [text for each in files for text in each.texts],
-        [text for each in files for text in each.partners],
-        [texts for each in files for texts in each.negatives],
+        [text for pairs in files for text in pairs.texts],
+        [text for pairs in files for text in pairs.partners],
+        [texts for pairs in files for texts in pairs.negatives],
         scores,
-        ", ".join(each.source for each in files),
+        ", ".join(pairs.source for pairs in files),
     )
