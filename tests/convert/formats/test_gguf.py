@@ -9,7 +9,7 @@ import tiny
 from left_behind import unpacked
 
 import keras_transformers as kt
-from keras_transformers.convert.containers.gguf import Gguf
+from keras_transformers.convert.containers.arrays import open_arrays
 
 TEXTS = ["a good film!", "very bad films", ""]
 MODULES = {
@@ -101,7 +101,7 @@ def test_a_float32_file_gives_the_same_vectors(embed, tmp_path):
 def test_quantized_files_are_read_as_llama_cpp_dequantizes_them(kind, least, embed, tmp_path):
     kind = gguf.GGMLQuantizationType[kind]
     file = write(tmp_path / "model.gguf", embed, kind)
-    arrays = Gguf.open(file).arrays()
+    arrays = open_arrays(file)
     (tensor,) = [t for t in gguf.GGUFReader(file).tensors if t.name == "blk.1.ffn_up.weight"]
     wanted = gguf.dequantize(tensor.data, tensor.tensor_type)
     np.testing.assert_array_equal(arrays["bert.encoder.layer.1.intermediate.dense.weight"], wanted)
@@ -120,7 +120,7 @@ def test_blocks_of_k_are_dequantized(kind, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    arrays = Gguf.open(tmp_path / "model.gguf").arrays()
+    arrays = open_arrays(tmp_path / "model.gguf")
     found = arrays["bert.embeddings.word_embeddings.weight"]
     assert found.shape == (4, 256)
     np.testing.assert_array_equal(found, gguf.dequantize(raw, kind))
@@ -188,7 +188,7 @@ def test_a_tensor_lies_within_the_file(tmp_path):
     with pytest.raises(
         ValueError, match=r"model\.gguf: 'token_embd\.weight' .*does not lie within"
     ):
-        Gguf.open(file)
+        open_arrays(file)
 
 
 def test_what_is_no_whole_model_says_so(tmp_path):

@@ -203,7 +203,7 @@ def test_a_modern_bert_learns_masked_tokens_goes_on_and_is_fine_tuned(folder, tm
     assert type(fill.tokenizer).__name__ == "WordPieceTokenizer"
     kt.load(after.folder / "weights", pipeline="classification", labels=["bad", "good"])
     for changes, message in (
-        ({"pack": True}, "only a BERT with both pretraining heads reads packed rows"),
+        ({"pack": True}, "with segments and both pretraining heads"),
         (
             {"mask_probability": 0.5, "data": None},
             "room for 10 predictions .* of 32 tokens are 16: make the rec",
