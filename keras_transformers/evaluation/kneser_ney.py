@@ -5,9 +5,9 @@ A neural language model should beat it on the same tokens, and beat `unigrams` b
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["KneserNey"]
 
@@ -106,7 +106,7 @@ class KneserNey:
         self.vocabulary_size = 0
         self._levels: list[_Level] = []
 
-    def fit(self, sequences: Iterable[Any], vocabulary_size: int) -> "KneserNey":
+    def fit(self, sequences: Iterable[ArrayLike], vocabulary_size: int) -> "KneserNey":
         """Counts the n-grams of a text.
 
         Args:
@@ -135,7 +135,7 @@ class KneserNey:
             self._add_level(grams, counts)
         return self
 
-    def log_probabilities(self, token_ids: Any) -> np.ndarray:
+    def log_probabilities(self, token_ids: ArrayLike) -> np.ndarray:
         """Returns the log probability of each token of a sequence given the tokens before it.
 
         Args:
@@ -158,7 +158,7 @@ class KneserNey:
             probabilities = level.found[ids] + level.left[contexts] * probabilities
         return np.log(probabilities[self.order - 1 :])
 
-    def _marked(self, token_ids: Any) -> np.ndarray:
+    def _marked(self, token_ids: ArrayLike) -> np.ndarray:
         """Puts start marks, whose id is `vocabulary_size`, before a sequence."""
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):

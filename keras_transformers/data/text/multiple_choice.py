@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 from keras_transformers.tokenizers.tensors import texts_of
 
@@ -234,7 +235,7 @@ class ChoiceBatches(LengthBatches):
         level = logging.WARNING if self.statistics.num_trimmed else logging.INFO
         _logger.log(level, "%s", self.statistics)
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
         choices = tf.gather(self._choices, indices)  # (batch, None, None)
         is_choice = tf.sequence_mask(choices.row_lengths())  # (batch, choices)

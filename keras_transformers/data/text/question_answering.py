@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.squad import Answer, Questions
 from keras_transformers.tokenizers import packing, windows
 
@@ -136,7 +137,7 @@ class QuestionBatches(LengthBatches):
             static_shapes=static_shapes,
         )
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         rows, starts, lengths = (tf.gather(part, indices) for part in self.windows)
         contexts = tf.gather(tf.constant(self.questions.context_of, tf.int64), rows)

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
 from keras_transformers.tokenizers import windows
 from keras_transformers.tokenizers import words as running_words
@@ -108,7 +109,7 @@ class TaggedBatches(LengthBatches):
         self.statistics = self._statistics()
         _logger.info("%s", self.statistics)
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         chosen = self._chosen(indices)
         inputs = self.tagger.pack([windows.cut(self._token_ids, chosen)])

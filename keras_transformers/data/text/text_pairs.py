@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.splits import at_random
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat
 from keras_transformers.data.text.squad import load_squad
@@ -313,7 +314,7 @@ class TextPairBatches(LengthBatches):
             *(pairs.source, len(pairs), self._group, num_trimmed),
         )
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the pairs at `indices`, int32 (batch,); runs in graphs."""
         segments = tf.concat([tf.gather(part, indices) for part in self._segments], axis=0)
         packed = self.pipeline.pack([segments])  # (group * batch, length)
