@@ -5,11 +5,10 @@ export use both, so they cannot disagree.
 """
 
 import abc
-import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors, tables
+from keras_transformers.layers.scopes import KERNELS, Scope
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
@@ -37,6 +37,9 @@ CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 
 _MOST_VARIANTS = 32  # graphs kept for the options of calls
+
+# Maps a pipeline's `shared` methods to the one function that an export makes of each.
+SHARED: Scope[Callable[[Callable[..., Any]], Callable[..., Any]]] = Scope("shared functions")
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,10 @@ def shared(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **inputs: Any) -> Any:
-        if self._as_function is None:
+        functions = SHARED.of(self)
+        if functions is None:
             return method(self, *args, **inputs)
-        if method not in self._functions:
-            self._functions[method] = self._as_function(functools.partial(method, self))
-        return self._functions[method](*args, **inputs)
+        return functions(method)(*args, **inputs)
 
     return call
 
@@ -108,9 +110,6 @@ class Pipeline(abc.ABC):
     model: keras.Model
     text_names: tuple[str, ...]
     _is_complete = False
-    _run: Callable[..., Any] | None = None
-    _as_function: Callable[..., Any] | None = None
-    _functions: dict[Callable[..., Any], Callable[..., Any]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -180,9 +179,10 @@ class Pipeline(abc.ABC):
 
     def run_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the model's outputs from its inputs by name, in inference."""
-        if self._run is None:
+        run = KERNELS.of(self.model)
+        if run is None:
             return self.model(inputs, training=False)
-        return self._run(**{name: inputs[name] for name in self.model.input})
+        return run(**{name: inputs[name] for name in self.model.input})
 
     def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts, for `inspection.attention`.
@@ -195,20 +195,6 @@ class Pipeline(abc.ABC):
             ValueError: the pipeline's model has no attention.
         """
         raise ValueError(f"{type(self).__name__}: the model has no attention to show")
-
-    @contextlib.contextmanager
-    def exporting(self, run: Callable[..., Any], as_function: Callable[..., Any]) -> Iterator[None]:
-        """Makes graphs compute and share functions as exports do.
-
-        Args:
-            run: `run(**inputs)` computes the model's outputs faster.
-            as_function: makes a tf.function from each `shared` method; calls then use it.
-        """
-        self._run, self._as_function, self._functions = run, as_function, {}
-        try:
-            yield
-        finally:
-            del self._run, self._as_function, self._functions
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:

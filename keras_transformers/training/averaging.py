@@ -135,14 +135,14 @@ class AverageLastWeights(keras.callbacks.Callback):
         Raises:
             ValueError: no weights have been kept yet.
         """
-        last = self.model.get_weights()
         score_of_last = score("last")
-        self.apply()
         average = f"average of {len(self)}"
-        if score(average) > score_of_last:
-            return average
-        self.model.set_weights(last)
-        return "last"
+        with self.averaged_weights():
+            is_better = score(average) > score_of_last
+        if not is_better:
+            return "last"
+        self.apply()
+        return average
 
 
 class SwapAverageWeights(keras.callbacks.SwapEMAWeights):

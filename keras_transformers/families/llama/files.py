@@ -338,6 +338,7 @@ def family(
         ),
         parts=("score.*",),
         task="generation",
+        generates=True,
         trained={"ForCausalLM": ("generation",)},
         vocabulary_file="tokenizer.json",
         tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),

@@ -220,6 +220,7 @@ FAMILY: Family = Family(
         generation_fields=search_fields,
     ),
     task="translation",
+    generates=True,
     trained={"MTModel": ("translation",)},
     target_tokenizer=lambda path: _side(path, "target"),
     tokenizer_classes=("MarianTokenizer",),

@@ -176,6 +176,7 @@ FAMILY: Family = Family(
         generation_fields=search_fields,
     ),
     task="translation",
+    generates=True,
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
     tokenizer_classes=("T5Tokenizer",),
     pieces_file="spiece.model",

@@ -216,6 +216,7 @@ FAMILY: Family = Family(
     Writer("ViT", more_files=_write_preprocessor),
     parts=("vit.pooler.*", "classifier.*"),
     task="image_classification",
+    reads_texts=False,
     accepts=_accepts,
     keras_nlp=BACKBONE,
 )
