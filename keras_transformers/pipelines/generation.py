@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_transformers.convert.families import families
 from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
-from keras_transformers.decoding.sampling import sample_rows
+from keras_transformers.decoding.rows import sample_rows
 from keras_transformers.decoding.step import within_vocabulary
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.files.surrogates import check_text
