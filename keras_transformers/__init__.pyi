@@ -5,21 +5,21 @@ from keras_transformers.layers.rotary import RotaryScaling
 from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
-from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.classification import TextClassifier
-from keras_transformers.pipelines.embedding import Embedder
-from keras_transformers.pipelines.generation import TextGenerator
-from keras_transformers.pipelines.images import ImageClassifier
-from keras_transformers.pipelines.masked_words import MaskFiller
-from keras_transformers.pipelines.multi_label import MultiLabelClassifier
-from keras_transformers.pipelines.multiple_choice import MultipleChoice
-from keras_transformers.pipelines.next_sentence import NextSentenceClassifier
-from keras_transformers.pipelines.question_answering import QuestionAnswerer
-from keras_transformers.pipelines.regression import TextRegressor
-from keras_transformers.pipelines.reranking import Reranker
-from keras_transformers.pipelines.tagging import Tagger
-from keras_transformers.pipelines.translation import Translator
-from keras_transformers.pipelines.word_vectors import WordEmbedder
+from keras_transformers.tasks.classification.pipeline import TextClassifier
+from keras_transformers.tasks.embedding.pipeline import Embedder
+from keras_transformers.tasks.fill_mask.pipeline import MaskFiller
+from keras_transformers.tasks.generation.pipeline import TextGenerator
+from keras_transformers.tasks.image_classification.pipeline import ImageClassifier
+from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
+from keras_transformers.tasks.multiple_choice.pipeline import MultipleChoice
+from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.question_answering.pipeline import QuestionAnswerer
+from keras_transformers.tasks.regression.pipeline import TextRegressor
+from keras_transformers.tasks.reranking.pipeline import Reranker
+from keras_transformers.tasks.tagging.pipeline import Tagger
+from keras_transformers.tasks.translation.pipeline import Translator
+from keras_transformers.tasks.word_embedding.pipeline import WordEmbedder
 from typing import Any, Literal, overload
 from typing import Literal
 import keras
@@ -31,8 +31,10 @@ from . import decoding as decoding
 from . import dependencies as dependencies
 from . import evaluation as evaluation
 from . import explorer as explorer
+from . import families as families
 from . import files as files
 from . import fitting as fitting
+from . import heads as heads
 from . import inspection as inspection
 from . import jobs as jobs
 from . import layers as layers
@@ -40,19 +42,22 @@ from . import models as models
 from . import pipelines as pipelines
 from . import quiet as quiet
 from . import ranges as ranges
+from . import registry as registry
+from . import results as results
 from . import rooms as rooms
 from . import runs as runs
 from . import saved_model as saved_model
 from . import serving as serving
+from . import tasks as tasks
 from . import tokenizers as tokenizers
 from . import training as training
-from .models import heads as heads
 from .models.registry import create_model as create_model
 from .fitting.evaluate import evaluate as evaluate
 from .saved_model.exporting import export as export
 from .fitting.fit import fit as fit
 from .models.registry import list_models as list_models
-from .pipelines.weights.writing import save as save
+from .registry import register as register
+from .tasks.weights.writing import save as save
 
 __version__: str
 

@@ -140,7 +140,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
     else:
         names = ("patch_size", "num_layers", "num_heads", "hidden_dim", "position_range")
         options = config.pick(*names, "stem_filters")
-        encoder = kt.models.vit.vit(**options, **shape)
+        encoder = kt.families.vit.vit(**options, **shape)
     return kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
 
 

@@ -93,7 +93,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         config.decay, config.learning_rate, warmup_steps=warmup_steps, total_steps=num_updates
     )
     with run.scope():
-        model = kt.models.gpt.gpt(
+        model = kt.families.gpt.gpt(
             vocabulary_size=tokenizer.vocabulary_size,
             max_sequence_length=config.length,
             attention_dropout=config.dropout,

@@ -122,7 +122,7 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     That the graph answers the same is held by the tests of calls and of each task's export.
     """
     from keras_transformers.pipelines import TextGenerator
-    from keras_transformers.pipelines.base import Pipeline
+    from keras_transformers.tasks.pipeline import Pipeline
 
     monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
     for graph, method in (("_graph", "complete"), ("_chat_graph", "chat_complete")):

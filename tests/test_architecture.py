@@ -6,6 +6,7 @@ project; another shows that it catches a small project that breaks it.
 
 import ast
 import contextlib
+import fnmatch
 import os
 import re
 import subprocess
@@ -27,13 +28,21 @@ ALLOWED: dict[str, set[str]] = {
     "decoding": set(),
     "convert": {"layers", "models", "tokenizers"},
     "inspection": {"layers", "models"},
-    "pipelines": {"layers", "models", "tokenizers", "decoding", "convert"},
-    "saved_model": {"pipelines", "jobs", "data.tables"},  # the last two for predictions on files
-    # It knows SavedModels, never models; from the pipelines it needs only the types of results.
-    "serving": {"saved_model", "pipelines.results"},
+    # What a family is, and how it is in files. A family may be built like another.
+    "families": {"layers", "models", "tokenizers", "convert"},
+    # A task's pipeline stands on models; its training, on what recipes stand on.
+    "tasks": {
+        *("layers", "models", "families", "tokenizers", "decoding", "convert"),
+        *("data", "evaluation", "training", "runs"),
+    },
+    "saved_model": {"tasks", "layers", "jobs", "data.tables"},  # the last two predict on files
+    # It knows SavedModels, never models; from the tasks it needs only their answers.
+    "serving": {
+        *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.conversations"),
+    },
     # A page over both: it stands on the server, and looks inside models.
     "explorer": {
-        *("layers", "models", "tokenizers", "inspection", "pipelines", "saved_model", "serving"),
+        *("layers", "models", "tokenizers", "inspection", "tasks", "saved_model", "serving"),
     },
     # These three import no model.
     "data": {"tokenizers", "jobs"},
@@ -41,26 +50,36 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"data", "tokenizers", "training"},
     # From evaluation only BLEU, which validates translations during `fit`; from the layers only
     # what reads old files of weights; from the models only their names; of other libraries' weights
-    # only whether a path has some, and their number of positions.
+    # only whether a path has some, and their number of positions; from the tasks, what a pipeline
+    # is.
     "runs": {
         *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
-        *("convert.formats.weights", "pipelines", "saved_model", "training"),
+        *("convert.formats.weights", "tasks.pipeline", "saved_model", "training"),
     },
     # Pipelines trained and measured in one call: it stands on what recipes stand on.
-    "fitting": {"data", "evaluation", "models", "pipelines", "runs", "training"},
+    "fitting": {"data", "evaluation", "models", "tasks", "runs", "training"},
+    # They show what tasks and families hold, and import nothing.
+    "heads": set(),
+    "pipelines": set(),
+    "results": set(),
 }
 # Every room may import these, and they import none.
-FOR_ALL = {"dependencies", "files", "quiet", "ranges", "rooms"}
+FOR_ALL = {"dependencies", "files", "quiet", "ranges", "registry", "rooms"}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
 WITHOUT_TENSORFLOW = (
-    "layers/",
-    "models/",
-    "convert/",
-    "inspection/",
+    "layers/*",
+    "models/*",
+    "families/*",
+    "convert/*",
+    "inspection/*",
     "training/losses.py",
-    "pipelines/results/",
+    "tasks/*/head.py",
+    "tasks/*/answer.py",
+    "tasks/answers.py",
+    "tasks/texts.py",
+    "tasks/generation/conversations.py",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
 # own files, convert its graphs, and match patterns from files with its engine.
@@ -100,13 +119,30 @@ class House:
             shown = dict.fromkeys(self._public_names(path), path)
             for folder in path.parents[: len(path.relative_to(root).parts) - 2]:
                 self._rooms.setdefault(folder, {}).update(shown)
+        for path in self.sources:
+            if path.name == "__init__.py":
+                self._rooms.setdefault(path.parent, {}).update(self._shown_from_elsewhere(path))
 
     def _public_names(self, path: Path) -> list[str]:
         """Returns the names in a module's `__all__`, which its room shows as its own."""
+        return self._constant(path, "__all__")
+
+    def _constant(self, path: Path, name: str) -> list[str]:
         for node in self._trees[path].body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
                 return list(ast.literal_eval(node.value))
         return []
+
+    def _shown_from_elsewhere(self, path: Path) -> dict[str, Path]:
+        """Returns what a room shows from other rooms: name -> its file."""
+        shown = {}
+        for place in self._constant(path, "SHOWS"):
+            for file in (self.root / NAME).glob(f"{place.replace('.', '/')}.py"):
+                shown |= dict.fromkeys(self._public_names(file), file)
+        for place in self._constant(path, "MODULES"):
+            for file in (self.root / NAME).glob(f"{place.replace('.', '/')}.py"):
+                shown[file.parent.name if "*" in place else file.stem] = file
+        return shown
 
     def imports(self, path: Path) -> Iterator[tuple[str, str | None]]:
         """Yields (module, name or None) for every import in a file, at the top or in functions."""
@@ -204,7 +240,7 @@ def tensorflow_imports(house: House) -> list[str]:
         f"{relative} imports {module}"
         for path in house.sources
         if (relative := path.relative_to(house.root / NAME).as_posix()) not in WITH_TENSORFLOW
-        and relative.startswith(WITHOUT_TENSORFLOW)
+        and any(fnmatch.fnmatchcase(relative, pattern) for pattern in WITHOUT_TENSORFLOW)
         for module, _ in house.imports(path)
         if module.startswith("tensorflow")
     ]
@@ -245,10 +281,15 @@ def layers_by_name(house: House) -> list[str]:
     """Lists places outside of models and converters that tell layers by their names.
 
     `models.anatomy` finds a model's parts by their types, so that any family's layers may have any
-    names. A family's own file knows its names, and so do the converters' name maps.
+    names. A family's own files and a task's head know their names, and so do the converters' name
+    maps.
     """
-    rooms = tuple(f"{house.root / NAME / room}{os.sep}" for room in ("models", "convert"))
-    files = [path for path in house.sources if not str(path).startswith(rooms)]
+    rooms = ("models.", "families.", "convert.")
+    files = [
+        path
+        for path in house.sources
+        if not (house.place(path).startswith(rooms) or path.name == "head.py")
+    ]
     return [
         f"{path.relative_to(house.root)}:{node.lineno} tells layers by name: {ast.unparse(node)}"
         for path in (*files, *house.recipes, *house.benchmarks)
@@ -341,21 +382,23 @@ BREAKING = {
     layers_by_name: (
         {
             f"{NAME}/models/bert.py": "model.get_layer('pooler')\n",
-            f"{NAME}/pipelines/base.py": "model.get_layer('pooler')\n",
+            f"{NAME}/tasks/pipeline.py": "model.get_layer('pooler')\n",
         },
-        "pipelines/base.py:1 tells layers by name: model.get_layer('pooler')",
+        "tasks/pipeline.py:1 tells layers by name: model.get_layer('pooler')",
     ),
 }
 # More ways to break a rule.
 ALSO_BREAKING = [
-    (wrong_directions, f"{NAME}/serving/rest.py", f"from {NAME}.pipelines.base import Pipeline\n"),
+    (wrong_directions, f"{NAME}/serving/rest.py", f"from {NAME}.tasks.pipeline import Pipeline\n"),
     (wrong_directions, f"{NAME}/models/bert.py", "def f():\n    from recipes import tagging\n"),
     (wrong_directions, f"{NAME}/models/bert.py", "from . import gpt\n"),
     (wrong_directions, f"{NAME}/models/bert.py", f"from {NAME}.cli import main\n"),
+    (wrong_directions, f"{NAME}/models/bert.py", f"from {NAME}.families.gpt import files\n"),
+    (wrong_directions, f"{NAME}/families/gpt/files.py", f"from {NAME}.tasks import pipeline\n"),
     (wrong_directions, f"{NAME}/cli/main.py", f"from {NAME}.pipelines import NoSuchName\n"),
     (wrong_directions, f"{NAME}/evaluation/bleu.py", f"from {NAME} import pipelines\n"),
     (private_imports_of_recipes, "recipes/glue.py", f"from {NAME}.pipelines import NoSuchName\n"),
-    (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.pipelines.base\n"),
+    (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.tasks.pipeline\n"),
     (private_imports_of_recipes, "recipes/glue.py", "import tagging\n"),
     (layers_by_name, "recipes/glue.py", "[x for x in model.layers if x.name == 'pooler']\n"),
     (layers_by_name, "recipes/glue.py", "{x.name: x for x in inner_layers(model)}\n"),
@@ -369,12 +412,15 @@ SOUND = {
     f"{NAME}/cli/main.py": f"from {NAME}.pipelines import Result\n",
     f"{NAME}/models/bert.py": f"from {NAME} import files\n",
     f"{NAME}/models/gpt.py": "",
-    f"{NAME}/pipelines/__init__.py": "",
-    f"{NAME}/pipelines/base.py": f"from {NAME}.models.bert import bert\n",
-    f"{NAME}/pipelines/results/__init__.py": "",
-    f"{NAME}/pipelines/results/reading.py": '__all__ = ["Result"]\n',
-    f"{NAME}/serving/rest.py": f"from {NAME}.pipelines.results import Result\n",
-    "recipes/tagging.py": f"import {NAME} as kt\nfrom {NAME}.pipelines import Result, base\n",
+    f"{NAME}/families/gpt/__init__.py": "",
+    f"{NAME}/families/gpt/files.py": f"from {NAME}.models.bert import bert\n",
+    f"{NAME}/pipelines/__init__.py": 'SHOWS = ("tasks.answers",)\nMODULES = ("tasks.*.head",)\n',
+    f"{NAME}/tasks/__init__.py": "",
+    f"{NAME}/tasks/pipeline.py": f"from {NAME}.models.bert import bert\n",
+    f"{NAME}/tasks/answers.py": '__all__ = ["Result"]\n',
+    f"{NAME}/tasks/tagging/head.py": "",
+    f"{NAME}/serving/rest.py": f"from {NAME}.tasks.answers import Result\n",
+    "recipes/tagging.py": f"import {NAME} as kt\nfrom {NAME}.pipelines import Result, tagging\n",
 }
 
 
@@ -458,7 +504,7 @@ def test_the_package_shows_what_it_has():
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, numpy as np, keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 encoder = bert(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16,
                intermediate_dim=24, max_sequence_length=20)
 model = kt.heads.pretrainer(encoder)

@@ -362,7 +362,7 @@ def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names)
 def pipeline():
     """An untrained classifier of pairs."""
     import keras_transformers as kt
-    from keras_transformers.models.encoders.bert import bert
+    from keras_transformers.families.bert.model import bert
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "!"]
     tokenizer = kt.tokenizers.WordPieceTokenizer(words)
@@ -387,8 +387,8 @@ def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
 def test_predict_runs_pretrained_weights(capsys, tmp_path):
     tiny.wordpiece().save(tmp_path)
     model = tiny.pipeline("classification").model
-    kt.convert.bert.FAMILY.save(model, tmp_path / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(model, tmp_path / "config.json", labels=["x", "y"])
+    kt.families.bert.FAMILY.save(model, tmp_path / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(model, tmp_path / "config.json", labels=["x", "y"])
     config = json.loads((tmp_path / "config.json").read_text())
     config["architectures"] = ["BertForSequenceClassification"]
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -14,8 +14,8 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
     import tensorflow as tf
 
     from keras_transformers.decoding import greedy_search
-    from keras_transformers.pipelines.exported.int8 import Int8Form
-    from keras_transformers.pipelines.exported.panels import DecodingForm
+    from keras_transformers.saved_model.forms.int8 import Int8Form
+    from keras_transformers.saved_model.forms.panels import DecodingForm
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def generate(prompt: Any) -> Any:

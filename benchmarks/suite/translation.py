@@ -29,7 +29,7 @@ from ctranslate2.specs import TransformerSpec
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.pipelines.exported.panels import DecodingForm
+from keras_transformers.saved_model.forms.panels import DecodingForm
 
 VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
 PAD, START, END = 0, 2, 3

@@ -73,8 +73,8 @@ class Summary(Command):
 
     def run(self) -> int:
         """Prints the count by layer; fails if it differs from the registered or published count."""
+        from keras_transformers import heads
         from keras_transformers.inspection import agrees_with_figure, parameter_table
-        from keras_transformers.models import heads
         from keras_transformers.models.registry import entry
 
         if self.json and self.html is not None:
@@ -141,7 +141,7 @@ class Plot(Command):
         from keras_transformers.convert.formats.weights import has_weights
         from keras_transformers.inspection import plot
         from keras_transformers.models.registry import all_entries
-        from keras_transformers.pipelines.weights import loading
+        from keras_transformers.tasks.weights import loading
 
         overrides = _overrides(self.vocabulary_size)
         if self.model not in all_entries() and has_weights(self.model):
@@ -161,7 +161,7 @@ def _overrides(vocabulary_size: int | None) -> dict[str, int]:
 
 def _created(name: str, overrides: dict[str, int], heads: str | None) -> Any:
     """Returns the registered model, with heads if given."""
-    from keras_transformers.models import heads as all_heads
+    from keras_transformers import heads as all_heads
     from keras_transformers.models.registry import create_model
 
     model = create_model(name, **overrides)

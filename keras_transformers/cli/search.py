@@ -95,8 +95,8 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
     import numpy as np
 
     from keras_transformers.convert.formats.weights import has_weights
-    from keras_transformers.pipelines.weights import loading
     from keras_transformers.saved_model import Predictor
+    from keras_transformers.tasks.weights import loading
 
     if has_weights(path):
         pipeline: Any = loading.load(path)

@@ -176,8 +176,8 @@ class Ask(Command):
 
     def run(self) -> int:
         """Prints one JSON object per text."""
-        from keras_transformers.pipelines.results.texts import text_inputs
         from keras_transformers.serving import Client
+        from keras_transformers.tasks.texts import text_inputs
 
         talks = self.chat or self.system is not None
         if talks and (self.text_b or self.choice or self.signature != "serving_default"):

@@ -29,35 +29,64 @@ _STUB = "__init__.pyi"
 def stubs() -> Iterator[tuple[Path, list[str]]]:
     """Yields each stub and its lines, those of rooms first, because rooms need their stub."""
     for file in sorted(PACKAGE.rglob("__init__.py")):
-        if file.parent != PACKAGE and file.parent.name != "cli":
+        if "open_room(" in file.read_text(encoding="utf-8"):
             yield file.with_suffix(".pyi"), [_HEADER, "", *_room(file.parent)]
     yield PACKAGE / _STUB, [_HEADER, "", *_package()]
 
 
 def _room(room: Path) -> Iterator[str]:
-    modules = _modules(room)
-    for module in modules:
+    own = _modules(room)
+    for module in own:
         yield f"from . import {module} as {module}"
-    for module, names in modules.items():
+    for place in _constant(room / "__init__.py", "MODULES") or ():
+        *parents, module = place.split(".")
+        if "*" not in place:
+            yield f"from {'.'.join(['keras_transformers', *parents])} import {module} as {module}"
+        else:  # a family's file is known by the family's name
+            for file in _files(place):
+                yield f"from {_dotted(file.parent)} import {module} as {file.parent.name}"
+    for module, names in own.items():
         for name, place in sorted(names.items()):
-            if name not in modules:
+            if name not in own:
                 yield f"from .{module}{place} import {name} as {name}"
+    places = _constant(room / "__init__.py", "SHOWS") or ()
+    files = [file for place in places for file in _files(place) if file.parent != room]
+    times = Counter(name for file in files for name in public_names(file))
+    for file in files:
+        for name in sorted(public_names(file)):
+            if times[name] == 1:
+                yield f"from {_dotted(file.with_suffix(''))} import {name} as {name}"
+
+
+def _files(place: str) -> list[Path]:
+    """Returns the files of modules such as "tasks.*.head", in the order of their names."""
+    files = PACKAGE.glob(f"{place.replace('.', '/')}.py")
+    return sorted(file for file in files if file.name != "__init__.py")
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).parts)
 
 
 def _modules(room: Path) -> dict[str, dict[str, str]]:
-    """Returns module -> its public names -> their place below it: "" or ".sub.module"."""
+    """Returns module -> its public names -> their place below it: "" or ".sub.module".
+
+    A room that lists what it `SHOWS` does not show the names of its sub-rooms.
+    """
     shown: dict[str, dict[str, str]] = {}
     sub_rooms = []
-    for found in pkgutil.iter_modules([str(room)]):
-        if found.ispkg:
-            sub_rooms.append(found.name)
-            shown[found.name] = {
-                name: f".{module}{place}"
-                for module, names in _modules(room / found.name).items()
+    for module in pkgutil.iter_modules([str(room)]):
+        if not module.ispkg:
+            shown[module.name] = dict.fromkeys(public_names(room / f"{module.name}.py"), "")
+        elif _constant(room / "__init__.py", "SHOWS") is not None:
+            shown[module.name] = {}
+        else:
+            sub_rooms.append(module.name)
+            shown[module.name] = {
+                name: f".{inner}{place}"
+                for inner, names in _modules(room / module.name).items()
                 for name, place in names.items()
             }
-        else:
-            shown[found.name] = dict.fromkeys(public_names(room / f"{found.name}.py"), "")
     times = Counter(name for names in shown.values() for name in names)
     for sub_room in sub_rooms:
         shown[sub_room] = {name: p for name, p in shown[sub_room].items() if times[name] == 1}
@@ -66,10 +95,17 @@ def _modules(room: Path) -> dict[str, dict[str, str]]:
 
 def public_names(file: Path) -> tuple[str, ...]:
     """Returns the names in a module's `__all__`, without importing the module."""
+    return _constant(file, "__all__") or ()
+
+
+def _constant(file: Path, name: str) -> tuple[str, ...] | None:
+    """Returns the strings of a module's constant; None if it has no such constant."""
     for node in ast.parse(file.read_bytes()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return tuple(ast.literal_eval(node.value))
-    return ()
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if ast.unparse(target) == name:
+                return tuple(ast.literal_eval(node.value))
+    return None
 
 
 def _package() -> Iterator[str]:
@@ -86,7 +122,6 @@ def _package() -> Iterator[str]:
     rooms = [found.name for found in pkgutil.iter_modules([str(PACKAGE)])]
     for name in sorted(rooms):
         yield f"from . import {name} as {name}"
-    yield "from .models import heads as heads"
     for name, module in vars(kt)["_NAMES"].items():
         if name != "load":
             yield f"from .{module} import {name} as {name}"
@@ -97,8 +132,8 @@ def _package() -> Iterator[str]:
 
 def _loaders(imports: set[str]) -> Iterator[str]:
     """Yields `load` for each task, with the class of its pipeline, and for any task."""
-    from keras_transformers.pipelines.base import Pipeline
-    from keras_transformers.pipelines.tasks import all_tasks
+    from keras_transformers.tasks.pipeline import Pipeline
+    from keras_transformers.tasks.task import all_tasks
 
     imports |= {"import os", "from typing import Any, Literal, overload"}
     kinds: dict[str, type] = {

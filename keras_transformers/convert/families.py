@@ -1,17 +1,14 @@
-"""Finds the families: each module in this folder registers one by defining `FAMILY`."""
+"""Finds the family of a folder's weights, of a model, and of a tokenizer."""
 
-import functools
-import importlib
 import logging
 import os
-import pkgutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformers import convert
+from keras_transformers import registry
 from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.containers.arrays import Arrays, open_arrays
 from keras_transformers.convert.family import Family, Writer
@@ -22,14 +19,9 @@ __all__ = ["load_weights"]
 _logger = logging.getLogger(__name__)
 
 
-@functools.cache
 def families() -> tuple[Family, ...]:
-    """Returns every family that a module in this folder registers."""
-    modules = (
-        importlib.import_module(f"{convert.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(convert.__path__)
-    )
-    return tuple(module.FAMILY for module in modules if hasattr(module, "FAMILY"))
+    """Returns every registered family."""
+    return tuple(registry.values("FAMILY"))
 
 
 def encoders() -> tuple[Family, ...]:

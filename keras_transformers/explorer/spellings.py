@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_transformers.pipelines.token_inputs import one_row
+from keras_transformers.tasks.token_inputs import one_row
 from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer

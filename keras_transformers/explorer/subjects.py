@@ -11,11 +11,11 @@ import numpy as np
 
 from keras_transformers.explorer import views
 from keras_transformers.files import read_json
-from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.weights.loading import load
 from keras_transformers.saved_model.examples import first_row
 from keras_transformers.saved_model.versions import version_folders
 from keras_transformers.serving.server.settings import ModelSettings, model_settings
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.weights.loading import load
 
 __all__ = ["Subject", "open_subjects"]
 

@@ -20,8 +20,8 @@ from keras_transformers.layers import (
     TokenEmbedding,
 )
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.token_inputs import one_row
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.token_inputs import one_row
 from keras_transformers.tokenizers.packing import document_start
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn

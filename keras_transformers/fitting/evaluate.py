@@ -5,10 +5,10 @@ from typing import Any
 
 import keras
 
-from keras_transformers.fitting.job import Given, Job, job_of
-from keras_transformers.fitting.labels import LabelsAre
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.ranges import PositiveInt, check_ranges
+from keras_transformers.tasks.labels import LabelsAre
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.training import Given, Job, job_of
 
 __all__ = ["evaluate"]
 

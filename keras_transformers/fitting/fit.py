@@ -16,17 +16,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.fitting import lora
-from keras_transformers.fitting.job import FitOptions, Given, Job, job_of
-from keras_transformers.fitting.labels import LabelsAre
 from keras_transformers.fitting.option_names import unknown_option
 from keras_transformers.fitting.user_optimizer import UserOptimizer
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run, Validation
 from keras_transformers.runs.resume.folder_lock import LOCK
 from keras_transformers.runs.resume.run_folder import CONFIG
 from keras_transformers.runs.user_callbacks import as_callbacks, restores_weights
+from keras_transformers.tasks import lora
+from keras_transformers.tasks.labels import LabelsAre
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.training import FitOptions, Given, Job, job_of
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]

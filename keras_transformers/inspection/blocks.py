@@ -102,7 +102,7 @@ def model_blocks(model: keras.Model) -> list[Block]:
         Blocks; `count * num_parameters` adds up to `model.count_params()`.
 
     Example:
-        >>> from keras_transformers.models.encoders.bert import bert
+        >>> from keras_transformers.families.bert.model import bert
         >>> model = bert(vocabulary_size=9, num_layers=3, num_heads=2, hidden_dim=8)
         >>> [(block.name, block.count) for block in model_blocks(model) if block.kind == "layer"]
         [('token_embedding', 1), ('segment_embedding', 1), ('token_and_segment', 1),

@@ -84,7 +84,7 @@ def flops_table(
             no rule.
 
     Example:
-        >>> from keras_transformers.models.gpt import gpt
+        >>> from keras_transformers.families.gpt.model import gpt
         >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...             max_sequence_length=16)
         >>> for row in flops_table(model, {"token_ids": (1, 4)}):
@@ -181,7 +181,7 @@ def update_cost(
         rules: See `flops_table`.
 
     Example:
-        >>> from keras_transformers.models.gpt import gpt
+        >>> from keras_transformers.families.gpt.model import gpt
         >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...             max_sequence_length=16)
         >>> update_cost(model, rows=2.5, length=4)

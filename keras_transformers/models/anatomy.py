@@ -97,7 +97,7 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
         ValueError: the model lacks a part that is needed, or has no graph.
 
     Example:
-        >>> from keras_transformers.models.gpt import gpt
+        >>> from keras_transformers.families.gpt.model import gpt
         >>> found = anatomy(gpt(vocabulary_size=9, num_layers=2, num_heads=2, hidden_dim=8))
         >>> len(found.blocks), found.max_sequence_length, found.final_norm.name
         (2, 1024, 'final_norm')

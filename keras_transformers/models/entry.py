@@ -37,8 +37,8 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The family's name, which is its file's: "bert"."""
-        return self.factory.__module__.rpartition(".")[2]
+        """The family's name, which is its folder's: "bert"."""
+        return self.factory.__module__.split(".")[-2:][0]
 
 
 def named_factory(

@@ -17,7 +17,6 @@ import keras
 
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.final import write_final
 from keras_transformers.runs.callbacks import (
@@ -39,6 +38,7 @@ from keras_transformers.runs.weights_files import check_weights, write_weights
 from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
 from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.training import distributed
 from keras_transformers.training.averaging import AverageLastWeights
 from keras_transformers.training.memory import keep_freed_memory

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformers import files
-from keras_transformers.pipelines.weights import saving
 from keras_transformers.saved_model import metadata
 from keras_transformers.saved_model.description import (
     describe,
@@ -23,6 +22,7 @@ from keras_transformers.saved_model.description import (
 )
 from keras_transformers.saved_model.examples import encode_array, first_row
 from keras_transformers.saved_model.manifest import add_file
+from keras_transformers.tasks.weights import saving
 
 __all__ = ["write_card"]
 

@@ -14,15 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
-from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.exported.form import ExportForm
-from keras_transformers.pipelines.exported.int8 import Int8Form
-from keras_transformers.pipelines.exported.panels import DecodingForm, ShortTextsForm
-from keras_transformers.pipelines.results.reading import OPTIONS_SIGNATURE, TASK_SIGNATURE
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
 from keras_transformers.saved_model.examples import encode_array
+from keras_transformers.saved_model.forms.form import ExportForm
+from keras_transformers.saved_model.forms.int8 import Int8Form
+from keras_transformers.saved_model.forms.panels import DecodingForm, ShortTextsForm
 from keras_transformers.saved_model.graphs import rewriting, simplify
 from keras_transformers.saved_model.litert import export_litert
 from keras_transformers.saved_model.metadata import (
@@ -33,6 +31,8 @@ from keras_transformers.saved_model.metadata import (
 )
 from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
+from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
+from keras_transformers.tasks.pipeline import Pipeline, Signature
 
 __all__ = ["export"]
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_transformers import files
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.dependencies.private_api import with_constants
-from keras_transformers.pipelines.token_inputs import TOKEN_INPUTS
+from keras_transformers.tasks.token_inputs import TOKEN_INPUTS
 
 __all__: list[str] = []
 

@@ -12,15 +12,15 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.dependencies import graph_errors
-from keras_transformers.pipelines.results import reading
-from keras_transformers.pipelines.results.texts import (
+from keras_transformers.saved_model.checks.check import why_not_loaded
+from keras_transformers.saved_model.description import check_fingerprint, read_metadata
+from keras_transformers.saved_model.versions import resolve
+from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.texts import (
     named_columns,
     string_column,
     text_inputs,
 )
-from keras_transformers.saved_model.checks.check import why_not_loaded
-from keras_transformers.saved_model.description import check_fingerprint, read_metadata
-from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
 

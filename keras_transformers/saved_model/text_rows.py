@@ -9,7 +9,7 @@ from keras_transformers import files
 from keras_transformers.data.tables.columns import Choice, Column, read_columns
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 from keras_transformers.files import compression
-from keras_transformers.pipelines.results.texts import split_line, takes_lists
+from keras_transformers.tasks.texts import split_line, takes_lists
 
 __all__ = ["TextRows"]
 

@@ -22,7 +22,7 @@ def recompute_layers(model: Any, recompute: bool = True) -> None:
         ValueError: the model has no such layers.
 
     Example:
-        >>> from keras_transformers.models.encoders.bert import bert
+        >>> from keras_transformers.families.bert.model import bert
         >>> model = bert(vocabulary_size=100, num_layers=2, num_heads=2, hidden_dim=8)
         >>> recompute_layers(model)
         >>> model.get_layer("encoder_layer_0").recomputes

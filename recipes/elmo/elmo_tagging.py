@@ -94,7 +94,7 @@ def load(config: Config) -> keras.Model:
     """Returns the encoder."""
     if config.random_weights:
         options = kt.convert.read_elmo_options(config.weights / "options.json")
-        return kt.models.elmo.elmo(**options, dropout=0.0)
+        return kt.families.elmo.elmo(**options, dropout=0.0)
     return kt.load(config.weights, pipeline="word_embedding").model
 
 

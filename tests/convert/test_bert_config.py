@@ -6,8 +6,8 @@ import keras
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.convert.bert import FAMILY as BERT
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.files import FAMILY as BERT
+from keras_transformers.families.bert.model import bert
 
 SHAPE = {
     "vocabulary_size": 50,

@@ -11,13 +11,13 @@ import tensorflow as tf
 from checks import same_outputs
 
 import keras_transformers as kt
-from keras_transformers.convert.elmo import (
+from keras_transformers.families.elmo.files import (
     load_elmo,
     read_elmo_options,
     save_elmo,
     save_elmo_options,
 )
-from keras_transformers.models.elmo import elmo, features, language_model
+from keras_transformers.families.elmo.model import elmo, features, language_model
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.training.sampled_softmax import SampledSoftmax
 

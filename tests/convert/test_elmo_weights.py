@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from checks import round_trip, same_outputs
 
-from keras_transformers.convert.elmo import load_elmo, read_elmo_options
+from keras_transformers.families.elmo.files import load_elmo, read_elmo_options
+from keras_transformers.families.elmo.model import elmo, features
 from keras_transformers.layers.recurrent.cells import LSTMCell
-from keras_transformers.models.elmo import elmo, features
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 
 TEXTS = ["the cat sat on the mat", "überlängliche words", "", "a"]

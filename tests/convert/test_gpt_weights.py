@@ -10,11 +10,11 @@ import tiny
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.gpt import FAMILY as GPT2
-from keras_transformers.convert.openai_gpt import FAMILY as GPT
 from keras_transformers.decoding import greedy_search
-from keras_transformers.models.gpt import gpt
-from keras_transformers.models.heads import causal_classifier
+from keras_transformers.families.gpt.files import FAMILY as GPT2
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.families.openai_gpt.files import FAMILY as GPT
+from keras_transformers.heads import causal_classifier
 from keras_transformers.training.losses import token_crossentropy
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -78,8 +78,8 @@ def test_greedy_search_goes_on_as_transformers_does(maker, golden, loaded):
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, keras, numpy as np, keras_transformers as kt
-from keras_transformers.models.gpt import gpt
-from keras_transformers.models.heads import causal_classifier
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.heads import causal_classifier
 golden, folder = np.load({str(GOLDEN / "gpt_random.npz")!r}), {str(GOLDEN)!r}
 ids = runpy.run_path(folder + "/make_gpt.py")["token_ids"]()
 shape = dict(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, max_sequence_length=20)

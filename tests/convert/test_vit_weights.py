@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.vit import FAMILY as VIT
-from keras_transformers.models.vit import copy_weights, vit
+from keras_transformers.families.vit.files import FAMILY as VIT
+from keras_transformers.families.vit.model import copy_weights, vit
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RANDOM = GOLDEN / "vit_random.safetensors"
@@ -70,7 +70,7 @@ def test_outputs_equal_the_frozen_reference(maker, golden, activation):
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, keras, numpy as np, keras_transformers as kt
-from keras_transformers.models.vit import copy_weights, vit
+from keras_transformers.families.vit.model import copy_weights, vit
 golden, folder = np.load({str(GOLDEN / "vit_random.npz")!r}), {str(GOLDEN)!r}
 images = runpy.run_path(folder + "/make_vit.py")["random_images"]()
 shape = dict(patch_size=4, num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=24,

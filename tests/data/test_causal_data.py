@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import keras_transformers as kt
+from keras_transformers import heads
 from keras_transformers.data.language_models import (
     NextTokenTextBatches,
     RowBatches,
@@ -13,7 +14,7 @@ from keras_transformers.data.language_models import (
     split_tail,
 )
 from keras_transformers.data.text import Examples
-from keras_transformers.models import gpt, heads
+from keras_transformers.families.gpt import model as gpt
 from keras_transformers.tokenizers import BytePairTokenizer
 
 TEXTS = ["the ship is near the shore\n" * 5, "it is the end\n", "é 中\n\nthe ships"]

@@ -9,7 +9,7 @@ from checks import compile_toy
 import keras_transformers as kt
 from keras_transformers.data.language_models import CharacterInputs, WordBatches
 from keras_transformers.data.text import Examples, Sentences, TextBatches
-from keras_transformers.models.elmo import elmo, features
+from keras_transformers.families.elmo.model import elmo, features
 from keras_transformers.runs import outputs_of
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.training.losses import TokenCrossentropy

@@ -13,7 +13,7 @@ from checks import compile_toy
 
 import keras_transformers as kt
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 # The columns of SWAG's train.csv; its test.csv lacks the last one.
 SWAG = (

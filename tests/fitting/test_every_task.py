@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 import keras_transformers as kt
-from keras_transformers.fitting.job import all_jobs
+from keras_transformers.tasks.training import all_jobs
 
 GOOD, BAD = "a good film", "a bad film"
 # Of one length, so that a step has one graph.

@@ -28,8 +28,8 @@ def folder(tmp_path_factory):
     encoder = tiny.encoder()
     weights = folder / "encoder"
     weights.mkdir()
-    kt.convert.bert.FAMILY.save(encoder, weights / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(encoder, weights / "config.json")
+    kt.families.bert.FAMILY.save(encoder, weights / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(encoder, weights / "config.json")
     (weights / "vocab.txt").write_text("\n".join(tiny.VOCABULARY) + "\n")
     texts = [f"{text} {'very ' * i}" for i, text in enumerate(TEXTS)]
     lines = [f"{text}\t{['no', 'yes'][y]}" for text, y in zip(texts, LABELS, strict=True)]
@@ -172,7 +172,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 import keras_transformers as kt
 import tiny
 from test_every_task import LABELS, TEXTS
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 def trained(strategy):
     keras.utils.set_random_seed(0)

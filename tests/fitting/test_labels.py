@@ -8,9 +8,9 @@ import tiny
 from test_every_task import DATA, LABELS, TEXTS, fresh
 
 import keras_transformers as kt
-from keras_transformers.fitting.job import job_of
-from keras_transformers.fitting.labels import LabelColumn
-from keras_transformers.fitting.source import Source
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.training import job_of
 
 STARS = ["1", "2", "3", "4", "5"]
 

@@ -10,7 +10,7 @@ import pytest
 from test_every_task import DATA, LABELS, TEXTS, fresh
 
 import keras_transformers as kt
-from keras_transformers.fitting import lora
+from keras_transformers.tasks import lora
 
 OPTIONS = {"epochs": 2, "batch_size": 4, "learning_rate": 2e-2, "lora": 2, "quiet": True}
 
@@ -107,7 +107,7 @@ def test_prompts_are_measured_with_the_model_that_trains():
 
 def test_a_model_without_blocks():
     tokenizer = kt.tokenizers.NgramTokenizer.train(TEXTS, num_buckets=50)
-    encoder = kt.models.fasttext.fasttext(
+    encoder = kt.families.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=8
     )
     classify = kt.pipelines.TextClassifier(

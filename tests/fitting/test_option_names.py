@@ -9,8 +9,8 @@ import pytest
 from test_every_task import LABELS, TEXTS, fresh
 
 import keras_transformers as kt
-from keras_transformers.fitting.job import all_jobs
 from keras_transformers.fitting.option_names import _ADVICE, options_in, unknown_option
+from keras_transformers.tasks.training import all_jobs
 
 fit = importlib.import_module("keras_transformers.fitting.fit")
 ARGUMENTS = set(inspect.signature(kt.fit).parameters) - {"pipeline", "options"}

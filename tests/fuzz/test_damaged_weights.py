@@ -20,11 +20,11 @@ import tiny
 from reader import Reader, as_json, check_reader, text, written
 from safetensors.numpy import save_file
 
-from keras_transformers.convert import bert
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.families import family_named
 from keras_transformers.convert.formats import peft
 from keras_transformers.convert.formats.weights import find_weights
+from keras_transformers.families.bert import files as bert
 
 VOCABULARY = text(*tiny.VOCABULARY, "")
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8}

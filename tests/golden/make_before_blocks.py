@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import tiny
 
-from keras_transformers.models import heads
-from keras_transformers.models.encoder_decoders.t5 import t5
-from keras_transformers.models.encoder_decoders.transformer import transformer
-from keras_transformers.models.encoders.mpnet import mpnet
-from keras_transformers.models.gpt import gpt
-from keras_transformers.models.vit import vit
+from keras_transformers import heads
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.families.mpnet.model import mpnet
+from keras_transformers.families.t5.model import t5
+from keras_transformers.families.transformer.model import transformer
+from keras_transformers.families.vit.model import vit
 
 SIZES = {"num_heads": 2, "hidden_dim": 8}
 

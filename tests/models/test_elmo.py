@@ -5,7 +5,7 @@ import tensorflow as tf
 from checks import compile_toy, round_trip, same_outputs
 
 import keras_transformers as kt
-from keras_transformers.models.elmo import (
+from keras_transformers.families.elmo.model import (
     FILTERS,
     MODELS,
     SIZES,

@@ -6,8 +6,8 @@ from checks import compile_toy
 
 import keras_transformers as kt
 from keras_transformers.data.text import Examples, TextBatches
-from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
-from keras_transformers.models.heads import classifier
+from keras_transformers.families.fasttext.model import fasttext, hierarchical_classifier
+from keras_transformers.heads import classifier
 from keras_transformers.pipelines import TextClassifier
 from keras_transformers.tokenizers import NgramTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
@@ -159,7 +159,7 @@ def test_saved_and_loaded(tokenizer, head, tmp_path):
 def test_on_jax_it_learns_without_tensorflow(on_jax):
     on_jax("""
 import keras, numpy as np
-from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
+from keras_transformers.families.fasttext.model import fasttext, hierarchical_classifier
 from keras_transformers.training.losses import TokenCrossentropy
 model = hierarchical_classifier(fasttext(vocabulary_size=9, embedding_dim=4), [2, 1, 1])
 model.compile(keras.optimizers.SGD(5.0), loss={"logits": TokenCrossentropy()})

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.models import heads
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.heads.features import feature_reader, join, layer_features
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
+from keras_transformers.models.features import feature_reader, join, layer_features
 
 INPUTS = {
     "token_ids": np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]], np.int32),

@@ -5,9 +5,9 @@ import tensorflow as tf
 from checks import round_trip, same_outputs
 
 from keras_transformers.decoding import beam_search, greedy_search
+from keras_transformers.families.gpt.model import MODELS, SIZES, gpt, num_parameters
+from keras_transformers.heads import causal_classifier
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.models.gpt import MODELS, SIZES, gpt, num_parameters
-from keras_transformers.models.heads import causal_classifier
 from keras_transformers.training.losses import TokenCrossentropy
 
 SMALL = {

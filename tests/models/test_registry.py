@@ -10,12 +10,12 @@ import pytest
 import keras_transformers as kt
 from keras_transformers import models
 from keras_transformers.cli.models_table import models_json, models_page
+from keras_transformers.families.bert import model as bert
+from keras_transformers.families.transformer import model as transformer
+from keras_transformers.heads import pretraining_parameters
 from keras_transformers.inspection import agrees_with_figure
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.models.encoder_decoders import transformer
-from keras_transformers.models.encoders import bert
 from keras_transformers.models.entry import named_factory
-from keras_transformers.models.heads import pretraining_parameters
 from keras_transformers.models.registry import all_entries, entry
 
 # Published or computed by other implementations, not read from the registry.

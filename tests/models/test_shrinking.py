@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from checks import bert_inputs
 
+from keras_transformers.families.bert.model import bert, num_parameters
 from keras_transformers.models import shrink_bert
-from keras_transformers.models.encoders.bert import bert, num_parameters
 
 SIZE = {"num_layers": 3, "hidden_dim": 8, "max_sequence_length": 24}
 

@@ -4,9 +4,9 @@ import pytest
 from checks import compile_toy, in_float64, round_trip, same_but_for_rounding, same_outputs
 
 import keras_transformers as kt
+from keras_transformers.families.vit.model import copy_weights, num_parameters, vit
 from keras_transformers.layers.patches import StemConvolution
 from keras_transformers.models import vit as family
-from keras_transformers.models.vit import copy_weights, num_parameters, vit
 
 SMALL = {"patch_size": 4, "num_layers": 2, "num_heads": 2, "hidden_dim": 16}
 # Encoder, with heads of 1,000 and 21,843 classes, and of 1,000 at 384 x 384: published counts.

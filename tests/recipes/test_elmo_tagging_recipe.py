@@ -16,7 +16,7 @@ TEXT = "Bob B-P\nsaw O\nRome B-L\n\nit O\nrained O\n\nEve B-P\nslept O\nin O\nOs
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("elmo")
     keras.utils.set_random_seed(0)
-    encoder = kt.models.elmo.elmo(
+    encoder = kt.families.elmo.elmo(
         num_layers=1,
         lstm_dim=8,
         projection_dim=6,

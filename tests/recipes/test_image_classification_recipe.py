@@ -11,9 +11,9 @@ import tensorflow as tf
 from recipe_runs import error_of, file_of, run
 
 import keras_transformers as kt
-from keras_transformers.convert.vit import FAMILY as VIT
 from keras_transformers.data.images.augmentation import Augmentation
-from keras_transformers.models.vit import vit
+from keras_transformers.families.vit.files import FAMILY as VIT
+from keras_transformers.families.vit.model import vit
 from keras_transformers.saved_model import Predictor
 
 run = functools.partial(run, "image_classification")

@@ -90,7 +90,7 @@ def test_text_to_figures_with_a_stop_in_between(trained):
 @pytest.mark.slow
 def test_weights_that_can_be_loaded(trained):
     metrics, folder = trained
-    shape = kt.convert.gpt.FAMILY.read(folder / "weights")
+    shape = kt.families.gpt.FAMILY.read(folder / "weights")
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 16)
     model, tokenizer = kt.convert.load_language_model(weights=folder / "weights")
     assert tokenizer.vocabulary_size == shape["vocabulary_size"]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from checks import newest_state
 from recipe_runs import TINY_TRANSFORMER
 
-from keras_transformers.models.encoder_decoders.transformer import num_parameters
+from keras_transformers.families.transformer.model import num_parameters
 from keras_transformers.runs import execute
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import SymbolTokenizer

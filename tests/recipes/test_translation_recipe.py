@@ -12,7 +12,7 @@ import tensorflow as tf
 from checks import newest_state
 from recipe_runs import TINY_TRANSFORMER, save_encoder, shown
 
-from keras_transformers.models.encoder_decoders.transformer import num_parameters
+from keras_transformers.families.transformer.model import num_parameters
 from keras_transformers.runs import execute, launching
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.resume.callback import Resume

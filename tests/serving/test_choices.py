@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 from keras_transformers.cli.main import main
-from keras_transformers.pipelines.results import Choice
+from keras_transformers.results import Choice
 from keras_transformers.saved_model.graphs import rewriting
 from keras_transformers.serving import Client, ModelSettings, Server
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from keras_transformers.pipelines.results.conversations import conversation_columns
+from keras_transformers.tasks.generation.conversations import conversation_columns
 from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer, find_chat_template
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 

@@ -7,9 +7,7 @@ defining `CONTAINER`; no list names it.
 """
 
 import functools
-import importlib
 import math
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.convert import containers
+from keras_transformers import registry
 from keras_transformers.convert.containers.not_read import POINTER, not_read_in
 
 __all__ = ["Arrays", "Container", "open_arrays"]
@@ -159,10 +157,5 @@ def containers_in(path: Path) -> Iterator[tuple["Container", Path]]:
 
 @functools.cache
 def all_containers() -> tuple[Container, ...]:
-    """Returns every container that a module in this folder registers, by rank."""
-    modules = (
-        importlib.import_module(f"{containers.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(containers.__path__)
-    )
-    known = (module.CONTAINER for module in modules if hasattr(module, "CONTAINER"))
-    return tuple(sorted(known, key=lambda container: container.rank))
+    """Returns every registered container, by rank."""
+    return tuple(sorted(registry.values("CONTAINER"), key=lambda container: container.rank))

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.convert.bert import FAMILY
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.gguf import Gguf, find_gguf
 from keras_transformers.convert.families import families
@@ -14,6 +13,7 @@ from keras_transformers.convert.formats.chat_templates import known_template
 from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
 from keras_transformers.convert.formats.generation_config import gguf_sampling_options
 from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.families.bert.files import FAMILY
 from keras_transformers.layers import RotaryScaling
 
 __all__: list[str] = []

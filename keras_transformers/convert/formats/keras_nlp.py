@@ -13,18 +13,25 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert import albert, bert, distilbert, gpt, roberta, t5, vit, xlm_roberta
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family
-from keras_transformers.convert.formats.keras_nlp_t5 import (
+from keras_transformers.convert.formats.weights import MOST_LABELS, Format, FoundWeights
+from keras_transformers.convert.tensors import NamedTensor, assign
+from keras_transformers.families.albert import files as albert
+from keras_transformers.families.bert import files as bert
+from keras_transformers.families.distilbert import files as distilbert
+from keras_transformers.families.gpt import files as gpt
+from keras_transformers.families.roberta import files as roberta
+from keras_transformers.families.roberta.model import FIRST_POSITION
+from keras_transformers.families.t5 import files as t5
+from keras_transformers.families.t5.keras_nlp import (
     t5_arguments,
     t5_tensors,
     t5_tokenizers,
 )
-from keras_transformers.convert.formats.weights import MOST_LABELS, Format, FoundWeights
-from keras_transformers.convert.tensors import NamedTensor, assign
+from keras_transformers.families.vit import files as vit
+from keras_transformers.families.xlm_roberta import files as xlm_roberta
 from keras_transformers.files import naming, read_json
-from keras_transformers.models.encoders.roberta import FIRST_POSITION
 
 __all__: list[str] = []
 

@@ -3,12 +3,9 @@
 A module in this folder registers its format by defining `FORMAT`; no list names it.
 """
 
-import functools
-import importlib
 import itertools
 import logging
 import os
-import pkgutil
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +14,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert import formats
+from keras_transformers import registry
 from keras_transformers.convert.containers.arrays import containers_in, open_arrays
 from keras_transformers.convert.containers.not_read import NotRead, not_read_in
 from keras_transformers.convert.formats import hub
@@ -339,11 +336,6 @@ def _on_hub(path: str | os.PathLike[str]) -> str:
     return f"{hub.PREFIX}{rest.lstrip('/')}" if f"{start}://" == hub.PREFIX else ""
 
 
-@functools.cache
 def all_formats() -> tuple[Format, ...]:
-    """Returns every format that a module in this folder registers."""
-    modules = (
-        importlib.import_module(f"{formats.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(formats.__path__)
-    )
-    return tuple(module.FORMAT for module in modules if hasattr(module, "FORMAT"))
+    """Returns every registered format."""
+    return tuple(registry.values("FORMAT"))

@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras_transformers.data.batching import Batches, Samples
 from keras_transformers.inspection.attention_maps import AttentionMap, attention
 from keras_transformers.inspection.pictures import attention_figure, attention_picture
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.tables import markdown_table
 from keras_transformers.runs.options import Logging
+from keras_transformers.tasks.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 

@@ -11,19 +11,6 @@ import numpy as np
 
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import as_utf8
-from keras_transformers.pipelines.results import Result, reading
-from keras_transformers.pipelines.results.conversations import (
-    OLD_OPTIONS,
-    as_conversations,
-    conversation_columns,
-    decoding_options,
-)
-from keras_transformers.pipelines.results.texts import (
-    check_is_list,
-    named_columns,
-    string_column,
-    text_inputs,
-)
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
     Call,
@@ -34,6 +21,20 @@ from keras_transformers.serving.client.transport import (
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
+from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.answers import Result
+from keras_transformers.tasks.generation.conversations import (
+    OLD_OPTIONS,
+    as_conversations,
+    conversation_columns,
+    decoding_options,
+)
+from keras_transformers.tasks.texts import (
+    check_is_list,
+    named_columns,
+    string_column,
+    text_inputs,
+)
 
 __all__ = ["Client"]
 

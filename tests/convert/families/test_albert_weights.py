@@ -7,8 +7,8 @@ import pytest
 from family_checks import ALL_TASKS, FamilyFiles
 
 import keras_transformers as kt
-from keras_transformers.convert.albert import FAMILY as ALBERT
-from keras_transformers.models.encoders.albert import albert
+from keras_transformers.families.albert.files import FAMILY as ALBERT
+from keras_transformers.families.albert.model import albert
 
 SHAPE = {
     "vocabulary_size": 50,

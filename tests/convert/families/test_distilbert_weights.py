@@ -9,8 +9,8 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.distilbert import FAMILY as DISTILBERT
-from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
+from keras_transformers.families.distilbert.files import FAMILY as DISTILBERT
+from keras_transformers.families.distilbert.model import distilbert, with_pooler
 
 SHAPE = {
     "vocabulary_size": 50,

@@ -10,8 +10,8 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.electra import FAMILY as ELECTRA
-from keras_transformers.models.encoders.electra import electra, with_pooler
+from keras_transformers.families.electra.files import FAMILY as ELECTRA
+from keras_transformers.families.electra.model import electra, with_pooler
 
 pytestmark = pytest.mark.kernels
 

@@ -418,7 +418,7 @@ def test_old_files_say_rotary_positions_by_other_names(tmp_path):
 def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     keras.utils.set_random_seed(0)
     tokenizer = kt.tokenizers.DescribedTokenizer(DESCRIPTION, end_token="<end>")
-    model = kt.models.llama.llama(
+    model = kt.families.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=2,
         num_heads=4,

@@ -10,11 +10,11 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.marian import FAMILY as MARIAN
 from keras_transformers.decoding import beam_search
+from keras_transformers.families.marian.files import FAMILY as MARIAN
+from keras_transformers.families.marian.model import marian
+from keras_transformers.families.transformer.model import transformer
 from keras_transformers.layers.embeddings import sinusoids
-from keras_transformers.models.encoder_decoders.marian import marian
-from keras_transformers.models.encoder_decoders.transformer import transformer
 
 FAMILIES = Path(__file__).parents[2] / "golden" / "families"
 GOLDEN = np.load(FAMILIES / "marian.npz")

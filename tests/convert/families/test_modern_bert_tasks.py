@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.convert.modern_bert import FAMILY as MODERN_BERT
+from keras_transformers.families.modern_bert.files import FAMILY as MODERN_BERT
 
 SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
 WORDS = ["a", "good", "film", "bad", "one", "Who", "went", "home", "?", "."]

@@ -9,7 +9,7 @@ import pytest
 from family_checks import ALL_TASKS, FamilyFiles
 
 import keras_transformers as kt
-from keras_transformers.convert.modern_bert import FAMILY as MODERN_BERT
+from keras_transformers.families.modern_bert.files import FAMILY as MODERN_BERT
 
 CONFIG = {
     "model_type": "modernbert",

@@ -9,9 +9,9 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.mpnet import FAMILY as MPNET
-from keras_transformers.models.encoders.mpnet import mpnet
-from keras_transformers.models.encoders.roberta import roberta
+from keras_transformers.families.mpnet.files import FAMILY as MPNET
+from keras_transformers.families.mpnet.model import mpnet
+from keras_transformers.families.roberta.model import roberta
 
 SHAPE = {
     "vocabulary_size": 50,

@@ -10,8 +10,8 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.roberta import FAMILY as ROBERTA
-from keras_transformers.models.encoders.roberta import roberta
+from keras_transformers.families.roberta.files import FAMILY as ROBERTA
+from keras_transformers.families.roberta.model import roberta
 
 SHAPE = {
     "vocabulary_size": 50,

@@ -14,10 +14,10 @@ from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 from keras_transformers.convert import save_weights
-from keras_transformers.convert.t5 import FAMILY as T5
 from keras_transformers.decoding import beam_search
-from keras_transformers.models.encoder_decoders.t5 import t5
-from keras_transformers.models.encoder_decoders.transformer import transformer
+from keras_transformers.families.t5.files import FAMILY as T5
+from keras_transformers.families.t5.model import t5
+from keras_transformers.families.transformer.model import transformer
 
 FAMILIES = Path(__file__).parents[2] / "golden" / "families"
 GOLDEN = np.load(FAMILIES / "t5.npz")
@@ -105,8 +105,8 @@ def test_on_jax_the_same_numbers_without_tensorflow(on_jax, tmp_path):
     folder = folder_of("t5_v1_1", tmp_path)
     on_jax(f"""
 import runpy, numpy as np, keras_transformers as kt
-from keras_transformers.convert.t5 import FAMILY as T5
-from keras_transformers.models.encoder_decoders.t5 import t5
+from keras_transformers.families.t5.files import FAMILY as T5
+from keras_transformers.families.t5.model import t5
 inputs = runpy.run_path({str(FAMILIES / "make_t5.py")!r})["inputs"]()
 golden = np.load({str(FAMILIES / "t5.npz")!r})["t5_v1_1/logits"]
 model = t5(**T5.read({str(folder)!r}))

@@ -34,7 +34,7 @@ F32 = gguf.GGMLQuantizationType.F32
 @pytest.fixture(scope="module")
 def embed():
     """An embedder whose rows are long enough for blocks of 256."""
-    encoder = kt.models.encoders.bert.bert(
+    encoder = kt.families.bert.bert(
         vocabulary_size=len(tiny.VOCABULARY),
         num_layers=2,
         num_heads=2,
@@ -61,7 +61,8 @@ def write(file, embed, kind=F32, *, architecture="bert", **changes):
     writer.add_tokenizer_model("bert")
     writer.add_token_list([phantom(word) for word in tiny.VOCABULARY])
     writer.add_token_types([3 if word.startswith("[") else 1 for word in tiny.VOCABULARY])
-    tensors = {tensor.name: tensor.read() for tensor in kt.convert.bert.NAMES.tensors(encoder)}
+    named = kt.families.bert.files.NAMES.tensors(encoder)
+    tensors = {tensor.name: tensor.read() for tensor in named}
     for name, array in tensors.items():
         module, _, last = name.rpartition(".")
         if "pooler" in name:

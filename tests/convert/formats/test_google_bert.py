@@ -13,7 +13,7 @@ from left_behind import difference
 from logged import warnings_in
 
 import keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 GOLDEN = Path(__file__).parents[2] / "golden/google_bert.npz"
 CONFIG = {
@@ -141,7 +141,7 @@ def test_from_google_to_us_to_hugging_face_to_us_nothing_changes(pretrained, tmp
     head = {name: arguments[name] for name in ("activation", "norm_epsilon")}
     both = kt.heads.pretrainer(bert(**arguments), **head)
     tensors = kt.convert.containers.open_arrays(pretrained / "bert_model.ckpt")
-    kt.convert.bert.FAMILY.fill(both, tensors)
+    kt.families.bert.FAMILY.fill(both, tensors)
     tokenizer = kt.tokenizers.WordPieceTokenizer(pretrained / "vocab.txt")
     kt.convert.save_weights(both, tmp_path / "hf", tokenizer, family="bert")
     config = json.loads((tmp_path / "hf/config.json").read_text())

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tiny
 
 import keras_transformers as kt
-from keras_transformers.models.encoders.electra import electra
+from keras_transformers.families.electra.model import electra
 
 SIZES = {
     "vocabulary_size": len(tiny.VOCABULARY),

@@ -6,7 +6,7 @@ import tiny
 from logged import warnings_in
 
 import keras_transformers as kt
-from keras_transformers.models.vit import vit
+from keras_transformers.families.vit.model import vit
 
 SHAPE = {
     "patch_size": 4,

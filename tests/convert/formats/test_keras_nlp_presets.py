@@ -9,8 +9,8 @@ import tiny
 from left_behind import difference, same_outputs
 
 import keras_transformers as kt
-from keras_transformers.convert.encoders import load_headless
 from keras_transformers.convert.formats.weights import find_weights
+from keras_transformers.tasks.weights.encoders import load_headless
 
 TASKS = {
     "bert_cls": "classification",

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from checks import compile_toy
 
+from keras_transformers import heads
 from keras_transformers.data.pretraining.batches import (
     Masker,
     PretrainingBatches,
@@ -20,8 +21,7 @@ from keras_transformers.data.pretraining.batches import (
     pretraining_dataset,
 )
 from keras_transformers.data.pretraining.replaced_tokens import ReplacedTokenBatches
-from keras_transformers.models import heads
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 

@@ -7,10 +7,10 @@ import tensorflow as tf
 from checks import compile_toy, round_trip, same_outputs
 from tiny import lively
 
+from keras_transformers.families.bert import model as bert
+from keras_transformers.families.roberta.model import roberta
+from keras_transformers.families.transformer import model as transformer
 from keras_transformers.models import transformer_from_encoder
-from keras_transformers.models.encoder_decoders import transformer
-from keras_transformers.models.encoders import bert
-from keras_transformers.models.encoders.roberta import roberta
 from keras_transformers.training import TokenCrossentropy
 
 SOURCES = np.array([[2, 5, 6, 7, 8, 3], [2, 9, 4, 3, 0, 0], [2, 3, 0, 0, 0, 0]], "int32")

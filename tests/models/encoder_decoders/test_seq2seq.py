@@ -10,12 +10,12 @@ from checks import compile_toy, round_trip, same_outputs
 
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search, greedy_search, sample
-from keras_transformers.layers.recurrent.cells import Recurrent
-from keras_transformers.models.encoder_decoders.seq2seq import (
+from keras_transformers.families.seq2seq.model import (
     MODELS,
     SIZES,
     num_parameters,
 )
+from keras_transformers.layers.recurrent.cells import Recurrent
 
 ROOT = Path(__file__).parents[2]
 SMALL = {

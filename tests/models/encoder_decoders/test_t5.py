@@ -8,8 +8,8 @@ import tensorflow as tf
 from checks import in_float64, round_trip, same_but_for_rounding, same_outputs
 from tiny import lively
 
+from keras_transformers.families.t5.model import num_parameters, t5
 from keras_transformers.inspection import forward_flops
-from keras_transformers.models.encoder_decoders.t5 import num_parameters, t5
 
 pytestmark = pytest.mark.kernels
 

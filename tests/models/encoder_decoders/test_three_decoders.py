@@ -12,8 +12,8 @@ import tensorflow as tf
 import tiny
 from checks import round_trip, same_outputs
 
+from keras_transformers.families.seq2seq.model import num_parameters
 from keras_transformers.layers.recurrent.cells import Recurrent
-from keras_transformers.models.encoder_decoders.seq2seq import num_parameters
 
 SMALL = {
     "vocabulary_size": 30,

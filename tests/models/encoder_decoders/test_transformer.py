@@ -5,8 +5,8 @@ import tensorflow as tf
 from checks import round_trip, same_outputs
 
 from keras_transformers.decoding import beam_search, greedy_search
+from keras_transformers.families.transformer.model import num_parameters, transformer
 from keras_transformers.layers import RelativePositionBias
-from keras_transformers.models.encoder_decoders.transformer import num_parameters, transformer
 
 SMALL = {
     "vocabulary_size": 30,

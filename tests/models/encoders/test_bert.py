@@ -4,8 +4,8 @@ import pytest
 from checks import bert_inputs, compile_toy, round_trip, same_outputs
 
 import keras_transformers as kt
+from keras_transformers.families.bert.model import bert
 from keras_transformers.inspection import parameter_table
-from keras_transformers.models.encoders.bert import bert
 
 SMALL = {"vocabulary_size": 50, "num_layers": 2, "num_heads": 2, "hidden_dim": 16}
 

@@ -12,8 +12,8 @@ from keras_transformers.evaluation import (
     ReplacedTokenRecall,
     ReplacedTokenShare,
 )
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.encoders.electra import electra, electra_generator
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.electra.model import electra, electra_generator
 from keras_transformers.training import ReplacedTokenCrossentropy, TokenCrossentropy, adam
 
 VOCABULARY, LENGTH, MASK, FIRST = 24, 8, 4, 5
@@ -88,7 +88,7 @@ def test_wrong_generators_are_refused(models):
             electra_generator(electra(**SHAPE), size=size)
     with pytest.raises(ValueError, match="has no output 'replaced_logits'"):
         kt.heads.electra_pretrainer(generator, kt.heads.tagger(electra(**SHAPE), 2))
-    roberta = kt.models.encoders.roberta.roberta(**SHAPE)
+    roberta = kt.families.roberta.roberta(**SHAPE)
     with pytest.raises(ValueError, match="token_ids, padding_mask,"):
         kt.heads.electra_pretrainer(generator, kt.heads.replaced_token_detector(roberta))
     with pytest.raises(ValueError, match="has no output 'mask_logits'"):

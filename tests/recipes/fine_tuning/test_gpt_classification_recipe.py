@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.models.gpt import gpt
+from keras_transformers.families.gpt.model import gpt
 from keras_transformers.runs import execute
 from keras_transformers.runs import run as runs
 from keras_transformers.tokenizers import BytePairTokenizer

@@ -12,7 +12,7 @@ from recipe_runs import RECIPES, error_of, killed_after, run, shown, write_docum
 
 import keras_transformers as kt
 from keras_transformers.data.pretraining import PretrainingSets
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 run = functools.partial(run, "pretrain_bert")
 error_of = functools.partial(error_of, "pretrain_bert")
@@ -104,7 +104,7 @@ def test_always_mask_reaches_the_masks_of_training(folder, tmp_path, monkeypatch
 def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
     """The weights are those of the last epoch."""
     weights = outcome.folder / "weights"
-    shape = kt.convert.bert.FAMILY.read(weights)
+    shape = kt.families.bert.FAMILY.read(weights)
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 32)
     vocabulary = (weights / "vocab.txt").read_text().splitlines()
     assert shape["vocabulary_size"] == len(vocabulary) <= 120

@@ -9,7 +9,7 @@ from recipe_runs import error_of, run, save_sentences, write_documents
 
 import keras_transformers as kt
 from keras_transformers.convert.containers.arrays import open_arrays
-from keras_transformers.models.encoders.electra import electra
+from keras_transformers.families.electra.model import electra
 
 error_of = functools.partial(error_of, "pretrain_electra")
 
@@ -61,11 +61,11 @@ def test_the_weights_are_a_discriminator_and_a_generator(outcome):
     judge, fill = kt.load(outcome.folder / "weights"), kt.load(outcome.folder / "generator")
     assert judge("the cat is near the dog .").tokens[:2] == ["the", "cat"]
     assert len(fill("the cat is [MASK] the dog .").tokens[0]) == 5
-    shape = kt.convert.electra.FAMILY.read(outcome.folder / "weights")
+    shape = kt.families.electra.FAMILY.read(outcome.folder / "weights")
     assert (shape["hidden_dim"], shape["embedding_dim"]) == (32, 16)
     model = kt.heads.replaced_token_detector(electra(**shape))
     assert model.count_params() == outcome.metrics["parameters, discriminator"]
-    generator = kt.convert.electra.FAMILY.read(outcome.folder / "generator")
+    generator = kt.families.electra.FAMILY.read(outcome.folder / "generator")
     assert (generator["hidden_dim"], generator["embedding_dim"]) == (16, 16)
 
 

@@ -9,7 +9,7 @@ from checks import newest_state
 from recipe_runs import error_of, killed_after, run, write_documents
 
 import keras_transformers as kt
-from keras_transformers.models.elmo import elmo
+from keras_transformers.families.elmo.model import elmo
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 

@@ -1,0 +1,37 @@
+# Written by `make stubs`.
+
+from . import answers as answers
+from . import classification as classification
+from . import embedding as embedding
+from . import fill_mask as fill_mask
+from . import generation as generation
+from . import image_classification as image_classification
+from . import labels as labels
+from . import lora as lora
+from . import multi_label_classification as multi_label_classification
+from . import multiple_choice as multiple_choice
+from . import next_sentence as next_sentence
+from . import pipeline as pipeline
+from . import pretraining as pretraining
+from . import question_answering as question_answering
+from . import regression as regression
+from . import replaced_tokens as replaced_tokens
+from . import reranking as reranking
+from . import source as source
+from . import tagging as tagging
+from . import task as task
+from . import text_columns as text_columns
+from . import texts as texts
+from . import tf_examples as tf_examples
+from . import token_inputs as token_inputs
+from . import training as training
+from . import translation as translation
+from . import weights as weights
+from . import word_embedding as word_embedding
+from .answers import Result as Result
+from .lora import Adapter as Adapter
+from .pipeline import Pipeline as Pipeline
+from .pipeline import Signature as Signature
+from .training import FitOptions as FitOptions
+from .training import Job as Job
+from .training import job_of as job_of

@@ -1,0 +1,131 @@
+"""Reads a graph's outputs: rows of a batch, and each row as its task's answer."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from keras_transformers import registry
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The base class of the answer types."""
+
+
+@dataclass(frozen=True)
+class AnswerType:
+    """How to make a task's answer from a row of outputs; a task's file here defines `ANSWER`.
+
+    Attributes:
+        task: the pipeline's `task`.
+        type: the type of the answer. Its fields have the names of the outputs.
+        inputs: the inputs that take texts, in the order of a call; one tuple for each set of inputs
+            that the task supports. Empty if it takes anything else.
+        lists: the inputs that take a list of texts per row.
+        renamed: field -> output, where they differ.
+        count: the output with the number of values in each row; others are padded to the longest
+            row of their batch.
+    """
+
+    task: str
+    type: type[Result]
+    inputs: tuple[tuple[str, ...], ...] = (("text",),)
+    lists: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    count: str | None = None
+
+    def typed(self, row: Mapping[str, Any]) -> Result | dict[str, Any]:
+        """Returns one row of outputs as the answer, or unchanged if it has other outputs."""
+        names = {each.name: self.renamed.get(each.name, each.name) for each in fields(self.type)}
+        if row.keys() - {self.count} != set(names.values()):
+            return dict(row)
+        return self.type(**{name: row[output] for name, output in names.items()})
+
+
+# The name of a signature without inputs and outputs whose `method_name` is the export's task, so
+# that clients find the task among a server's signatures. Names with "__" are not to be called, like
+# TensorFlow's initializer.
+TASK_SIGNATURE = "__task"
+# Another, whose `method_name` is the defaults of the options that requests may set, as JSON.
+OPTIONS_SIGNATURE = "__options"
+# Outputs of `serving_default` -> the task, for exports made before exports recorded their task.
+_TASKS_OF_OLD_EXPORTS = {
+    frozenset({"label", "probabilities", "label_index"}): "classification",
+    frozenset({"score"}): "regression",
+    frozenset({"translation", "score"}): "translation",
+    frozenset({"tokens", "probabilities", "num_masks"}): "fill_mask",
+    frozenset({"tokens", "labels", "starts", "ends", "scores", "num_tokens"}): "tagging",
+    frozenset({"answer", "score", "start", "end", "null_score"}): "question_answering",
+    frozenset({"text", "num_new_tokens", "log_probability", "finished"}): "generation",
+    frozenset({"embedding"}): "embedding",
+    frozenset({"tokens", "vectors", "num_tokens"}): "word_embedding",
+    frozenset({"probability"}): "next_sentence",
+    frozenset({"choice", "probabilities", "choice_index", "num_choices"}): "multiple_choice",
+}
+
+
+def answer_types() -> Mapping[str, AnswerType]:
+    """Returns task -> how to read its answers."""
+    return {answer.task: answer for answer in registry.values("ANSWER")}
+
+
+def answer_type(task: str) -> AnswerType | None:
+    """Returns how to read the answers of a task; None if it is unknown here."""
+    return answer_types().get(task)
+
+
+def old_task(outputs: Collection[str]) -> str:
+    """Returns the task of an export made before exports recorded it; "" if the outputs do not tell.
+
+    Args:
+        outputs: the names of the outputs of its signature `serving_default`.
+    """
+    return _TASKS_OF_OLD_EXPORTS.get(frozenset(outputs), "")
+
+
+def typed(row: Mapping[str, Any], answer: AnswerType | None) -> Result | dict[str, Any]:
+    """Returns one row of outputs as its task's answer, or unchanged if the task is unknown.
+
+    >>> typed({"translation": "A dog.", "score": -0.5}, answer_type("translation"))
+    Translation(text='A dog.', score=-0.5)
+    >>> typed({"y": 2.5}, None)
+    {'y': 2.5}
+    """
+    return dict(row) if answer is None else answer.typed(row)
+
+
+def rows(
+    outputs: Mapping[str, np.ndarray], padded: Sequence[str], answer: AnswerType | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yields the outputs of a batch, row by row, as JSON values.
+
+    Args:
+        outputs: name -> array (batch, ...); strings as bytes.
+        padded: the outputs (batch, length, ...) that are padded to the longest row of the batch.
+        answer: the task's answer; None if it is unknown. Rows of padded outputs are cut to its
+            `count`, or to an output with the name of any task's `count`.
+
+    Yields:
+        Output name -> str, number or nested list, in the order of the names. Bytes that are not
+        UTF-8 become U+FFFD.
+    """
+    names = sorted(outputs)
+    counts = {each.count for each in (answer_types().values() if answer is None else [answer])}
+    count = next((name for name in names if name in counts), None)
+    for values in zip(*(outputs[name] for name in names), strict=True):
+        row = dict(zip(names, map(_plain, values), strict=True))
+        if count is not None:
+            row |= {name: row[name][: row[count]] for name in padded}
+        yield row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value] if value.dtype == object else value.tolist()
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,41 @@
+"""Trains next-sentence predictors: pairs of texts, labelled whether the second follows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.data.text import Examples, NextSentenceBatches, majority_share
+from keras_transformers.tasks import text_columns as texts
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.training import Columns, Job
+from keras_transformers.training import TokenCrossentropy
+
+_LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
+
+
+def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
+    return texts.examples(found, source)
+
+
+def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
+    return texts.from_file(pipeline, path, columns, labels=_LABELS)
+
+
+JOB = Job(
+    task="next_sentence",
+    columns=texts.columns,
+    from_columns=_examples,
+    from_file=_from_file,
+    labels=LabelColumn(labels=lambda pipeline: _LABELS),
+    batches=NextSentenceBatches,
+    losses=lambda given: {"loss": {"next_sentence_logits": TokenCrossentropy()}},
+    metrics=lambda pipeline: {
+        "next_sentence_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+    },
+    monitor=lambda examples: "val_accuracy",
+    baseline=lambda pipeline, examples: {"majority": majority_share(examples)},
+    split=texts.split_off,
+)

@@ -1,0 +1,234 @@
+"""Makes models to pretrain, new or from weights, for the recipes."""
+
+import inspect
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from keras_transformers.convert.config_map import arguments_of
+from keras_transformers.convert.families import encoders, family_named
+from keras_transformers.convert.family import Family
+from keras_transformers.convert.formats.weights import FoundWeights, find_weights
+from keras_transformers.dependencies.private_api import give_values, without_values
+from keras_transformers.families.bert import model as bert
+from keras_transformers.families.electra.model import MODELS as ELECTRAS
+from keras_transformers.families.electra.model import electra, electra_generator
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.tasks.fill_mask.head import masked_lm
+from keras_transformers.tasks.pretraining.head import pretrainer
+from keras_transformers.tasks.replaced_tokens.head import (
+    replaced_token_detector,
+)
+
+__all__ = ["load_electra_pair", "load_pretrainer", "pretrained_tokenizer", "pretraining_size"]
+
+_INPUTS = {"token_ids", "padding_mask"}
+
+
+def pretraining_size(model: str) -> dict[str, Any]:
+    """Returns a named encoder's shape, as arguments of its family's builder.
+
+    Args:
+        model: a BERT, such as "bert_base" or "bert_l4_h128", or a named model of another family
+            that can learn masked words from WordPiece tokens, such as "modern_bert_base".
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    _, size = _named(model)
+    return size
+
+
+def _named(model: str) -> tuple[Family, dict[str, Any]]:
+    """Returns a named encoder's family and its size."""
+    known = {name: family for family in encoders() if _can_learn(family) for name in family.entries}
+    if model.startswith("bert_") or model not in known:
+        others = ", ".join(name for name in known if not name.startswith("bert_"))
+        try:
+            return family_named("bert"), bert.size_of(model)
+        except ValueError as error:
+            raise ValueError(f"model={model!r}: {error}; or one of {others}") from None
+    parameters = inspect.signature(known[model].entries[model].factory).parameters
+    return known[model], {name: each.default for name, each in parameters.items()}
+
+
+def _can_learn(family: Family) -> bool:
+    """Returns whether a family's models can be pretrained here with any vocabulary.
+
+    RoBERTa's positions start after the id of its padding. ALBERT and ELECTRA have segments but no
+    next-sentence head, so their files have no place for one.
+    """
+    offset = family.names.traits.get("position_embedding.first_position", 0)
+    layers = family.names.layers
+    return not offset and ("next_sentence_logits" in layers or "segment_embedding" not in layers)
+
+
+def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: int) -> Any:
+    """Returns the tokenizer of a pretrained encoder.
+
+    Args:
+        weights: see `load_pretrainer`.
+        max_sequence_length: number of tokens in the longest examples.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the weights are not an encoder's, its tokenizer is not WordPiece, or it has too
+            few positions.
+    """
+    found, _ = _pretrained(weights, max_sequence_length)
+    tokenizer = found.tokenizers()[0]
+    if type(tokenizer).__name__ != "WordPieceTokenizer":
+        raise ValueError(
+            f"{weights}: its tokenizer is a {type(tokenizer).__name__}, but pretraining data is "
+            "made with a WordPieceTokenizer: pass weights that have one"
+        )
+    return tokenizer
+
+
+def _pretrained(
+    weights: str | os.PathLike[str], max_sequence_length: int, **rates: float
+) -> tuple[FoundWeights, keras.Model]:
+    """Finds an encoder with enough positions, and builds it without loading its weights."""
+    found = find_weights(weights)
+    if found.base == "embedding":
+        with without_values():
+            encoder = found.build(**rates)
+        if set(encoder.input) >= _INPUTS and "pooled_output" in encoder.output:
+            positions = anatomy(encoder).max_sequence_length
+            if positions is not None and positions < max_sequence_length:
+                raise ValueError(
+                    f"{weights} has {positions} positions, but the examples have "
+                    f"{max_sequence_length} tokens: shorten the examples"
+                )
+            return found, encoder
+    raise ValueError(
+        f"{weights}: its model is not an encoder of texts: pass the weights of a BERT or "
+        "ModernBERT, or leave them out and pass the name of a model"
+    )
+
+
+def _with_heads(encoder: keras.Model, **options: Any) -> keras.Model:
+    """Adds the head for masked words and, to BERT with its segments, the one for next sentences."""
+    make = pretrainer if "segment_ids" in encoder.input else masked_lm
+    return make(encoder, **options)
+
+
+def load_pretrainer(
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    model: str = "bert_tiny",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> keras.Model:
+    """Loads or builds an encoder with its pretraining heads.
+
+    Args:
+        weights: any weights that `keras_transformers.load` takes, of an encoder with these heads,
+            to continue from.
+        model: used without `weights`: see `pretraining_size`; the model's weights are random.
+        shape: overrides that model's num_layers, num_heads and hidden_dim; None keeps a value.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of a new model; a loaded one needs at least as many.
+        dropout: rate in the encoder and its attention.
+        initializer_range: standard deviation of a new encoder's matrices.
+
+    Returns:
+        A model from `heads.pretrainer` if the encoder has segments, else from `heads.masked_lm`.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the model is unknown, or the weights have another vocabulary or too few
+            positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    if weights:
+        found, encoder = _pretrained(weights, max_sequence_length, **rates)
+        size = anatomy(encoder).token_embedding.input_dim
+        if size < vocabulary_size:
+            raise ValueError(
+                f"{weights} has {size} tokens, but the vocabulary has {vocabulary_size}: use the "
+                "vocabulary that belongs to the weights"
+            )
+        with without_values():
+            loaded = _with_heads(encoder, **found.masked_lm)
+        found.fill(loaded, ())
+        give_values(loaded)
+        return loaded
+    family, size = _named(model)
+    given = {name: value for name, value in (shape or {}).items() if value is not None}
+    made: dict[str, Any] = {
+        "vocabulary_size": vocabulary_size,
+        "max_sequence_length": max_sequence_length,
+        "initializer_range": initializer_range,
+    }
+    return _with_heads(family.build(**(size | given | rates | made)))
+
+
+def load_electra_pair(
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    model: str = "electra_small",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    generator_size: float = 0.25,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> tuple[keras.Model, keras.Model]:
+    """Builds a generator and a discriminator, from random weights or from a BERT's.
+
+    Clark et al. 2020, section 3.2: a discriminator with random weights that starts far behind its
+    generator may not learn more than the majority class.
+
+    Args:
+        weights: any weights that `keras_transformers.load` takes, of a BERT with both heads, as
+            `pretrain_bert` writes them. Generator and discriminator get its shape and weights.
+        model: used without `weights`: a name from `keras-transformers list 'electra_*'`.
+        shape: overrides that model's num_layers, num_heads, hidden_dim and embedding_dim; None
+            keeps a value.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of new models; a BERT needs at least as many.
+        generator_size: used without `weights`: see `models.encoders.electra_generator`.
+        dropout: rate in both models and their attention.
+        initializer_range: standard deviation of the matrices of new models.
+
+    Returns:
+        A model from `heads.masked_lm` and one from `heads.replaced_token_detector`, which share
+        their embeddings, for `heads.electra_pretrainer`.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a name is unknown, `generator_size` is out of range, or the weights have another
+            vocabulary or too few positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    sizes: dict[str, Any] = {
+        "vocabulary_size": vocabulary_size,
+        "max_sequence_length": max_sequence_length,
+    }
+    if weights is None:
+        given = {name: value for name, value in (shape or {}).items() if value is not None}
+        encoder = ELECTRAS[model].factory(
+            **given, **sizes, **rates, initializer_range=initializer_range
+        )
+        generator = masked_lm(electra_generator(encoder, size=generator_size))
+        return generator, replaced_token_detector(encoder)
+    found = load_pretrainer(weights=weights, **sizes)
+    if "next_sentence_logits" not in found.output:
+        raise ValueError(
+            f"{weights}: its model is not a BERT with segments and a pooler: pass such weights, "
+            "or leave them out and pass the name of a model"
+        )
+    taken = inspect.signature(electra).parameters
+    shape = {name: value for name, value in arguments_of(found).items() if name in taken}
+    encoder = electra(**(shape | rates))
+    generator = masked_lm(electra_generator(encoder, size=1))
+    values = {weight.path: weight.numpy() for weight in found.weights}
+    for weight in [*generator.weights, *encoder.weights]:
+        weight.assign(values[weight.path])
+    return generator, replaced_token_detector(encoder)

@@ -1,0 +1,202 @@
+"""Reranks documents: a query and documents in, the documents' scores and order out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.files.errors import short_repr
+from keras_transformers.tasks.pipeline import Signature
+from keras_transformers.tasks.regression.head import regressor
+from keras_transformers.tasks.reranking.files import activation_fields, read_activation
+from keras_transformers.tasks.task import Task
+from keras_transformers.tasks.texts import string_column
+from keras_transformers.tasks.token_inputs import TextPipeline, in_chunks, one_row, token_names
+
+__all__ = ["Reranker"]
+
+_EXAMPLES = (
+    ("Where do dogs run?", ["A dog runs on the beach.", "The soup was cold.", "Dogs sleep."]),
+    ("Who sings?", ["She sings.", "Rain, and more of it, all day long."]),
+)
+
+
+class Reranker(TextPipeline):
+    """Orders documents by how well they answer a query, with a cross-encoder.
+
+    The model reads each document together with the query, which is slower but more accurate than
+    comparing vectors: find a hundred documents with an `Embedder`, then rerank those. Nogueira &
+    Cho 2019, arXiv:1901.04085; sentence-transformers' CrossEncoder. Rows may have any number of
+    documents. "" is not a document: it pads rows with fewer documents than others.
+
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
+
+    - serving_default(text string (batch,), documents string (batch, documents)) -> scores float32,
+      order int32 (batch, documents), num_documents int32 (batch,), which counts up to the last
+      document that is not "". `order` has the indices of the documents, the best first, padded
+      with -1; the score of "" is 0.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> score float32
+      (batch,) of packed pairs. It takes only the inputs that the model has, and rejects ids beyond
+      the vocabulary and lengths beyond the model's positions.
+
+    Args:
+        model: functional, from token_ids, padding_mask and possibly segment_ids to score (batch,);
+            see `heads.regressor`.
+        tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
+        activation: "sigmoid" maps scores to 0 to 1; "linear" leaves them as they are.
+        max_sequence_length: maximum tokens in a packed pair; the tokenizer truncates longer ones.
+            Defaults to the model's number of positions; required if it has none.
+
+    Raises:
+        ValueError: model, tokenizer and length do not match, or `activation` is unknown.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> encoder = kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size)
+        >>> rank = Reranker(kt.heads.regressor(encoder), tokenizer)
+        >>> sorted(rank("good", ["films", "!", "good film"]).order)
+        [0, 1, 2]
+    """
+
+    task = "reranking"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Any,
+        *,
+        activation: Literal["linear", "sigmoid"] = "sigmoid",
+        max_sequence_length: int | None = None,
+    ) -> None:
+        super().__init__(
+            model, tokenizer, outputs=("score",), max_sequence_length=max_sequence_length, pair=True
+        )
+        if activation not in ("linear", "sigmoid"):
+            raise ValueError(f"activation={activation!r}: use 'linear' or 'sigmoid'")
+        self.activation = activation
+        self.text_names = ("text", "documents")
+
+    def answer(self, **texts: Any) -> dict[str, Any]:
+        """Scores and orders documents, in the graph."""
+        text, documents = texts["text"], texts["documents"]
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            tf.debugging.assert_equal(
+                tf.size(text), tf.shape(documents)[0], "text and documents differ in number"
+            )
+            is_document = tf.not_equal(documents, "")
+            places = tf.where(is_document)  # (pairs, 2)
+            queries = tf.gather(self.tokenizer.tokenize(text), places[:, 0])
+            tokens = self.pack([queries, self.tokenizer.tokenize(documents[is_document])])
+        score = {"score": tf.TensorSpec([None], tf.float32)}
+        found = in_chunks(self.decode, tokens, score)["score"]  # (pairs,)
+        scores = tf.scatter_nd(places, found, tf.shape(documents, tf.int64))
+        ranked = tf.where(is_document, scores, -np.inf)
+        order = tf.argsort(ranked, axis=1, direction="DESCENDING", stable=True)
+        counts = tf.reduce_sum(tf.cast(is_document, tf.int32), axis=1, keepdims=True)
+        width = tf.range(tf.shape(documents)[1])
+        ends = tf.pad(tf.where(is_document, width + 1, 0), [[0, 0], [0, 1]])
+        return {
+            "scores": scores,
+            "order": tf.where(width[None] < counts, order, -1),
+            "num_documents": tf.reduce_max(ends, axis=1),
+        }
+
+    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+        """Computes the score of packed pairs from the model's inputs."""
+        score = tf.cast(self.run_model(tokens)["score"], tf.float32)  # (pairs,)
+        return {"score": tf.sigmoid(score) if self.activation == "sigmoid" else score}
+
+    def read(self, *texts: Any) -> dict[str, list[str]]:
+        """Runs the model once on a query and its first document; see `Pipeline.read`.
+
+        Raises:
+            ValueError: there are no documents.
+        """
+        text, documents = texts
+        shown = next((document for document in documents if document), None)
+        if shown is None:
+            raise ValueError("there is no document to show: pass at least one")
+        encoded = self.encode(one_row("text", text), one_row("documents", shown))
+        self.run_model(encoded)
+        return {"source": token_names(self.tokenizer, encoded["token_ids"])}
+
+    def input_specs(self) -> dict[str, Any]:
+        """Returns the inputs of `answer`: name -> tf.TensorSpec of strings."""
+        return {
+            "text": tf.TensorSpec([None], tf.string),
+            "documents": tf.TensorSpec([None, None], tf.string),
+        }
+
+    def answer_specs(self) -> dict[str, Any]:
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return {
+            "scores": tf.TensorSpec([None, None], tf.float32),
+            "order": tf.TensorSpec([None, None], tf.int32),
+            "num_documents": tf.TensorSpec([None], tf.int32),
+        }
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """Returns `tokens`, from the model's inputs to scores."""
+        pairs = []
+        for batch in batches:
+            places = np.argwhere(batch["documents"] != b"")
+            columns = batch["text"][places[:, 0]], batch["documents"][tuple(places.T)]
+            pairs.append(dict(zip(("text", "text_b"), columns, strict=True)))
+        score = {"score": tf.TensorSpec([None], tf.float32)}
+        return {"tokens": self.tokens_signature(self.answer_tokens, score, pairs)}
+
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """Returns the examples, awkward texts (one too long, one row empty) and an empty batch.
+
+        Args:
+            examples: a query and the list of its documents per row; None for default ones.
+        """
+        for row in (given := _EXAMPLES if examples is None else examples):
+            is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
+            if not is_pair or isinstance(row[1], str):
+                raise ValueError(
+                    f"examples must be tuples (text, documents), not {short_repr(row)}"
+                )
+        strange, long = b"\xff\xfe is no UTF-8 \x00", "long " * self.max_sequence_length
+        awkward = [("", [long, strange, ""]), (strange, ["", "a", " "]), (long, [long]), ("a", [])]
+        return [
+            {
+                "text": string_column("text", [text for text, _ in rows]),
+                "documents": string_column("documents", [found for _, found in rows], rank=2),
+            }
+            for rows in (given, awkward, [])
+        ]
+
+    def config(self) -> dict[str, Any]:
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
+        return {"activation": self.activation, "max_sequence_length": self.max_sequence_length}
+
+    def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        texts = [tf.constant(batch[name], tf.string) for name in ("text", "text_b")]
+        return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
+
+
+def _read_options(folder: Path) -> dict[str, Any]:
+    found = read_activation(folder)
+    return {"activation": found["activation"]} if "activation" in found else {}
+
+
+TASK = Task(
+    name="reranking",
+    pipeline=Reranker,
+    head=regressor,
+    new_head_on="embedding",
+    pooled=True,
+    classes=("ForSequenceClassification",),
+    second_in=("ForSequenceClassification",),
+    by_default=False,
+    num_outputs="one",
+    read_options=_read_options,
+    config_fields=lambda options: activation_fields(options["activation"]),
+)

@@ -1,0 +1,150 @@
+"""Trains rerankers: queries with documents, labelled or scored by how well they answer."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.data.batching import Samples
+from keras_transformers.data.splits import at_random
+from keras_transformers.data.tables.in_memory import TEXT_A, Wanted
+from keras_transformers.data.text import Examples, ScoredTextBatches
+from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
+from keras_transformers.ranges import PositiveFloat
+from keras_transformers.runs import outputs_of
+from keras_transformers.tasks import text_columns as texts
+from keras_transformers.tasks.regression.training import numbers
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.training import Columns, FitOptions, Given, Job
+
+_DOCUMENT = ("document", "passage", "answer", "context", "text2", "sentence2")
+_SCORE = ("label", "labels", "relevance")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options(FitOptions):
+    """Options with the rate of sentence-transformers' CrossEncoders, 2e-5."""
+
+    learning_rate: PositiveFloat = 2e-5
+    distill: bool = False  # learn a teacher's scores, taken before its activation
+
+
+class _Batches(ScoredTextBatches):
+    """Batches of pairs of a query and a document."""
+
+    def samples(self, count: int) -> Samples:
+        """Returns the first pairs with their scores."""
+        found = self.examples
+        rows = [[document] for document in (found.texts_b or ())[:count]]
+        given = {"text": found.texts[:count], "documents": rows}
+        return Samples(self.pipeline, given, (found.labels or ())[:count])
+
+
+def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
+    queries, documents = (texts.checked(found, name, source) for name in ("text", "text_b"))
+    return Examples(queries, documents, numbers(found["score"], source), str(source))
+
+
+def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
+    names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
+    return texts.from_file(pipeline, path, names)
+
+
+def _losses(given: Given) -> dict[str, Any]:
+    options: Any = given.options
+    if options.distill:
+        return {"loss": {"score": keras.losses.MeanSquaredError()}}
+    for row, score in enumerate(given.examples.labels):
+        if not 0 <= float(score) <= 1:
+            raise ValueError(
+                f"{given.examples.source}, row {row}: the score {score} is not from 0 to 1: use 1 "
+                "for documents that answer their query and 0 for others; for a teacher's scores, "
+                "distill=True"
+            )
+    return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
+
+
+def _scores(pipeline: Any, batches: ScoredTextBatches, examples: Examples) -> dict[str, float]:
+    found = np.concatenate([output["score"] for output in outputs_of(pipeline.model, batches)])
+    scores = np.array([float(score) for score in examples.labels or ()])
+    relevant = scores > 0.5
+    if not _are_judgements(examples):
+        return glue_scores(("pearson", "spearman"), found, scores)
+    return {**_ranked(examples, found), "accuracy": float(np.mean((found > 0) == relevant))}
+
+
+def _are_judgements(examples: Examples) -> bool:
+    """Returns whether all scores are 0 or 1, so not a teacher's."""
+    return {float(score) for score in examples.labels or ()} <= {0.0, 1.0}
+
+
+def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float]:
+    """Returns ranking metrics over the documents of each query that has a relevant one."""
+    of_query: dict[str, list[int]] = {}
+    for row, text in enumerate(examples.texts):
+        of_query.setdefault(text, []).append(row)
+    width = max(map(len, of_query.values()))
+    rows, relevant = [], []
+    for places in of_query.values():
+        right = {i for i, row in enumerate(places) if float((examples.labels or ())[row]) > 0.5}
+        if right:
+            rows.append([*(found[row] for row in places), *[-np.inf] * (width - len(places))])
+            relevant.append(right)
+    if not rows:
+        return {}
+    scores = retrieval_scores(np.array(rows), relevant)
+    return {f"{name}{suffix}": scores[name] for name in ("mrr_at_10", "ndcg_at_10")}
+
+
+def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
+    """Returns the same metrics for BM25."""
+    if not _are_judgements(examples):
+        return {}
+    queries = list(dict.fromkeys(examples.texts))
+    documents = list(dict.fromkeys(examples.texts_b or ()))
+    similarities = bm25_similarities(queries, documents)
+    place = {text: i for i, text in enumerate(queries)}
+    column = {text: i for i, text in enumerate(documents)}
+    pairs = zip(examples.texts, examples.texts_b or (), strict=True)
+    return _ranked(examples, [similarities[place[q], column[d]] for q, d in pairs], "_of_bm25")
+
+
+def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
+    """Divides the examples so that each query is in only one part."""
+    queries = list(dict.fromkeys(found.texts))
+    _, held_out = at_random(len(queries), share, f"{found.source}: queries")
+    chosen = {queries[i] for i in held_out}
+    rows = [text in chosen for text in found.texts]
+    return (
+        found.select(i for i, is_chosen in enumerate(rows) if not is_chosen),
+        found.select(i for i, is_chosen in enumerate(rows) if is_chosen),
+    )
+
+
+def _monitored(examples: Examples) -> str:
+    if not _are_judgements(examples):
+        return "val_pearson"
+    scores = _ranked(examples, np.zeros(len(examples)))
+    return "val_ndcg_at_10" if scores else "val_accuracy"  # else no query has a relevant document
+
+
+JOB = Job(
+    task="reranking",
+    columns=lambda pipeline: [
+        Wanted("text", TEXT_A),
+        Wanted("text_b", _DOCUMENT),
+        Wanted("score", _SCORE),
+    ],
+    from_columns=_examples,
+    from_file=_from_file,
+    batches=_Batches,
+    losses=_losses,
+    monitor=_monitored,
+    scores=_scores,
+    baseline=_baseline,
+    split=_split,
+    options=_Options,
+)
