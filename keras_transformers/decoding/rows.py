@@ -18,10 +18,10 @@ from keras_transformers.decoding.sampling import (
     uniform_numbers,
 )
 from keras_transformers.decoding.single_path import (
-    Path,
     SinglePath,
     Step,
     StopFunction,
+    state_specs,
     step_by_step,
 )
 from keras_transformers.decoding.step import (
@@ -31,7 +31,6 @@ from keras_transformers.decoding.step import (
     as_max_length,
     as_start_token_ids,
     length_bounds,
-    loop_shapes,
 )
 
 __all__ = ["sample_rows", "steps"]
@@ -220,7 +219,7 @@ def steps(
     )
     state = (search.start(start_token_ids), tf.nest.map_structure(tf.convert_to_tensor, cache))
     extend = tf.function(
-        search.extend, input_signature=_specs(*state, growing_axis), autograph=False
+        search.extend, input_signature=state_specs(*state, growing_axis), autograph=False
     )
     return step_by_step(extend, *state)
 
@@ -329,12 +328,4 @@ def _keep_top_p(probabilities: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:
         tf.reduce_any(in_part),
         lambda: tf.where(in_part[:, None], keep_nucleus(probabilities, top_p), probabilities),
         lambda: probabilities,
-    )
-
-
-def _specs(path: Path, cache: Cache, growing_axis: int | None) -> Any:
-    """Returns the tf.TensorSpecs of a state (path, cache) after any number of steps."""
-    shapes = loop_shapes(path, cache, growing_axis)
-    return tf.nest.map_structure(
-        lambda tensor, shape: tf.TensorSpec(shape, tensor.dtype), (path, cache), shapes
     )

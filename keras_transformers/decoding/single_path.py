@@ -96,7 +96,9 @@ class SinglePath:
     def extend(self, path: Path, cache: Cache) -> tuple[Path, Cache, tf.Tensor]:
         """Appends a token to each row that is not closed; also returns their log-probabilities."""
         logits, cache = self.step(path.last_token_ids, path.index, cache)
-        logits = check_logits(logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id)
+        logits = check_logits(
+            logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id
+        )
         length = path.index + 1
         may_end = length >= self.bounds.shortest
         so_far = path.token_ids[:, : path.index]
@@ -190,6 +192,14 @@ def step_by_step(extend: ExtendFunction, path: Path, cache: Cache) -> Iterator[S
         path, cache, log_probs = extend(path, cache)
         tensors = (path.last_token_ids, log_probs, path.closed, path.finished)
         yield Step(*(tensor.numpy() for tensor in tensors))
+
+
+def state_specs(path: Path, cache: Cache, growing_axis: int | None) -> Any:
+    """Returns the tf.TensorSpecs of a path and a cache, like these, after any number of steps."""
+    shapes = loop_shapes(path, cache, growing_axis)
+    return tf.nest.map_structure(
+        lambda tensor, shape: tf.TensorSpec(shape, tensor.dtype), (path, cache), shapes
+    )
 
 
 def is_any(token_ids: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:

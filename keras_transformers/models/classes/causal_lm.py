@@ -59,7 +59,6 @@ class CausalLM(keras.Model):
         """
         parts = anatomy(self, "token_embedding", "blocks")
         check_token_ids(token_ids, parts.token_embedding.input_dim, "token_ids")
-        num_positions = parts.max_sequence_length
         batch, length = ops.shape(token_ids)
         if padding_mask is None:
             padding_mask = ops.ones_like(token_ids, dtype="bool")
@@ -67,15 +66,45 @@ class CausalLM(keras.Model):
         # together. The columns before a prompt are never seen and take no positions.
         num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
         positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
-        max_steps = _steps_left(num_positions, length, num_empty, max_length)
         token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
+
+        step = self.decoding_step(num_empty, length, max_length=max_length)
+        nothing = tuple(empty_cache(batch, block.self_attention, 0) for block in parts.blocks)
+        _, cache = self._run(
+            token_ids[:, :-1],
+            ops.maximum(positions[:, :-1], 0),
+            nothing,
+            positions[:, :-1] >= 0,
+        )
+        if max_length is not None:
+            room = ((0, 0), (0, 0), (0, max_length), (0, 0))
+            cache = tuple((ops.pad(keys, room), ops.pad(values, room)) for keys, values in cache)
+        return step, token_ids[:, -1], cache
+
+    def decoding_step(
+        self, num_empty: Any, prompt_length: Any, *, max_length: int | None = None
+    ) -> Step:
+        """Returns the step after prompts that `start_decoding` has read, such as in another graph.
+
+        Args:
+            num_empty: int32 (batch,), how many columns before each prompt are empty.
+            prompt_length: the number of columns of the prompts, an integer or an int32 scalar.
+            max_length: see `start_decoding`.
+
+        Returns:
+            The step of `start_decoding`.
+        """
+        num_positions = anatomy(self).max_sequence_length
+        batch = ops.shape(num_empty)[0]
 
         def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
             num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
             by_prompt = ops.reshape(token_ids, (batch, num_beams))
             first = ops.reshape(ops.zeros_like(by_prompt) + num_empty[:, None], (-1,))  # (rows,)
-            column = index + length - 1  # of the input token
-            columns = ops.arange(column + 1 if max_length is None else length - 1 + max_length)
+            column = index + prompt_length - 1  # of the input token
+            columns = ops.arange(
+                column + 1 if max_length is None else prompt_length - 1 + max_length
+            )
             visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
             position = column - first
             if num_positions is not None:
@@ -88,18 +117,9 @@ class CausalLM(keras.Model):
             )
             return logits[:, 0], cache
 
-        step.max_steps = max_steps  # type: ignore[attr-defined]
-        nothing = tuple(empty_cache(batch, block.self_attention, 0) for block in parts.blocks)
-        _, cache = self._run(
-            token_ids[:, :-1],
-            ops.maximum(positions[:, :-1], 0),
-            nothing,
-            positions[:, :-1] >= 0,
-        )
-        if max_length is not None:
-            room = ((0, 0), (0, 0), (0, max_length), (0, 0))
-            cache = tuple((ops.pad(keys, room), ops.pad(values, room)) for keys, values in cache)
-        return step, token_ids[:, -1], cache
+        left = _steps_left(num_positions, prompt_length, num_empty, max_length)
+        step.max_steps = left  # type: ignore[attr-defined]
+        return step
 
     def _run(
         self, token_ids: Any, positions: Any, cache: Any, visible: Any, *, index: Any = None
