@@ -218,10 +218,9 @@ def steps(
         **options,
     )
     state = (search.start(start_token_ids), tf.nest.map_structure(tf.convert_to_tensor, cache))
-    extend = tf.function(
-        search.extend, input_signature=state_specs(*state, growing_axis), autograph=False
-    )
-    return step_by_step(extend, *state)
+    extend = tf.function(search.extend, autograph=False)
+    specs = state_specs(*state, growing_axis)
+    return step_by_step(extend.get_concrete_function(*specs), *state)
 
 
 def row_search(
@@ -248,21 +247,26 @@ def row_search(
         lambda row: uniform_numbers([row, 0], longest), seed, fn_output_signature=count
     )
 
+    def allowed(scores: tf.Tensor, may_end: tf.Tensor) -> tf.Tensor:
+        if end_token_id is not None and min_length > 1:
+            for token_id in (end_token_id, *also_end_token_ids):
+                scores = forbid(scores, token_id, may_end)
+        return scores
+
     def choose(
         logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
+        log_probs = allowed(tf.nn.log_softmax(logits), may_end)  # (batch, vocabulary)
         scores = log_probs
         if repetition_penalty is not None:
             had = so_far if prompt_token_ids is None else tf.concat([prompt_token_ids, so_far], 1)
             scores = tf.cond(
                 tf.reduce_any(repetition_penalty != 1),
-                lambda: tf.nn.log_softmax(_penalized(logits, had, repetition_penalty)),
+                lambda: allowed(
+                    tf.nn.log_softmax(_penalized(logits, had, repetition_penalty)), may_end
+                ),
                 lambda: log_probs,
             )
-        if end_token_id is not None and min_length > 1:
-            for token_id in (end_token_id, *also_end_token_ids):
-                scores = forbid(scores, token_id, may_end)
         probabilities = tempered(_keep_top_k(scores, top_k), temperature[:, None])
         probabilities = _keep_top_p(probabilities, top_p)
         chosen = draw(probabilities, tf.gather(uniform, index, axis=1))

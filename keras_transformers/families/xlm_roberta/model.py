@@ -8,7 +8,9 @@ import functools
 from keras_transformers.families.roberta.model import num_parameters, roberta
 from keras_transformers.models.entry import Entry, named_factory
 
-__all__ = ["SIZES", ]
+__all__ = [
+    "SIZES",
+]
 
 _PAPER = "Conneau et al. 2019, https://arxiv.org/abs/1911.02116"
 _VOCABULARY_SIZE = 250002

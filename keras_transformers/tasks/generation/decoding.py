@@ -76,7 +76,10 @@ class Decoder:
     def steps(self, rows: Mapping[str, tf.Tensor]) -> Iterator[Step]:
         """Reads rows and returns the steps of `sample`, which are computed one by one."""
         path, cache = self._start(**rows)
-        return step_by_step(functools.partial(self._extend, rows=rows), path, cache)
+        extend = (
+            self._extend
+        )  # which takes no call of a tf.function, with its checks of each tensor
+        return step_by_step(lambda path, cache: extend(path, cache, rows), path, cache)
 
     def stream(
         self, row: Mapping[str, tf.Tensor], stop: Sequence[str]
@@ -131,12 +134,12 @@ class Decoder:
             return search.extend(path, cache)
 
         specs = state_specs(*self._start.structured_outputs, _GROWING_AXIS)
-        return tf.function(extend, input_signature=(*specs, _ROWS), autograph=False)
+        return tf.function(extend, autograph=False).get_concrete_function(*specs, _ROWS)
 
     @functools.cached_property
     def _text_graph(self) -> Any:
         specs = (_ROWS["token_ids"], _ROWS["stop"])
-        return tf.function(self._text, input_signature=specs, autograph=False)
+        return tf.function(self._text, autograph=False).get_concrete_function(*specs)
 
     def _search(
         self,
