@@ -66,9 +66,12 @@ class Decoder:
         step, last_token_ids, cache = self._model.start_decoding(rows["token_ids"], mask)
         search = self._search(step, last_token_ids, mask, **rows)
         sampled = search.run(last_token_ids, cache, growing_axis=_GROWING_AXIS)
+        lengths = sampled.lengths[:, 0]
+        # Without the padding, which is text if the tokenizer pads with an ordinary token.
+        token_ids = tf.RaggedTensor.from_tensor(sampled.token_ids[:, 0], lengths)
         return {
-            "text": self._text(sampled.token_ids[:, 0], rows["stop"]),
-            "num_new_tokens": sampled.lengths[:, 0],
+            "text": self._text(token_ids, rows["stop"]),
+            "num_new_tokens": lengths,
             "log_probability": sampled.scores[:, 0],
             "finished": sampled.finished[:, 0],
         }
