@@ -166,25 +166,6 @@ def test_the_rest_of_a_batch_changes_nothing(generate):
     assert together["text"][3] == b""
 
 
-def test_padding_is_no_text_even_if_the_tokenizer_pads_with_a_letter():
-    """A row that ends before another one is padded."""
-    tokens = [*(f"<0x{byte:02X}>" for byte in range(256)), "z"]
-    description = {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)}}
-    tokenizer = kt.tokenizers.DescribedTokenizer(
-        {"model": {**description, "merges": [], "byte_fallback": True}}, end_token="z"
-    )
-    assert tokenizer.pad_token_id == tokens.index("z")
-    model = gpt(vocabulary_size=257, num_layers=1, num_heads=1, hidden_dim=8)
-    rows = {"max_length": [2, 5], "temperature": [1.0] * 2, "top_k": [1] * 2, "top_p": [1.0] * 2}
-    generate = TextGenerator(tiny.lively(model), tokenizer)
-    together = generate.generate(tf.constant(["ab", "x"]), **rows, seed=[0, 0])
-    alone = generate.generate(
-        tf.constant(["ab"]), **{name: values[:1] for name, values in rows.items()}, seed=[0]
-    )
-    assert together["num_new_tokens"].numpy().tolist() == [2, 5]
-    assert together["text"][0] == alone["text"][0]
-
-
 @pytest.mark.parametrize("options", [{"temperature": 2e-38}, {"temperature": 1e38, "top_k": 1}])
 def test_extreme_temperatures_keep_the_likeliest_token(generate, options):
     expected = generate(TEXTS, top_k=1)["text"].numpy().tolist()

@@ -54,7 +54,7 @@ class Writer:
         def step(token_ids, index, cache):
             self.num_steps.assign_add(1)
             logits = tf.one_hot(self.token_ids[index], self.vocabulary_size) * 50.0
-            cache = tf.concat([cache, cache[:, :, :0], tf.zeros([1, 1, 1, 4])], axis=2)
+            cache = tf.pad(cache, [[0, 0], [0, 0], [0, 1], [0, 0]])
             return tf.tile(logits[None], [tf.shape(token_ids)[0], 1]), cache
 
         return step
@@ -229,6 +229,23 @@ def test_steps_of_several_rows_are_those_of_the_graph():
     log_probs = np.cumsum([step.log_probs for step in steps], axis=0)[-1]
     np.testing.assert_allclose(log_probs, expected["log_probability"], rtol=1e-5)
     np.testing.assert_array_equal(steps[-1].finished, expected["finished"])
+
+
+def test_padding_is_no_text_even_if_the_tokenizer_pads_with_a_letter():
+    """A row that ends before another one is padded."""
+    letters = tf.constant([*"abcde"])
+    tokenizer = SimpleNamespace(
+        vocabulary_size=5,
+        end_token_id=None,
+        pad_token_id=1,
+        detokenize=lambda token_ids: tf.strings.reduce_join(tf.gather(letters, token_ids), axis=-1),
+    )
+    model = Writer(5)
+    model.token_ids.assign([2, 3, 2, 4])
+    rows = {"token_ids": tf.constant([[0], [0]]), "num_tokens": tf.constant([1, 1])}
+    rows |= in_rows(OPTIONS, tf.constant([2])) | {"max_length": tf.constant([2, 4])}
+    answer = Decoder(model, tokenizer, longest=10).sample(**rows)
+    assert answer["text"].numpy().tolist() == [b"cd", b"cdce"]
 
 
 def test_two_streams_at_once_do_not_mix():
