@@ -33,8 +33,7 @@ _KINDS = {
     "FAMILY": _Kind(("families.*.files",), "model_type"),
     "FORMAT": _Kind(("convert.formats.*", "families.*.*", "tasks.*.files"), "contents"),
     "MODELS": _Kind(("families.*.model",)),  # a mapping by name
-    "JOB": _Kind(("tasks.*.training",), "task"),
-    "TASK": _Kind(("tasks.*.pipeline",), "name"),
+    "TASK": _Kind(("tasks.*.task",), "name"),
     "entry_of": _Kind(("families.*.model",)),
 }
 

@@ -15,6 +15,7 @@ from .batching import LengthBatches as LengthBatches
 from .batching import Samples as Samples
 from .batching import index_batches as index_batches
 from .batching import num_positions as num_positions
+from .images.options import ImageAugmentation as ImageAugmentation
 from .images.batches import ImageBatches as ImageBatches
 from .images.options import ImageFiles as ImageFiles
 from .images.labelled_images import Images as Images

@@ -5,8 +5,7 @@ from . import fit as fit
 from . import option_names as option_names
 from . import user_optimizer as user_optimizer
 from keras_transformers.tasks.training import FitOptions as FitOptions
-from keras_transformers.tasks.training import Job as Job
-from keras_transformers.tasks.training import job_of as job_of
+from keras_transformers.tasks.training import Trainer as Trainer
 from keras_transformers.tasks.lora import Adapter as Adapter
 from keras_transformers.tasks.embedding.searching import bm25_scores as bm25_scores
 from keras_transformers.tasks.embedding.searching import main_figure as main_figure

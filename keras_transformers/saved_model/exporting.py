@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
+from keras_transformers.options import named
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
@@ -42,6 +43,15 @@ INT8_ERROR = 0.25  # maximum error of int8 answers, as a share of their size in 
 INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round differently
 
 
+_ADVICE = {
+    "use path=": ("export_dir", "filepath", "saved_model_dir", "output_dir", "folder"),
+    "use weights_dtype=": ("dtype", "quantization", "quantize", "precision"),
+    "use max_sequence_length=": ("max_length", "max_seq_length", "sequence_length"),
+    "leave it out: the pipeline decides which signatures there are": ("signatures", "signature"),
+}
+
+
+@named(_ADVICE)
 def export(
     pipeline: Pipeline,
     path: str | os.PathLike[str],

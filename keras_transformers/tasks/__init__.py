@@ -12,5 +12,6 @@ SHOWS = (
     "tasks.task",
     "tasks.training",
     "tasks.pipeline",
+    "tasks.*.training",
 )
 __getattr__, __dir__ = open_room(__name__, __file__)

@@ -32,6 +32,14 @@ from .answers import Result as Result
 from .lora import Adapter as Adapter
 from .pipeline import Pipeline as Pipeline
 from .pipeline import Signature as Signature
+from .task import Task as Task
 from .training import FitOptions as FitOptions
-from .training import Job as Job
-from .training import job_of as job_of
+from .training import Trainer as Trainer
+from keras_transformers.tasks.classification.training import ClassificationOptions as ClassificationOptions
+from keras_transformers.tasks.embedding.training import EmbeddingOptions as EmbeddingOptions
+from keras_transformers.tasks.generation.training import GenerationOptions as GenerationOptions
+from keras_transformers.tasks.image_classification.training import ImageClassificationOptions as ImageClassificationOptions
+from keras_transformers.tasks.multiple_choice.training import MultipleChoiceOptions as MultipleChoiceOptions
+from keras_transformers.tasks.question_answering.training import QuestionAnsweringOptions as QuestionAnsweringOptions
+from keras_transformers.tasks.reranking.training import RerankingOptions as RerankingOptions
+from keras_transformers.tasks.translation.training import TranslationOptions as TranslationOptions

@@ -1,34 +1,39 @@
-"""Describes tasks, and finds the tasks that weights from other libraries serve.
+"""Says what a task is: its pipeline and answer, and its models in other libraries."""
 
-A module in this folder registers its task by defining `TASK`; no list names it.
-"""
-
-import dataclasses
+import abc
+import importlib
+import importlib.util
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import keras
 
 from keras_transformers import registry
 from keras_transformers.convert.formats.huggingface import save_huggingface
-from keras_transformers.convert.formats.weights import FoundWeights, Head, TrainedModel
+from keras_transformers.convert.formats.weights import FoundWeights, TrainedModel
+from keras_transformers.tasks.answers import AnswerType
+from keras_transformers.tasks.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from keras_transformers.tasks.training import Trainer
+
+__all__ = ["Task"]
+
+# How to make the one vector that a new head for whole texts reads.
+Pooling = Literal["mean", "cls", "pooler"]
+
+PipelineT = TypeVar("PipelineT", bound=Pipeline)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
-    """A task: its pipeline, how to make it, and the names of its models in other libraries.
-
-    The type of its answer is in `pipelines.results`, where clients without TensorFlow find it.
+class Task(abc.ABC, Generic[PipelineT]):
+    """A task; each task's task.py defines one as `TASK`, and `register` takes others.
 
     Attributes:
         name: the task's name in `load(pipeline=...)`.
         pipeline: the pipeline's class.
-        make: makes the pipeline from model, tokenizers and options, if not the class itself.
-        head: adds the task's head to a model without one; it also takes the number of labels if the
-            task needs labels. None if the model without a head is enough.
-        head_of: does the same from the model and the weights found, if the head depends on them.
+        answer: how to read its answers, which clients without TensorFlow do too.
         new_head_on: the task whose models can get a new head for this one, such as "embedding" for
             encoders of texts; "" if only weights with a head serve it.
         headless: whether a model without a head serves it.
@@ -41,126 +46,111 @@ class Task:
         by_default: whether it may be this task if config.json has no problem_type.
         num_outputs: how many outputs its head has, where tasks share a class or no class is named.
         biases: the tensors that identify its head if no class is named.
-        read_options: reads the pipeline's options from a folder in Hugging Face's layout.
-        config_fields: the fields of config.json for the pipeline's options.
-        prepare: changes a pipeline so that other libraries can compute it, before saving it.
-        write: saves that in Hugging Face's layout.
     """
 
-    name: str
-    pipeline: type[Any]
-    make: Callable[..., Any] | None = None
-    head: Callable[..., keras.Model] | None = None
-    head_of: Callable[[keras.Model, FoundWeights], keras.Model] | None = None
-    new_head_on: str = ""
-    headless: bool = False
-    needs: tuple[str, ...] = ()
-    pooled: bool = False
-    classes: tuple[str, ...] = ()
-    second_in: tuple[str, ...] = ()
-    problem_type: str | None = None
-    by_default: bool = True
-    num_outputs: Literal["one", "several"] | None = None
-    biases: tuple[str, ...] = ()
-    read_options: Callable[[Path], Mapping[str, Any]] = lambda folder: {}
-    config_fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda options: {}
-    prepare: Callable[[Any], Any] = lambda pipeline: pipeline
-    write: Callable[[TrainedModel, Path], None] = save_huggingface
+    name: ClassVar[str]
+    answer: ClassVar[AnswerType]
+    pipeline: type[PipelineT]
 
-    def model(self, encoder: keras.Model, found: FoundWeights, num_labels: int) -> keras.Model:
-        """Returns a model with the task's head, from a model without a head."""
-        if self.head_of is not None:
-            return self.head_of(encoder, found)
-        if self.head is None:
-            return encoder
-        return self.head(encoder, *([num_labels] if "labels" in self.needs else []))
+    new_head_on: ClassVar[str] = ""
+    headless: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
+    pooled: ClassVar[bool] = False
+    classes: ClassVar[tuple[str, ...]] = ()
+    second_in: ClassVar[tuple[str, ...]] = ()
+    problem_type: ClassVar[str | None] = None
+    by_default: ClassVar[bool] = True
+    num_outputs: ClassVar[Literal["one", "several"] | None] = None
+    biases: ClassVar[tuple[str, ...]] = ()
 
-    def made(self, model: keras.Model, tokenizers: Sequence[Any], **options: Any) -> Any:
-        """Makes the pipeline."""
-        return (self.make or self.pipeline)(model, *tokenizers, **options)
+    def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
+        """Adds the task's head to a model without one; by default a model needs none.
+
+        Args:
+            encoder: a model for the task `new_head_on`, or of the weights.
+            weights: the weights that the model is for.
+            num_labels: how many labels the head has; 0 if the task has no labels.
+        """
+        return encoder
+
+    @property
+    def make(self) -> Callable[..., PipelineT]:
+        """What makes the pipeline from a model, its tokenizers and options: its class."""
+        return self.pipeline
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The arguments that make the pipeline."""
-        return inspect.signature(self.make or self.pipeline).parameters
+        return inspect.signature(self.make).parameters
+
+    @property
+    def options(self) -> Mapping[str, inspect.Parameter]:
+        """The options of `load` for the task, beside `pipeline` and `adapter`."""
+        options = {
+            name: parameter
+            for name, parameter in self.parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY or name in self.needs
+        }
+        if self.pooled:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            options["pooling"] = inspect.Parameter("pooling", kind, annotation=Pooling)
+        return options
+
+    def trainer(self) -> "Trainer[Any, Any] | None":
+        """Returns how `fit` trains the task and `evaluate` measures it; None if they cannot.
+
+        It is the `TRAINER` of training.py beside the task's own file, imported only now, since a
+        served pipeline needs no readers of training data.
+        """
+        module = f"{type(self).__module__.rpartition('.')[0]}.training"
+        if importlib.util.find_spec(module) is None:
+            return None
+        trainer: Trainer[Any, Any] = importlib.import_module(module).TRAINER
+        return trainer
 
     def may_have(self, num_outputs: int) -> bool:
         """Returns whether its head can have this many outputs."""
         return self.num_outputs in (None, "one" if num_outputs == 1 else "several")
 
+    def read_options(self, folder: Path) -> Mapping[str, Any]:
+        """Returns the pipeline's options from a folder in Hugging Face's layout."""
+        return {}
 
-def all_tasks() -> Mapping[str, Task]:
+    def config_fields(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the fields of config.json for the pipeline's options."""
+        return {}
+
+    def prepare(self, pipeline: PipelineT) -> PipelineT:
+        """Returns the pipeline in a form that other libraries can compute, before saving it."""
+        return pipeline
+
+    def write(self, trained: TrainedModel, folder: Path) -> None:
+        """Saves a pipeline as other libraries read it."""
+        save_huggingface(trained, folder)
+
+    def registered_as(self) -> Mapping[str, Any]:
+        """Returns what registering the task registers: constant -> value."""
+        return {"TASK": self, "ANSWER": self.answer}
+
+
+def all_tasks() -> Mapping[str, Task[Any]]:
     """Returns name -> task, the package's own first, in the order of their names."""
     return {task.name: task for task in registry.values("TASK")}
 
 
-def with_trained(found: FoundWeights) -> FoundWeights:
-    """Adds the tasks that a head serves to the weights found, if their files name only the head."""
-    if found.head is None or found.trained:
-        return found
-    trained, undecided = _served(found.head, found.base)
-    return dataclasses.replace(found, trained=trained, undecided=undecided)
+def trainer_of(pipeline: Any) -> "Trainer[Any, Any]":
+    """Returns what trains and measures a pipeline.
 
-
-def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
-    """Returns the tasks that a head serves, the main one first, or the reason why none does."""
-    name = head.name.lower()  # Keras 2 changed the case of model names
-
-    def ends_like(ends: Iterable[str]) -> bool:
-        return name.endswith(tuple(end.lower() for end in ends))
-
-    for end, own in head.own.items():
-        if ends_like([end]):
-            return own, ""
-    tasks = all_tasks()
-    with_heads = [task for task in tasks.values() if not task.headless]
-    takes_heads = any(task.new_head_on == base for task in with_heads)
-    if takes_heads:
-        main = [task for task in with_heads if ends_like(task.classes)]
-        if main:
-            said = [task for task in main if task.name == head.written[0]]
-            if said or len(main) == 1:
-                chosen, undecided = (said or main)[:1], ""
-            else:
-                chosen, undecided = _by_loss(head, main)
-            outputs = len(head.labels())
-            second = [
-                task
-                for task in with_heads
-                if ends_like(task.second_in) and task.may_have(outputs) and task not in chosen
-            ]
-            return tuple(task.name for task in [*chosen, *second]), undecided
-    is_bare = not name or (name.endswith("model") and not name.endswith("lmheadmodel"))
-    if not is_bare or not tasks[base].headless:
-        return (), ""
-    # Without a class, heads in the weights serve a task only if the user asks for it.
-    may_serve = with_heads if takes_heads and not name else []
-    unnamed = [task.name for task in may_serve if _has(head, task)]
-    return (base, *unnamed), ""
-
-
-def _has(head: Head, task: Task) -> bool:
-    sizes = [head.shapes[bias] for bias in task.biases if bias in head.shapes]
-    return any(task.may_have(size) for (size, *_) in sizes)
-
-
-def _by_loss(head: Head, tasks: Sequence[Task]) -> tuple[list[Task], str]:
-    """Returns which of the tasks that share a class fits its loss; or none, and why."""
-    kind, num_outputs = head.config.get("problem_type"), len(head.labels())
-    if kind is None:
-        fitting = [task for task in tasks if task.by_default and task.may_have(num_outputs)]
-        return fitting[:1], ""
-    task = next((task for task in tasks if task.problem_type == kind), None)
-    if task is None:
-        raise ValueError(
-            f"{head.file}: problem_type={kind!r:.100} is unknown: expected one of "
-            f"{', '.join(sorted(task.problem_type for task in tasks if task.problem_type))}"
+    Raises:
+        TypeError: it is not a pipeline, or its task cannot be trained in one call.
+    """
+    name, tasks = getattr(pipeline, "task", ""), all_tasks()
+    trainer = tasks[name].trainer() if name in tasks else None
+    if trainer is None:
+        what = f"a pipeline for {name}" if name else f"a {type(pipeline).__name__}"
+        trained = [task.name for task in tasks.values() if task.trainer()]
+        raise TypeError(
+            f"{what} cannot be trained in one call: pass a pipeline from load for "
+            f"{', '.join(trained)}; recipes/ has scripts for other models"
         )
-    if task.may_have(num_outputs):
-        return [task], ""
-    return [], (
-        f"{head.file.name} has problem_type={kind!r}, and its head has {num_outputs} outputs, "
-        f"while {task.name} has {task.num_outputs}: pass pipeline='embedding' for the encoder "
-        "alone, or another pipeline, such as 'classification' with labels=[...] or 'regression', "
-        "which gets a new head to train"
-    )
+    return trainer

@@ -1,17 +1,15 @@
-"""Tells `fit` and `evaluate` how to train and measure a task.
+"""Says how `fit` trains a task and how `evaluate` measures it."""
 
-A module in `jobs/` registers its task by defining `JOB`; no list names it.
-"""
-
+import abc
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import keras
 
-from keras_transformers import registry
 from keras_transformers.data.batching import Batches
 from keras_transformers.data.tables.columns import ColumnsError
 from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
@@ -21,13 +19,15 @@ from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import Training
 from keras_transformers.tasks.labels import LabelColumn, LabelsAre
 from keras_transformers.tasks.lora import Target
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
 
-__all__ = ["FitOptions", "Job", "job_of"]
+__all__ = ["FitOptions", "Trainer"]
 
 Columns = Mapping[str, list[Any]]
+PipelineT = TypeVar("PipelineT", bound=Pipeline)
+ExamplesT = TypeVar("ExamplesT")
 
-_FEW_PARAMETERS = 10_000_000
 _ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
 
 
@@ -40,20 +40,12 @@ class _Table(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FitOptions(Training):
-    """The options of `fit`: those of recipes for training, checkpoints and logs.
-
-    BERT's appendix A.3 uses 2 to 4 epochs and batches of 16 or 32 (Devlin et al. 2019).
+    """The options that `fit` adds to those that a task's recipe has too.
 
     Attributes:
-        lora_rate: the learning rate with `lora`.
-        may_compile: whether XLA can compile a step.
-        unused: options that the task's training does not read.
-        small_rate: the learning rate of models with fewer than 10 million parameters.
+        lora_rate: the lowest default of the learning rate with `lora`.
     """
 
-    # BERT's appendix A.3 tries 2e-5, 3e-5 and 5e-5; the last was best for SST-2 on MiniLM
-    # (recipes/classification.py).
-    learning_rate: PositiveFloat = 5e-5
     lora: PositiveInt | None = None  # the rank of low-rank updates, trained with the head alone
     lora_alpha: PositiveFloat | None = None  # alpha / rank scales the updates; the rank by default
     lora_targets: tuple[Target, ...] = ("attention",)  # or feed_forward, or both
@@ -62,91 +54,111 @@ class FitOptions(Training):
 
     # For RoBERTa-Base with low-rank updates on GLUE (Hu et al. 2021, table 9).
     lora_rate: ClassVar[float] = 4e-4
-    # Whether XLA can compile the step, with `static_shapes`.
-    may_compile: ClassVar[bool] = True
-    unused: ClassVar[frozenset[str]] = frozenset()
-    # The best rate for a BERT of 1.9 million parameters on SST-2 (recipes/classification.py).
-    small_rate: ClassVar[float] = 1e-3
 
-    @classmethod
-    def rate_for(cls, model: keras.Model, *, lora: bool = False) -> float:
-        """Returns the learning rate to use if none is given."""
-        if lora:
-            return max(cls.lora_rate, cls.rate_for(model))
-        if model.count_params() < _FEW_PARAMETERS:
-            return cls.small_rate
-        default: float = cls.learning_rate
-        return default
+    def rate_for(self, model: keras.Model) -> float:
+        """Returns the learning rate if none is set."""
+        rate = super().rate_for(model)
+        return rate if self.lora is None else max(self.lora_rate, rate)
 
 
-class Given(NamedTuple):
-    """Holds the arguments of a job's functions that set up training."""
-
-    pipeline: Any
-    options: FitOptions
-    examples: Any
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """Trains and measures the pipelines of one task.
-
-    The functions take the pipeline as their first argument, or build their result for it.
+class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
+    """Trains and measures the pipelines of one task; see `Task.trainer`.
 
     Attributes:
-        task: the task's name, as `Pipeline.task`.
-        columns: returns the columns to read from data in memory.
-        from_columns: makes examples from those columns; the last argument says where they come
-            from.
-        from_file: makes examples from a file; the last argument is `columns` of `fit`.
+        options: the task's options for training with their defaults, which its recipe shares.
+        batches: makes batches of encoded examples, from them, the pipeline and what
+            `options.batching` returns.
+        monitored: the validation metric that selects the best epoch, the highest.
         labels: the column whose labels `from_columns` gets as names; None if there is none.
         own_json: whether `from_file` also reads JSON and Parquet, in formats of the task. Other
             tasks read them as rows in memory.
-        encoded: turns examples into the input of `batches` and of their `of`.
-        batches: makes batches from that, with the options that `FitOptions.batching` returns.
-        model: returns the model to train, built from the layers of the pipeline's model.
-        losses: returns `loss`, and possibly `loss_weights`, for `model.compile`.
-        metrics: returns `weighted_metrics` for `model.compile`.
-        monitor: takes validation examples; returns the name of the metric that selects the best
-            epoch (higher is better).
-        steps: adapts the training step of the compiled model to the options.
-        callbacks: returns callbacks that add validation metrics to an epoch's logs.
-        scores: measures what Keras cannot, from the pipeline, batches in order and their examples;
-            None if Keras' metrics are enough.
-        baseline: returns scores to compare with, from the examples alone.
-        split: divides examples into two parts; the last argument is the share of the second.
-        chosen: after training, sets what a pipeline chooses on validation data, such as thresholds;
-            takes the arguments of `scores`.
-        options: the training options, with the task's defaults.
+        may_compile: whether XLA can compile a step, with `static_shapes`.
+        unused: options that the training does not read.
     """
 
-    task: str
-    columns: Callable[[Any], Sequence[Wanted]]
-    from_columns: Callable[[Any, Columns, Source], Any]
-    from_file: Callable[[Any, Path, Mapping[str, str]], Any]
-    encoded: Callable[[Any, Any], Any] = lambda pipeline, examples: examples
+    options: ClassVar[type[Training]] = Training
     batches: Callable[..., Batches]
-    model: Callable[[Any], keras.Model] = lambda pipeline: pipeline.model
-    losses: Callable[[Given], Mapping[str, Any]]
-    metrics: Callable[[Any], Mapping[str, Any] | None] = lambda pipeline: None
-    steps: Callable[[keras.Model, Any], None] = lambda model, options: None
-    callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
-    monitor: Callable[[Any], str]
-    labels: LabelColumn | None = None
-    own_json: bool = False
-    scores: Callable[[Any, Any, Any], Mapping[str, float]] | None = None
-    baseline: Callable[[Any, Any], Mapping[str, float]] = lambda pipeline, examples: {}
-    split: Callable[[Any, float], tuple[Any, Any]]
-    chosen: Callable[[Any, Any, Any], None] = lambda pipeline, batches, examples: None
-    options: type[FitOptions] = FitOptions
+    monitored: ClassVar[str] = "val_accuracy"
+    labels: ClassVar[LabelColumn | None] = None
+    own_json: ClassVar[bool] = False
+    may_compile: ClassVar[bool] = True
+    unused: ClassVar[frozenset[str]] = frozenset()
+
+    @abc.abstractmethod
+    def columns(self, pipeline: PipelineT) -> Sequence[Wanted]:
+        """Returns the columns to read from data in memory."""
+
+    @abc.abstractmethod
+    def from_columns(self, pipeline: PipelineT, columns: Columns, source: Source) -> ExamplesT:
+        """Makes examples from those columns; errors say that they come from `source`."""
+
+    @abc.abstractmethod
+    def from_file(self, pipeline: PipelineT, path: Path, columns: Mapping[str, str]) -> ExamplesT:
+        """Makes examples from a file; for `columns`, see `fit`."""
+
+    def encoded(self, pipeline: PipelineT, examples: ExamplesT) -> Any:
+        """Turns examples into the input of `batches` and of their `of`."""
+        return examples
+
+    def model(self, pipeline: PipelineT) -> keras.Model:
+        """Returns the model to train, built from the layers of the pipeline's model."""
+        return pipeline.model
+
+    @abc.abstractmethod
+    def losses(self, pipeline: PipelineT, examples: ExamplesT, options: Any) -> Mapping[str, Any]:
+        """Returns `loss`, and possibly `loss_weights`, for `model.compile`."""
+
+    def metrics(self, pipeline: PipelineT) -> Mapping[str, Any] | None:
+        """Returns `weighted_metrics` for `model.compile`."""
+        return None
+
+    def adapt_step(self, model: keras.Model, options: Any) -> None:
+        """Changes the training step of the compiled model as the options say."""
+
+    def callbacks(self) -> Sequence[keras.callbacks.Callback]:
+        """Returns callbacks that add validation metrics to an epoch's logs."""
+        return ()
+
+    def monitor(self, examples: ExamplesT) -> str:
+        """Returns the metric of validation examples that selects the best epoch, the highest."""
+        return self.monitored
+
+    def scores(
+        self, pipeline: PipelineT, batches: Any, examples: ExamplesT
+    ) -> Mapping[str, float] | None:
+        """Measures what Keras cannot, on batches in order; None if its metrics are enough."""
+        return None
+
+    def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:
+        """Returns scores to compare with, from the examples alone."""
+        return {}
+
+    @abc.abstractmethod
+    def split(self, examples: ExamplesT, share: float) -> tuple[ExamplesT, ExamplesT]:
+        """Divides examples into two parts; the second gets the share."""
+
+    def choose(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> None:
+        """Sets what a pipeline chooses on validation data, such as thresholds, after training."""
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether `scores` measures anything."""
+        return type(self).scores is not Trainer.scores
+
+    @classmethod
+    @functools.cache
+    def fit_options(cls) -> type[Any]:
+        """Returns the class of all options of `fit` for the task."""
+        bases = (FitOptions,) if cls.options is Training else (cls.options, FitOptions)
+        return dataclasses.make_dataclass("FitOptions", [], bases=bases, frozen=True, kw_only=True)
 
     def read(
         self,
-        pipeline: Any,
+        pipeline: PipelineT,
         data: Mapping[str, Any],
         columns: Mapping[str, str],
         labels_are: LabelsAre | None = None,
-    ) -> list[Any]:
+    ) -> list[ExamplesT]:
         """Returns the examples of each data set, with labels that are read one way in all of them.
 
         Args:
@@ -161,21 +173,21 @@ class Job:
             TypeError, ValueError: the data cannot be read; the message says where.
         """
         if labels_are is not None and self.labels is None:
-            raise ValueError(f"labels_are={labels_are!r}: {self.task} has no names of labels")
+            raise ValueError(f"labels_are={labels_are!r}: {pipeline.task} has no names of labels")
         sets = [self._columns(pipeline, value, columns, name) for name, value in data.items()]
         if self.labels is not None:
             name, column = self.labels.name, self.labels
-            tables = [each for each in sets if isinstance(each, _Table)]
+            tables = [table for table in sets if isinstance(table, _Table)]
             labelled = [(table.source, table.columns[name]) for table in tables]
             for table, names in zip(
                 tables, column.as_names(pipeline, labelled, labels_are), strict=True
             ):
                 table.columns[name] = names
         return [
-            self.from_columns(pipeline, each.columns, each.source)
-            if isinstance(each, _Table)
-            else self._from_file(pipeline, each, columns, labels_are)
-            for each in sets
+            self.from_columns(pipeline, part.columns, part.source)
+            if isinstance(part, _Table)
+            else self._from_file(pipeline, part, columns, labels_are)
+            for part in sets
         ]
 
     def _columns(
@@ -214,7 +226,7 @@ class Job:
 
     def _remedy(self, pipeline: Any, error: ColumnsError) -> str:
         """Returns what to pass to `fit`, which has other options than the readers of files."""
-        label = [each.name for each in self.columns(pipeline)][-1]
+        label = self.columns(pipeline)[-1].name
         chosen = {{"label": label}.get(kind, kind): name for kind, name in error.columns.items()}
         remedy = f"pass columns={chosen or {'text': '...', label: '...'}}"
         if not error.may_be_names:
@@ -223,27 +235,6 @@ class Job:
             f"{remedy} if the row names the columns; if it is an example, read the file with "
             "data.text.load(path, header='absent') and pass its texts and labels"
         )
-
-
-def all_jobs() -> Mapping[str, Job]:
-    """Returns task -> job, from every module in `jobs/`."""
-    return {job.task: job for job in registry.values("JOB")}
-
-
-def job_of(pipeline: Any) -> Job:
-    """Returns the job that trains and measures a pipeline.
-
-    Raises:
-        TypeError: it is not a pipeline, or its task cannot be trained in one call.
-    """
-    task = getattr(pipeline, "task", "")
-    if task not in all_jobs():
-        what = f"a pipeline for {task}" if task else f"a {type(pipeline).__name__}"
-        raise TypeError(
-            f"{what} cannot be trained in one call: pass a pipeline from load for "
-            f"{', '.join(all_jobs())}; recipes/ has scripts for other models"
-        )
-    return all_jobs()[task]
 
 
 def check_column_names(columns: Mapping[str, str], path: Path, known: Sequence[str]) -> None:

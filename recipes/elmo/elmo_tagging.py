@@ -66,7 +66,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         model = build(config, encoder, len(labels))
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=config.jit_compile,

@@ -235,7 +235,10 @@ def test_unknown_options_and_kinds(given, message):
 
 
 def test_small_models_have_a_higher_rate():
-    options = kt.fitting.job.FitOptions
-    assert options.rate_for(keras.Sequential([keras.Input((10,)), keras.layers.Dense(2)])) == 1e-3
+    options = kt.fitting.FitOptions()
+    small = keras.Sequential([keras.Input((10,)), keras.layers.Dense(2)])
     with kt.dependencies.private_api.without_values():
-        assert options.rate_for(kt.distilbert_base()) == 5e-5
+        large = kt.distilbert_base()
+    assert options.rate_for(small) == 1e-3
+    assert options.rate_for(large) == 5e-5
+    assert kt.fitting.FitOptions(lora=8).rate_for(large) == 4e-4

@@ -10,7 +10,7 @@ from test_every_task import DATA, LABELS, TEXTS, fresh
 import keras_transformers as kt
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import job_of
+from keras_transformers.tasks.task import trainer_of
 
 STARS = ["1", "2", "3", "4", "5"]
 
@@ -207,7 +207,7 @@ def test_validation_is_read_as_training_data_is(tmp_path):
 def test_images_and_next_sentences_are_read_the_same_way():
     images, labels = DATA["image_classification"][0]
     pipeline = tiny.pipeline("image_classification")
-    (found,) = job_of(pipeline).read(pipeline, {"data": (images, labels)}, {})
+    (found,) = trainer_of(pipeline).read(pipeline, {"data": (images, labels)}, {})
     assert found.labels.tolist() == labels
     one_hot = np.eye(len(pipeline.labels))[labels]
     with pytest.raises(ValueError, match=r"labels\.argmax\(axis=-1\)"):
@@ -243,8 +243,8 @@ def test_missing_labels_of_pandas():
 
 def rows_of(task):
     """Returns one row for each row of a task's data, with the task's own names."""
-    job = job_of(tiny.pipeline(task))
-    names = [wanted.name for wanted in job.columns(tiny.pipeline(task)) if wanted.required]
+    trainer = trainer_of(tiny.pipeline(task))
+    names = [wanted.name for wanted in trainer.columns(tiny.pipeline(task)) if wanted.required]
     data = DATA[task][0]
     if isinstance(data, tuple):
         return [dict(zip(names, row, strict=True)) for row in zip(*data, strict=True)]
@@ -263,9 +263,9 @@ def test_rows_of_json_need_no_names(task, tmp_path):
         rows = rows_of(task)
     path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
     pipeline = tiny.pipeline(task)
-    job = job_of(pipeline)
-    (of_file,) = job.read(pipeline, {"data": path}, {})
-    (of_memory,) = job.read(pipeline, {"data": rows_of(task)}, {})
+    trainer = trainer_of(pipeline)
+    (of_file,) = trainer.read(pipeline, {"data": path}, {})
+    (of_memory,) = trainer.read(pipeline, {"data": rows_of(task)}, {})
     if isinstance(of_file, list):
         assert of_file == of_memory
     else:

@@ -7,9 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.tasks.classification.head import classifier
 from keras_transformers.tasks.pipeline import CLASSIFY, Signature
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import (
     TextPipeline,
@@ -144,17 +142,3 @@ def classify_signature(
     return Signature(
         classify, {"inputs": tf.TensorSpec([None], tf.string)}, ranked, records, CLASSIFY
     )
-
-
-TASK = Task(
-    name="classification",
-    pipeline=TextClassifier,
-    head=classifier,
-    new_head_on="embedding",
-    needs=("labels",),
-    pooled=True,
-    classes=("ForSequenceClassification",),
-    problem_type="single_label_classification",
-    num_outputs="several",
-    biases=("classifier.bias", "classifier.out_proj.bias"),
-)

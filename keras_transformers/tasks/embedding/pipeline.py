@@ -8,12 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.convert.families import without_pooler
 from keras_transformers.files.surrogates import check_text
-from keras_transformers.tasks.embedding.files import save_sentence_transformers
 from keras_transformers.tasks.embedding.head import embedder
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import TextPipeline, checked_tokens
 
 __all__ = ["Embedder"]
@@ -206,13 +203,3 @@ def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
             "encoder"
         )
     return model
-
-
-TASK = Task(
-    name="embedding",
-    pipeline=Embedder,
-    head=without_pooler,
-    headless=True,
-    classes=("Model",),
-    write=save_sentence_transformers,
-)

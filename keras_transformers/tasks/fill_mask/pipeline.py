@@ -7,10 +7,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.convert.formats.weights import FoundWeights
-from keras_transformers.tasks.fill_mask.head import masked_lm
-from keras_transformers.tasks.pretraining.head import pretrainer
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tasks.token_inputs import TextPipeline
 
@@ -166,22 +162,3 @@ def _positions(chosen: Any) -> tf.RaggedTensor:
         nrows=tf.shape(chosen, tf.int64)[0],
         validate=False,
     )
-
-
-def _head(encoder: keras.Model, found: FoundWeights) -> keras.Model:
-    """Returns the encoder with the head for masks, and with BERT's other head if it has one."""
-    make = pretrainer if "next_sentence" in found.trained else masked_lm
-    return make(encoder, **found.masked_lm)
-
-
-TASK = Task(
-    name="fill_mask",
-    pipeline=MaskFiller,
-    head_of=_head,
-    new_head_on="embedding",
-    classes=("ForMaskedLM", "ForPreTraining"),
-    biases=(
-        *("cls.predictions.bias", "lm_head.bias", "vocab_projector.bias"),
-        "generator_lm_head.bias",
-    ),
-)

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -12,8 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.convert.families import families
-from keras_transformers.convert.formats.chat_templates import read_chat_template
-from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.rows import ROW_OPTIONS
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.models.anatomy import anatomy
@@ -33,7 +30,6 @@ from keras_transformers.tasks.generation.prompts import (
     in_rows,
 )
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tasks.token_inputs import (
     check_vocabulary,
@@ -613,10 +609,3 @@ def _example_options(rows: int) -> dict[str, np.ndarray]:
         "top_p": np.where(number == 0, 0.9, 1.0),
         "seed": number,
     }
-
-
-def _read_options(folder: Path) -> dict[str, Any]:
-    return {**read_sampling_options(folder), **read_chat_template(folder)}
-
-
-TASK = Task(name="generation", pipeline=TextGenerator, headless=True, read_options=_read_options)

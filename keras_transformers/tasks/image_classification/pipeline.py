@@ -11,14 +11,12 @@ import tensorflow as tf
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.layers import PatchEmbedding
 from keras_transformers.models.anatomy import only
-from keras_transformers.tasks.classification.head import classifier
 from keras_transformers.tasks.classification.pipeline import (
     classify_signature,
     labelled,
     labelled_specs,
 )
 from keras_transformers.tasks.pipeline import Pipeline, Signature
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import checked_labels
 
 __all__ = ["ImageClassifier", "ImageDecoder"]
@@ -322,40 +320,3 @@ def _encode(pixels: np.ndarray, kind: str = "png") -> bytes:
     with tf.device("CPU:0"):
         encode = tf.io.encode_png if kind == "png" else tf.io.encode_jpeg
         return encode(pixels).numpy()
-
-
-def _of_model(
-    model: keras.Model,
-    labels: Sequence[str],
-    *,
-    decoder: ImageDecoder | None = None,
-    **options: Any,
-) -> ImageClassifier:
-    """Makes the pipeline; by default, with a decoder of the model's image size and channels."""
-    height, width, channels = model.input["images"].shape[1:]
-    decoder = decoder or ImageDecoder((height, width), channels, **options)
-    return ImageClassifier(model, decoder, labels)
-
-
-def _as_transformers_resizes(pipeline: ImageClassifier) -> ImageClassifier:
-    """Returns the pipeline; ValueError if transformers' ViT would resize images differently."""
-    decoder = pipeline.decoder
-    if decoder.crop_to_aspect_ratio or not decoder.antialias:
-        raise ValueError(
-            f"crop_to_aspect_ratio={decoder.crop_to_aspect_ratio}, antialias={decoder.antialias}: "
-            "transformers' ViT resizes the whole image, antialiased: save it in the format "
-            "'keras_transformers'"
-        )
-    return pipeline
-
-
-TASK = Task(
-    name="image_classification",
-    pipeline=ImageClassifier,
-    make=_of_model,
-    head=classifier,
-    new_head_on="image_classification",
-    needs=("labels",),
-    classes=("ForImageClassification",),
-    prepare=_as_transformers_resizes,
-)

@@ -3,31 +3,51 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
-from keras_transformers.data.images import ImageBatches, Images, load_folder
+from keras_transformers.data.images import ImageAugmentation, ImageBatches, Images, load_folder
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.ranges import PositiveFloat
+from keras_transformers.ranges import NonNegativeFloat, PositiveInt, Rate
+from keras_transformers.runs import Training
+from keras_transformers.tasks.image_classification.pipeline import ImageClassifier
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, FitOptions, Job, check_column_names
+from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.training import WarmupCosineDecay
+
+__all__ = ["ImageClassificationOptions"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Options(FitOptions):
-    """Options with a rate of 3e-3, the best for our sizes (recipes/image_classification.py)."""
+class ImageClassificationOptions(ImageAugmentation, Training):
+    """How image classifiers are trained: as ViT, on as many images as our sizes need."""
 
-    learning_rate: PositiveFloat = 1e-4
-    small_rate = 3e-3
+    epochs: PositiveInt = 60
+    weight_decay: NonNegativeFloat = 0.05
+    dropout: Rate = 0.0  # in the encoder and before the classifier
+    label_smoothing: Rate = 0.1  # share of the target spread evenly over the labels
+
+    rate: ClassVar[float] = 1e-4
+    small_rate: ClassVar[float] = 3e-3
+
+    def batching(self) -> dict[str, Any]:
+        """Returns the options for the training batches."""
+        return {**super().batching(), "augmentation": self.augmentation()}
+
+    def schedule(
+        self, model: keras.Model, steps_per_epoch: int
+    ) -> keras.optimizers.schedules.LearningRateSchedule:
+        """Returns a warm-up, then half a cosine to 0 after the last update."""
+        return WarmupCosineDecay(**self.course(model, steps_per_epoch))
 
 
-def _examples(pipeline: Any, found: Columns, source: Source) -> Images:
-    ids = _ids(found["label"], pipeline.labels)
-    images = found["image"]
+def _examples(pipeline: Any, columns: Columns, source: Source) -> Images:
+    ids = _ids(columns["label"], pipeline.labels)
+    images = columns["image"]
     if all(isinstance(image, str | Path) for image in images):
         paths = np.array([str(path) for path in images], object)
         if missing := [path for path in paths if not Path(path).is_file()]:
@@ -53,41 +73,55 @@ def _examples(pipeline: Any, found: Columns, source: Source) -> Images:
     return Images(pixels, ids, pipeline.labels, str(source))
 
 
-def _from_folder(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Images:
-    check_column_names(columns, path, ())
-    found = load_folder(path, pipeline.decoder)
-    names = [found.label_names[label] for label in found.labels]
-    (names,) = LabelColumn().as_names(pipeline, [(Source(str(path)), names)])
-    ids = _ids(names, pipeline.labels)
-    return Images(found.items, ids, pipeline.labels, str(path), pipeline.decoder)
-
-
 def _ids(names: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     return np.array([labels.index(name) for name in names], np.int32)
 
 
-def _batches(images: Images, pipeline: Any, **options: Any) -> ImageBatches:
-    length = anatomy(pipeline.model).max_sequence_length
-    return ImageBatches(images, mean_length=length or 1, **options)
+class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
+    """Trains image classifiers."""
+
+    options = ImageClassificationOptions
+    labels = LabelColumn()
+
+    def columns(self, pipeline: ImageClassifier) -> Sequence[Wanted]:
+        return [Wanted("image", ("images", "img")), Wanted("label", LABEL)]
+
+    def from_columns(self, pipeline: ImageClassifier, columns: Columns, source: Source) -> Images:
+        return _examples(pipeline, columns, source)
+
+    def from_file(
+        self, pipeline: ImageClassifier, path: Path, columns: Mapping[str, str]
+    ) -> Images:
+        """Reads a folder of classes."""
+        check_column_names(columns, path, ())
+        images = load_folder(path, pipeline.decoder)
+        names = [images.label_names[label] for label in images.labels]
+        (names,) = self.labels.as_names(pipeline, [(Source(str(path)), names)])
+        ids = _ids(names, pipeline.labels)
+        return Images(images.items, ids, pipeline.labels, str(path), pipeline.decoder)
+
+    def batches(self, examples: Images, pipeline: ImageClassifier, **options: Any) -> ImageBatches:
+        if not options.get("shuffle", True):  # for measuring
+            options.pop("augmentation", None)
+        length = anatomy(pipeline.model).max_sequence_length
+        return ImageBatches(examples, mean_length=length or 1, **options)
+
+    def losses(
+        self, pipeline: ImageClassifier, examples: Images, options: ImageClassificationOptions
+    ) -> Mapping[str, Any]:
+        crossentropy = keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=options.label_smoothing
+        )
+        return {"loss": {"logits": crossentropy}}
+
+    def metrics(self, pipeline: ImageClassifier) -> Mapping[str, Any]:
+        return {"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
+
+    def baseline(self, pipeline: ImageClassifier, examples: Images) -> Mapping[str, float]:
+        return {"majority": examples.majority_share}
+
+    def split(self, examples: Images, share: float) -> tuple[Images, Images]:
+        return examples.split(share, seed=0)
 
 
-def _split(found: Images, share: float) -> tuple[Images, Images]:
-    return found.split(share, seed=0)
-
-
-JOB = Job(
-    task="image_classification",
-    columns=lambda pipeline: [Wanted("image", ("images", "img")), Wanted("label", LABEL)],
-    from_columns=_examples,
-    from_file=_from_folder,
-    labels=LabelColumn(),
-    batches=_batches,
-    losses=lambda given: {
-        "loss": {"logits": keras.losses.CategoricalCrossentropy(from_logits=True)}
-    },
-    metrics=lambda pipeline: {"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
-    monitor=lambda examples: "val_accuracy",
-    baseline=lambda pipeline, images: {"majority": images.majority_share},
-    split=_split,
-    options=_Options,
-)
+TRAINER = ImageClassificationTrainer()

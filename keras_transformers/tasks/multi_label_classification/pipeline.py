@@ -7,10 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.tasks.classification.head import classifier
 from keras_transformers.tasks.classification.pipeline import classify_signature
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import TextPipeline, checked_labels
 
 __all__ = ["MultiLabelClassifier"]
@@ -134,18 +132,3 @@ def _checked_thresholds(
                 f"thresholds: {threshold} for {label!r}, must be a probability, from 0 to 1"
             )
     return tuple(map(float, numbers))
-
-
-TASK = Task(
-    name="multi_label_classification",
-    pipeline=MultiLabelClassifier,
-    head=classifier,
-    new_head_on="embedding",
-    needs=("labels",),
-    pooled=True,
-    classes=("ForSequenceClassification",),
-    problem_type="multi_label_classification",
-    by_default=False,
-    num_outputs="several",
-    config_fields=lambda options: {"problem_type": "multi_label_classification"},
-)

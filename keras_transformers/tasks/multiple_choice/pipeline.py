@@ -8,9 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files.errors import short_repr
-from keras_transformers.tasks.multiple_choice.head import multiple_choice
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.texts import string_column
 from keras_transformers.tasks.token_inputs import TextPipeline, one_row, token_names
 
@@ -209,15 +207,3 @@ class MultipleChoice(TextPipeline):
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"max_sequence_length": self.max_sequence_length}
-
-
-TASK = Task(
-    name="multiple_choice",
-    pipeline=MultipleChoice,
-    head=multiple_choice,
-    new_head_on="embedding",
-    pooled=True,
-    classes=("ForMultipleChoice",),
-    num_outputs="one",
-    biases=("classifier.bias",),
-)

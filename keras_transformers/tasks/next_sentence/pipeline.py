@@ -5,10 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformers.convert.formats.weights import FoundWeights
-from keras_transformers.tasks.pretraining.head import pretrainer
-from keras_transformers.tasks.task import Task
-from keras_transformers.tasks.token_inputs import TextPipeline, part
+from keras_transformers.tasks.token_inputs import TextPipeline
 
 __all__ = ["NextSentenceClassifier"]
 
@@ -71,20 +68,3 @@ class NextSentenceClassifier(TextPipeline):
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"max_sequence_length": self.max_sequence_length}
-
-
-def _head(encoder: keras.Model, found: FoundWeights) -> keras.Model:
-    """Returns the encoder with both heads, or without the head for masks if the weights lack it."""
-    model = pretrainer(encoder, **found.masked_lm)
-    return model if "fill_mask" in found.trained else part(model, ("next_sentence_logits",))
-
-
-TASK = Task(
-    name="next_sentence",
-    pipeline=NextSentenceClassifier,
-    head_of=_head,
-    pooled=True,
-    classes=("ForNextSentencePrediction",),
-    second_in=("ForPreTraining",),
-    biases=("cls.seq_relationship.bias",),
-)

@@ -1,41 +1,59 @@
 """Trains next-sentence predictors: pairs of texts, labelled whether the second follows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Examples, NextSentenceBatches, majority_share
-from keras_transformers.tasks import text_columns as texts
+from keras_transformers.runs import Training
+from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Job
+from keras_transformers.tasks.training import Columns, Trainer
 from keras_transformers.training import TokenCrossentropy
+
+__all__: list[str] = []
 
 _LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
 
 
-def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
-    return texts.examples(found, source)
+class NextSentenceTrainer(Trainer[NextSentenceClassifier, Examples]):
+    """Trains next-sentence predictors."""
+
+    batches = NextSentenceBatches
+    labels = LabelColumn(labels=lambda pipeline: _LABELS)
+
+    def columns(self, pipeline: NextSentenceClassifier) -> Sequence[Wanted]:
+        return text_columns.columns(pipeline)
+
+    def from_columns(
+        self, pipeline: NextSentenceClassifier, columns: Columns, source: Source
+    ) -> Examples:
+        return text_columns.examples(columns, source)
+
+    def from_file(
+        self, pipeline: NextSentenceClassifier, path: Path, columns: Mapping[str, str]
+    ) -> Examples:
+        return text_columns.from_file(pipeline, path, columns, labels=_LABELS)
+
+    def losses(
+        self, pipeline: NextSentenceClassifier, examples: Examples, options: Training
+    ) -> Mapping[str, Any]:
+        return {"loss": {"next_sentence_logits": TokenCrossentropy()}}
+
+    def metrics(self, pipeline: NextSentenceClassifier) -> Mapping[str, Any]:
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"next_sentence_logits": [accuracy]}
+
+    def baseline(self, pipeline: NextSentenceClassifier, examples: Examples) -> Mapping[str, float]:
+        return {"majority": majority_share(examples)}
+
+    def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
+        return text_columns.split_off(examples, share)
 
 
-def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
-    return texts.from_file(pipeline, path, columns, labels=_LABELS)
-
-
-JOB = Job(
-    task="next_sentence",
-    columns=texts.columns,
-    from_columns=_examples,
-    from_file=_from_file,
-    labels=LabelColumn(labels=lambda pipeline: _LABELS),
-    batches=NextSentenceBatches,
-    losses=lambda given: {"loss": {"next_sentence_logits": TokenCrossentropy()}},
-    metrics=lambda pipeline: {
-        "next_sentence_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-    },
-    monitor=lambda examples: "val_accuracy",
-    baseline=lambda pipeline, examples: {"majority": majority_share(examples)},
-    split=texts.split_off,
-)
+TRAINER = NextSentenceTrainer()

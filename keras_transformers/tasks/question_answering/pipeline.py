@@ -11,8 +11,6 @@ import tensorflow as tf
 
 from keras_transformers.ranges import Default
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.question_answering.head import span_extractor
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import (
     TextPipeline,
     check_offset_unit,
@@ -245,13 +243,3 @@ class QuestionAnswerer(TextPipeline):
             "end": tf.where(answered, end, -1),
             "null_score": tf.cast(null_score, tf.float32),
         }
-
-
-TASK = Task(
-    name="question_answering",
-    pipeline=QuestionAnswerer,
-    head=span_extractor,
-    new_head_on="embedding",
-    classes=("ForQuestionAnswering",),
-    biases=("qa_outputs.bias",),
-)

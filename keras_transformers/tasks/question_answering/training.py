@@ -1,7 +1,7 @@
 """Trains question answerers: questions with contexts that contain the answers."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,84 +18,89 @@ from keras_transformers.data.text import (
     split_questions,
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
-from keras_transformers.ranges import PositiveFloat, PositiveInt
-from keras_transformers.runs import outputs_of
+from keras_transformers.ranges import PositiveInt
+from keras_transformers.runs import Training, outputs_of
+from keras_transformers.tasks.question_answering.pipeline import QuestionAnswerer
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, FitOptions, Given, Job, check_column_names
+from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+
+__all__ = ["QuestionAnsweringOptions"]
 
 _OUTPUTS = ("start_logits", "end_logits")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Options(FitOptions):
+class QuestionAnsweringOptions(Training):
     """Options of BERT for SQuAD 1.1: 5e-5, batches of 32 (Devlin et al. 2019, section 4.2)."""
 
     batch_size: PositiveInt = 16
-    learning_rate: PositiveFloat = 5e-5
 
 
-def _examples(pipeline: Any, found: Columns, source: Source) -> Questions:
-    ids = found.get("id") or [str(row) for row in range(len(found["question"]))]
-    rows = [
-        {"id": id_, "question": question, "context": context, "answers": answers}
-        for id_, question, context, answers in zip(
-            ids, found["question"], found["context"], found["answers"], strict=True
-        )
-    ]
-    return questions_of(rows, str(source))
+class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
+    """Trains models that find answers in texts."""
+
+    options = QuestionAnsweringOptions
+    monitored = "val_f1"
+    own_json = True
+
+    def columns(self, pipeline: QuestionAnswerer) -> Sequence[Wanted]:
+        return [
+            Wanted("question"),
+            Wanted("context"),
+            Wanted("answers", ("answer",)),
+            Wanted("id", required=False),
+        ]
+
+    def from_columns(
+        self, pipeline: QuestionAnswerer, columns: Columns, source: Source
+    ) -> Questions:
+        ids = columns.get("id") or [str(row) for row in range(len(columns["question"]))]
+        rows = [
+            {"id": id_, "question": question, "context": context, "answers": answers}
+            for id_, question, context, answers in zip(
+                ids, columns["question"], columns["context"], columns["answers"], strict=True
+            )
+        ]
+        return questions_of(rows, str(source))
+
+    def from_file(
+        self, pipeline: QuestionAnswerer, path: Path, columns: Mapping[str, str]
+    ) -> Questions:
+        check_column_names(columns, path, ())
+        return load_squad(path)
+
+    def batches(
+        self, examples: Questions, pipeline: QuestionAnswerer, **options: Any
+    ) -> QuestionBatches:
+        # In order, they are for measuring, which needs windows without an answer too.
+        return QuestionBatches(examples, pipeline, targets=options.get("shuffle", True), **options)
+
+    def losses(
+        self, pipeline: QuestionAnswerer, examples: Questions, options: Training
+    ) -> Mapping[str, Any]:
+        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        # Half of each: the loss is their mean, as in BERT.
+        return {
+            "loss": dict.fromkeys(_OUTPUTS, crossentropy),
+            "loss_weights": dict.fromkeys(_OUTPUTS, 0.5),
+        }
+
+    def scores(
+        self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
+    ) -> Mapping[str, float]:
+        logits = answers_from_logits(batches, outputs_of(pipeline.model, batches))
+        answers = answer_texts(logits, no_answer_threshold=pipeline.no_answer_threshold)
+        references = examples.references()
+        if all(references.values()):
+            result = squad_scores(answers, references)
+        else:
+            result = squad_v2_scores(answers, references).overall
+        return {"exact_match": result.exact_match, "f1": result.f1}
+
+    def split(self, examples: Questions, share: float) -> tuple[Questions, Questions]:
+        shares = {"train": 1 - share, "dev": share}
+        train, dev = split_questions(examples, shares, seed=0).values()
+        return train, dev
 
 
-def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Questions:
-    check_column_names(columns, path, ())
-    return load_squad(path)
-
-
-def _batches(questions: Questions, pipeline: Any, **options: Any) -> QuestionBatches:
-    # Without shuffling, the batches are for measuring, which needs windows without an answer too.
-    return QuestionBatches(questions, pipeline, targets=options.get("shuffle", True), **options)
-
-
-def _losses(given: Given) -> dict[str, Any]:
-    crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # Half of each: the loss is their mean, as in BERT.
-    return {
-        "loss": dict.fromkeys(_OUTPUTS, crossentropy),
-        "loss_weights": dict.fromkeys(_OUTPUTS, 0.5),
-    }
-
-
-def _scores(pipeline: Any, batches: QuestionBatches, examples: Any) -> dict[str, float]:
-    threshold = pipeline.config().get("no_answer_threshold")
-    found = answers_from_logits(batches, outputs_of(pipeline.model, batches))
-    answers = answer_texts(found, no_answer_threshold=threshold)
-    references = examples.references()
-    if all(references.values()):
-        result = squad_scores(answers, references)
-    else:
-        result = squad_v2_scores(answers, references).overall
-    return {"exact_match": result.exact_match, "f1": result.f1}
-
-
-def _split(found: Questions, share: float) -> tuple[Questions, Questions]:
-    train, dev = split_questions(found, {"train": 1 - share, "dev": share}, seed=0).values()
-    return train, dev
-
-
-JOB = Job(
-    task="question_answering",
-    columns=lambda pipeline: [
-        Wanted("question"),
-        Wanted("context"),
-        Wanted("answers", ("answer",)),
-        Wanted("id", required=False),
-    ],
-    from_columns=_examples,
-    from_file=_from_file,
-    own_json=True,
-    batches=_batches,
-    losses=_losses,
-    monitor=lambda examples: "val_f1",
-    scores=_scores,
-    split=_split,
-    options=_Options,
-)
+TRAINER = QuestionAnsweringTrainer()

@@ -9,9 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.pipeline import REGRESS, Signature
-from keras_transformers.tasks.regression.head import regressor, scaled
-from keras_transformers.tasks.reranking.files import activation_fields, read_activation
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import TextPipeline
 
@@ -112,43 +109,3 @@ class TextRegressor(TextPipeline):
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         activation = {} if self.activation == "linear" else {"activation": self.activation}
         return {"scale": self.scale, "offset": self.offset, **activation, **super().config()}
-
-
-def _with_scale_in_head(pipeline: TextRegressor) -> TextRegressor:
-    """Returns a regressor with scale 1 and offset 0, with both merged into its last layer.
-
-    transformers has no fields for scale and offset.
-    """
-    if pipeline.activation != "linear":
-        if (pipeline.scale, pipeline.offset) == (1.0, 0.0):
-            return pipeline
-        raise ValueError(
-            f"scale={pipeline.scale} and offset={pipeline.offset} after the activation "
-            f"{pipeline.activation!r} cannot be computed by transformers' class: save it in the "
-            "format 'keras_transformers'"
-        )
-    model = scaled(pipeline.model, scale=pipeline.scale, offset=pipeline.offset)
-    options = pipeline.config() | {"scale": 1.0, "offset": 0.0}
-    return type(pipeline).restore(model, pipeline.tokenizers, **options)
-
-
-def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of config.json that make CrossEncoder read a scorer of pairs."""
-    return activation_fields(options.get("activation", "linear")) if options["pair"] else {}
-
-
-TASK = Task(
-    name="regression",
-    pipeline=TextRegressor,
-    head=regressor,
-    new_head_on="embedding",
-    pooled=True,
-    classes=("ForSequenceClassification",),
-    second_in=("ForSequenceClassification",),
-    problem_type="regression",
-    num_outputs="one",
-    biases=("classifier.bias", "classifier.out_proj.bias"),
-    read_options=read_activation,
-    config_fields=_fields,
-    prepare=_with_scale_in_head,
-)

@@ -9,13 +9,17 @@ import keras
 import numpy as np
 
 from keras_transformers.data.splits import at_random
+from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
-from keras_transformers.runs import outputs_of
-from keras_transformers.tasks import text_columns as texts
+from keras_transformers.runs import Training, outputs_of
+from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import check_one_per_row
+from keras_transformers.tasks.regression.pipeline import TextRegressor
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Given, Job
+from keras_transformers.tasks.training import Columns, Trainer
+
+__all__: list[str] = []
 
 _SCORE = ("label", "labels", "similarity", "relatedness_score", "rating", "target")
 
@@ -34,20 +38,10 @@ def _scaled(pipeline: Any, examples: Examples, source: Source) -> Examples:
     return Examples(examples.texts, examples.texts_b, list(map(str, numbers)), examples.source)
 
 
-def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
-    scores = numbers(found["score"], source)
-    return _scaled(pipeline, texts.examples(found, source, scores), source)
-
-
-def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
-    names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
-    return _scaled(pipeline, texts.from_file(pipeline, path, names), Source(str(path)))
-
-
 def numbers(values: Sequence[Any], source: Source) -> list[str]:
     """Returns finite numbers as text; ValueError for any other value."""
     check_one_per_row("score", values, source)
-    found = []
+    texts = []
     for row, value in enumerate(values):
         try:
             number = float(value)
@@ -55,49 +49,60 @@ def numbers(values: Sequence[Any], source: Source) -> list[str]:
             number = math.nan
         if not math.isfinite(number):
             raise ValueError(f"{source.row(row)}: score is {value!r:.60}, expected a number")
-        found.append(str(number))
-    return found
+        texts.append(str(number))
+    return texts
 
 
-def _losses(given: Given) -> dict[str, Any]:
-    if given.pipeline.activation == "sigmoid":  # a cross-encoder's score is a logit
-        return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
-    return {"loss": {"score": keras.losses.MeanSquaredError()}}
+class RegressionTrainer(Trainer[TextRegressor, Examples]):
+    """Trains regressors of texts."""
+
+    batches = ScoredTextBatches
+    monitored = "val_pearson"
+
+    def columns(self, pipeline: TextRegressor) -> Sequence[Wanted]:
+        return text_columns.columns(pipeline, label="score", usual=_SCORE)
+
+    def from_columns(self, pipeline: TextRegressor, columns: Columns, source: Source) -> Examples:
+        scores = numbers(columns["score"], source)
+        return _scaled(pipeline, text_columns.examples(columns, source, scores), source)
+
+    def from_file(
+        self, pipeline: TextRegressor, path: Path, columns: Mapping[str, str]
+    ) -> Examples:
+        names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
+        examples = text_columns.from_file(pipeline, path, names)
+        return _scaled(pipeline, examples, Source(str(path)))
+
+    def losses(
+        self, pipeline: TextRegressor, examples: Examples, options: Training
+    ) -> Mapping[str, Any]:
+        if pipeline.activation == "sigmoid":  # a cross-encoder's score is a logit
+            return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        return {"loss": {"score": keras.losses.MeanSquaredError()}}
+
+    def scores(
+        self, pipeline: TextRegressor, batches: ScoredTextBatches, examples: Examples
+    ) -> Mapping[str, float]:
+        ((_, targets),) = batches.targets(examples).items()
+        references = np.asarray(targets)
+        outputs = outputs_of(pipeline.model, batches)
+        scores = np.concatenate([output["score"] for output in outputs])
+        errors = (scores - references) * pipeline.scale
+        if pipeline.activation == "sigmoid":
+            errors = (1 / (1 + np.exp(-scores)) - references) * pipeline.scale
+        return {
+            "mean_squared_error": float(np.mean(errors**2)),
+            **glue_scores(("pearson", "spearman"), scores, references),
+        }
+
+    def baseline(self, pipeline: TextRegressor, examples: Examples) -> Mapping[str, float]:
+        """Returns the error of always predicting the mean."""
+        scores = np.array([float(label) for label in examples.labels or ()]) * pipeline.scale
+        return {"mean_squared_error_of_mean": float(np.var(scores))}
+
+    def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
+        train, held_out = at_random(len(examples), share, f"{examples.source}: examples")
+        return examples.select(train), examples.select(held_out)
 
 
-def _scores(pipeline: Any, batches: ScoredTextBatches, examples: Any) -> dict[str, float]:
-    ((_, references),) = batches.targets(examples).items()
-    references = np.asarray(references)
-    found = np.concatenate([output["score"] for output in outputs_of(pipeline.model, batches)])
-    errors = (found - references) * pipeline.scale
-    if pipeline.activation == "sigmoid":
-        errors = (1 / (1 + np.exp(-found)) - references) * pipeline.scale
-    return {
-        "mean_squared_error": float(np.mean(errors**2)),
-        **glue_scores(("pearson", "spearman"), found, references),
-    }
-
-
-def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
-    """Returns the error of always predicting the mean."""
-    numbers = np.array([float(label) for label in examples.labels or ()]) * pipeline.scale
-    return {"mean_squared_error_of_mean": float(np.var(numbers))}
-
-
-def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
-    train, held_out = at_random(len(found), share, f"{found.source}: examples")
-    return found.select(train), found.select(held_out)
-
-
-JOB = Job(
-    task="regression",
-    columns=lambda pipeline: texts.columns(pipeline, label="score", usual=_SCORE),
-    from_columns=_examples,
-    from_file=_from_file,
-    batches=ScoredTextBatches,
-    losses=_losses,
-    monitor=lambda examples: "val_pearson",
-    scores=_scores,
-    baseline=_baseline,
-    split=_split,
-)
+TRAINER = RegressionTrainer()

@@ -1,7 +1,6 @@
 """Reranks documents: a query and documents in, the documents' scores and order out."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import keras
@@ -10,9 +9,6 @@ import tensorflow as tf
 
 from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.regression.head import regressor
-from keras_transformers.tasks.reranking.files import activation_fields, read_activation
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.texts import string_column
 from keras_transformers.tasks.token_inputs import TextPipeline, in_chunks, one_row, token_names
 
@@ -180,23 +176,3 @@ class Reranker(TextPipeline):
     def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         texts = [tf.constant(batch[name], tf.string) for name in ("text", "text_b")]
         return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
-
-
-def _read_options(folder: Path) -> dict[str, Any]:
-    found = read_activation(folder)
-    return {"activation": found["activation"]} if "activation" in found else {}
-
-
-TASK = Task(
-    name="reranking",
-    pipeline=Reranker,
-    head=regressor,
-    new_head_on="embedding",
-    pooled=True,
-    classes=("ForSequenceClassification",),
-    second_in=("ForSequenceClassification",),
-    by_default=False,
-    num_outputs="one",
-    read_options=_read_options,
-    config_fields=lambda options: activation_fields(options["activation"]),
-)

@@ -1,9 +1,9 @@
 """Trains rerankers: queries with documents, labelled or scored by how well they answer."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -13,23 +13,26 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import TEXT_A, Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
-from keras_transformers.ranges import PositiveFloat
-from keras_transformers.runs import outputs_of
-from keras_transformers.tasks import text_columns as texts
+from keras_transformers.runs import Training, outputs_of
+from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.regression.training import numbers
+from keras_transformers.tasks.reranking.pipeline import Reranker
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, FitOptions, Given, Job
+from keras_transformers.tasks.training import Columns, Trainer
+
+__all__ = ["RerankingOptions"]
 
 _DOCUMENT = ("document", "passage", "answer", "context", "text2", "sentence2")
 _SCORE = ("label", "labels", "relevance")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Options(FitOptions):
+class RerankingOptions(Training):
     """Options with the rate of sentence-transformers' CrossEncoders, 2e-5."""
 
-    learning_rate: PositiveFloat = 2e-5
     distill: bool = False  # learn a teacher's scores, taken before its activation
+
+    rate: ClassVar[float] = 2e-5
 
 
 class _Batches(ScoredTextBatches):
@@ -41,39 +44,6 @@ class _Batches(ScoredTextBatches):
         rows = [[document] for document in (found.texts_b or ())[:count]]
         given = {"text": found.texts[:count], "documents": rows}
         return Samples(self.pipeline, given, (found.labels or ())[:count])
-
-
-def _examples(pipeline: Any, found: Columns, source: Source) -> Examples:
-    queries, documents = (texts.checked(found, name, source) for name in ("text", "text_b"))
-    return Examples(queries, documents, numbers(found["score"], source), str(source))
-
-
-def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
-    names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
-    return texts.from_file(pipeline, path, names)
-
-
-def _losses(given: Given) -> dict[str, Any]:
-    options: Any = given.options
-    if options.distill:
-        return {"loss": {"score": keras.losses.MeanSquaredError()}}
-    for row, score in enumerate(given.examples.labels):
-        if not 0 <= float(score) <= 1:
-            raise ValueError(
-                f"{given.examples.source}, row {row}: the score {score} is not from 0 to 1: use 1 "
-                "for documents that answer their query and 0 for others; for a teacher's scores, "
-                "distill=True"
-            )
-    return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
-
-
-def _scores(pipeline: Any, batches: ScoredTextBatches, examples: Examples) -> dict[str, float]:
-    found = np.concatenate([output["score"] for output in outputs_of(pipeline.model, batches)])
-    scores = np.array([float(score) for score in examples.labels or ()])
-    relevant = scores > 0.5
-    if not _are_judgements(examples):
-        return glue_scores(("pearson", "spearman"), found, scores)
-    return {**_ranked(examples, found), "accuracy": float(np.mean((found > 0) == relevant))}
 
 
 def _are_judgements(examples: Examples) -> bool:
@@ -99,52 +69,79 @@ def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float
     return {f"{name}{suffix}": scores[name] for name in ("mrr_at_10", "ndcg_at_10")}
 
 
-def _baseline(pipeline: Any, examples: Examples) -> dict[str, float]:
-    """Returns the same metrics for BM25."""
-    if not _are_judgements(examples):
-        return {}
-    queries = list(dict.fromkeys(examples.texts))
-    documents = list(dict.fromkeys(examples.texts_b or ()))
-    similarities = bm25_similarities(queries, documents)
-    place = {text: i for i, text in enumerate(queries)}
-    column = {text: i for i, text in enumerate(documents)}
-    pairs = zip(examples.texts, examples.texts_b or (), strict=True)
-    return _ranked(examples, [similarities[place[q], column[d]] for q, d in pairs], "_of_bm25")
+class RerankingTrainer(Trainer[Reranker, Examples]):
+    """Trains rerankers of documents."""
+
+    options = RerankingOptions
+    batches = _Batches
+
+    def columns(self, pipeline: Reranker) -> Sequence[Wanted]:
+        return [Wanted("text", TEXT_A), Wanted("text_b", _DOCUMENT), Wanted("score", _SCORE)]
+
+    def from_columns(self, pipeline: Reranker, columns: Columns, source: Source) -> Examples:
+        queries, documents = (
+            text_columns.checked(columns, name, source) for name in ("text", "text_b")
+        )
+        return Examples(queries, documents, numbers(columns["score"], source), str(source))
+
+    def from_file(self, pipeline: Reranker, path: Path, columns: Mapping[str, str]) -> Examples:
+        names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
+        return text_columns.from_file(pipeline, path, names)
+
+    def losses(
+        self, pipeline: Reranker, examples: Examples, options: RerankingOptions
+    ) -> Mapping[str, Any]:
+        if options.distill:
+            return {"loss": {"score": keras.losses.MeanSquaredError()}}
+        for row, score in enumerate(examples.labels or ()):
+            if not 0 <= float(score) <= 1:
+                raise ValueError(
+                    f"{examples.source}, row {row}: the score {score} is not from 0 to 1: use 1 "
+                    "for documents that answer their query and 0 for others; for a teacher's "
+                    "scores, distill=True"
+                )
+        return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
+
+    def monitor(self, examples: Examples) -> str:
+        if not _are_judgements(examples):
+            return "val_pearson"
+        scores = _ranked(examples, np.zeros(len(examples)))
+        return "val_ndcg_at_10" if scores else "val_accuracy"  # no query has a relevant document
+
+    def scores(
+        self, pipeline: Reranker, batches: ScoredTextBatches, examples: Examples
+    ) -> Mapping[str, float]:
+        outputs = outputs_of(pipeline.model, batches)
+        scores = np.concatenate([output["score"] for output in outputs])
+        labels = np.array([float(score) for score in examples.labels or ()])
+        if not _are_judgements(examples):
+            return glue_scores(("pearson", "spearman"), scores, labels)
+        accuracy = float(np.mean((scores > 0) == (labels > 0.5)))
+        return {**_ranked(examples, scores), "accuracy": accuracy}
+
+    def baseline(self, pipeline: Reranker, examples: Examples) -> Mapping[str, float]:
+        """Returns the same metrics for BM25."""
+        if not _are_judgements(examples):
+            return {}
+        queries = list(dict.fromkeys(examples.texts))
+        documents = list(dict.fromkeys(examples.texts_b or ()))
+        similarities = bm25_similarities(queries, documents)
+        row = {text: i for i, text in enumerate(queries)}
+        column = {text: i for i, text in enumerate(documents)}
+        pairs = zip(examples.texts, examples.texts_b or (), strict=True)
+        scores = [similarities[row[query], column[document]] for query, document in pairs]
+        return _ranked(examples, scores, "_of_bm25")
+
+    def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
+        """Divides the examples so that each query is in only one part."""
+        queries = list(dict.fromkeys(examples.texts))
+        _, held_out = at_random(len(queries), share, f"{examples.source}: queries")
+        chosen = {queries[i] for i in held_out}
+        rows = [text in chosen for text in examples.texts]
+        return (
+            examples.select(i for i, is_chosen in enumerate(rows) if not is_chosen),
+            examples.select(i for i, is_chosen in enumerate(rows) if is_chosen),
+        )
 
 
-def _split(found: Examples, share: float) -> tuple[Examples, Examples]:
-    """Divides the examples so that each query is in only one part."""
-    queries = list(dict.fromkeys(found.texts))
-    _, held_out = at_random(len(queries), share, f"{found.source}: queries")
-    chosen = {queries[i] for i in held_out}
-    rows = [text in chosen for text in found.texts]
-    return (
-        found.select(i for i, is_chosen in enumerate(rows) if not is_chosen),
-        found.select(i for i, is_chosen in enumerate(rows) if is_chosen),
-    )
-
-
-def _monitored(examples: Examples) -> str:
-    if not _are_judgements(examples):
-        return "val_pearson"
-    scores = _ranked(examples, np.zeros(len(examples)))
-    return "val_ndcg_at_10" if scores else "val_accuracy"  # else no query has a relevant document
-
-
-JOB = Job(
-    task="reranking",
-    columns=lambda pipeline: [
-        Wanted("text", TEXT_A),
-        Wanted("text_b", _DOCUMENT),
-        Wanted("score", _SCORE),
-    ],
-    from_columns=_examples,
-    from_file=_from_file,
-    batches=_Batches,
-    losses=_losses,
-    monitor=_monitored,
-    scores=_scores,
-    baseline=_baseline,
-    split=_split,
-    options=_Options,
-)
+TRAINER = RerankingTrainer()

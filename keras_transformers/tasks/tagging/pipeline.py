@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.tagging.answer import entity_type
-from keras_transformers.tasks.tagging.head import tagger
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import (
     TextPipeline,
     check_offset_unit,
@@ -302,15 +300,3 @@ def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]
     return {"words": np.array(cells, dtype=object).reshape(len(rows), width)}
-
-
-TASK = Task(
-    name="tagging",
-    pipeline=Tagger,
-    head=tagger,
-    new_head_on="embedding",
-    needs=("labels",),
-    classes=("ForTokenClassification",),
-    num_outputs="several",
-    biases=("classifier.bias",),
-)

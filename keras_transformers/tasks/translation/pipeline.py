@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.convert.formats.generation_config import read_generation_options
 from keras_transformers.decoding.beam import BeamStep, Rules, beam_search, check_beams
 from keras_transformers.decoding.step import (
     Cache,
@@ -19,7 +18,6 @@ from keras_transformers.decoding.step import (
 )
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import (
     check_rows,
     one_row,
@@ -376,8 +374,3 @@ def _checked_length(
 def _tokens(tokenizer: Any, token_ids: Any) -> Any:
     """Returns the strings of token ids, empty for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))
-
-
-TASK = Task(
-    name="translation", pipeline=Translator, headless=True, read_options=read_generation_options
-)

@@ -12,14 +12,34 @@ from keras_transformers.convert.families import without_pooler
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights, local
 from keras_transformers.dependencies.private_api import give_values, without_values
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.options import unknown_option
 from keras_transformers.tasks.embedding.head import with_cls_pooling, with_mean_pooling
 from keras_transformers.tasks.pipeline import Pipeline
-from keras_transformers.tasks.task import Task, all_tasks, with_trained
+from keras_transformers.tasks.task import Task, all_tasks
 from keras_transformers.tasks.weights import adapters, saving
+from keras_transformers.tasks.weights.heads import with_trained
 
 __all__ = ["load"]
 
 _logger = logging.getLogger(__name__)
+
+_ADVICE = {
+    "use path=": ("pretrained_model_name_or_path", "model_name", "preset", "folder", "filepath"),
+    'use pipeline=, such as pipeline="classification"': ("task", "task_name", "head"),
+    "use labels=, the names of the classes": (
+        *("num_labels", "num_classes", "id2label", "label2id", "class_names", "label_names"),
+    ),
+    "use max_sequence_length=": (
+        *("max_seq_length", "max_length", "model_max_length", "sequence_length"),
+    ),
+    "use pair=True": ("text_pair", "pairs"),
+    "use pooling=": ("pooling_mode", "pooling_strategy"),
+    "use adapter=": ("adapter_name_or_path", "peft_model_id", "lora"),
+    "leave it out: the tokenizer of the weights is loaded with them": (
+        *("tokenizer", "vocabulary", "do_lower_case", "lowercase"),
+    ),
+    "call keras.config.set_dtype_policy before loading": ("dtype", "torch_dtype", "precision"),
+}
 
 # How to make one vector per text -> the encoder that does it.
 _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
@@ -63,6 +83,7 @@ def load(
 
     Raises:
         FileNotFoundError: a file is missing.
+        TypeError: the task has no such option; the message says which may be meant.
         ValueError: a file is damaged, has an unknown format, or needs something that is not
             supported here; weights are missing, left over or of another shape (the message lists
             them all); or `pipeline` or `options` do not fit the weights.
@@ -101,6 +122,10 @@ def _load(
         return saving.load(path), []
     found = with_trained(find_weights(path))
     task = _task(found, pipeline)
+    for name in options:
+        if name not in task.options:
+            names = {"path", "pipeline", "adapter", *task.options}
+            raise unknown_option("load", name, names, _ADVICE)
     own = _options(found, task) if task.name in found.trained else {}
     has_head = _has_head(found, task, own, options)
     if has_head:
@@ -117,7 +142,7 @@ def _load(
     with without_values():
         model = found.build()
     if has_head:
-        with_head = found.with_head or (lambda model: task.model(model, found, num_labels))
+        with_head = found.with_head or (lambda model: task.head(model, found, num_labels))
         model = with_head(model)
         left_out = found.fill(model, found.parts)
         new: list[keras.layers.Layer] = []
@@ -128,7 +153,7 @@ def _load(
         left_out = found.fill(filled, found.parts)
         known = set(map(id, filled.layers))
         encoder = model if pooling == "pooler" else _POOLINGS[pooling](filled)
-        model = task.model(encoder, found, num_labels)
+        model = task.head(encoder, found, num_labels)
         new = [layer for layer in model.layers if layer.weights and id(layer) not in known]
     give_values(model)
     made = _made(found, task, model, options)
@@ -137,7 +162,7 @@ def _load(
     return made, new
 
 
-def _task(found: FoundWeights, wanted: str | None) -> Task:
+def _task(found: FoundWeights, wanted: str | None) -> Task[Any]:
     """Returns the task to load the weights for; ValueError if they cannot serve it."""
     tasks = all_tasks()
     new = [task.name for task in tasks.values() if task.new_head_on == found.base]
@@ -162,7 +187,7 @@ def _task(found: FoundWeights, wanted: str | None) -> Task:
     return tasks[wanted]
 
 
-def _options(found: FoundWeights, task: Task) -> dict[str, Any]:
+def _options(found: FoundWeights, task: Task[Any]) -> dict[str, Any]:
     """Returns the pipeline's options that the files hold for a trained task."""
     own = dict(found.options)
     if found.head is not None:
@@ -176,7 +201,7 @@ def _options(found: FoundWeights, task: Task) -> dict[str, Any]:
 
 
 def _has_head(
-    found: FoundWeights, task: Task, own: Mapping[str, Any], given: Mapping[str, Any]
+    found: FoundWeights, task: Task[Any], own: Mapping[str, Any], given: Mapping[str, Any]
 ) -> bool:
     """Returns whether the weights have the head that the task needs."""
     if task.name not in found.trained:
@@ -199,7 +224,7 @@ def _warn_of_order(found: FoundWeights, own: Sequence[str], given: Sequence[str]
 
 
 def _pooling(
-    found: FoundWeights, task: Task, options: dict[str, Any]
+    found: FoundWeights, task: Task[Any], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Returns the pooling for a new head, and the options left for the pipeline."""
     if not task.pooled or found.base != "embedding":
@@ -210,7 +235,9 @@ def _pooling(
     return pooling, {name: value for name, value in options.items() if name != "pooling"}
 
 
-def _made(found: FoundWeights, task: Task, model: keras.Model, options: dict[str, Any]) -> Pipeline:
+def _made(
+    found: FoundWeights, task: Task[Any], model: keras.Model, options: dict[str, Any]
+) -> Pipeline:
     """Makes the pipeline; errors name the weights."""
     tokenizers = found.tokenizers()
     length = task.parameters.get("max_sequence_length")
@@ -221,7 +248,7 @@ def _made(found: FoundWeights, task: Task, model: keras.Model, options: dict[str
         if shortest != (length.default or positions):  # which are the pipeline's default
             options = {"max_sequence_length": shortest, **options}
     try:
-        made: Pipeline = task.made(model, tokenizers, **options)
+        made: Pipeline = task.make(model, *tokenizers, **options)
     except (AttributeError, TypeError, ValueError) as error:  # an option of the wrong type
         raise ValueError(f"{found.source}: {error}") from error
     return made

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers import files
+from keras_transformers import files, registry
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.formats.saved_pipeline import (
     FORMAT_NUMBER,
@@ -27,7 +27,6 @@ from keras_transformers.convert.formats.saved_pipeline import (
 )
 from keras_transformers.convert.formats.saved_pipeline import is_pipeline as is_pipeline
 from keras_transformers.dependencies.private_api import give_values
-from keras_transformers.tasks.task import all_tasks
 
 
 def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
@@ -90,7 +89,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 def _pipeline(name: str) -> Any:
     """Returns the class of a pipeline by its name, from the tasks."""
-    known = {task.pipeline.__name__: task.pipeline for task in all_tasks().values()}
+    known = {task.pipeline.__name__: task.pipeline for task in registry.values("TASK")}
     if name not in known:
         raise LookupError(f"no pipeline {name!r}")
     return known[name]

@@ -11,7 +11,6 @@ from keras_transformers.families.elmo.model import split
 from keras_transformers.layers.char_cnn import CharacterCNN
 from keras_transformers.models.anatomy import only
 from keras_transformers.tasks.pipeline import Pipeline, Signature
-from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tasks.token_inputs import in_chunks, text_batches
 from keras_transformers.tokenizers.characters import CharacterTokenizer
@@ -167,6 +166,3 @@ def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]
     return {"words": np.array(cells, dtype=object).reshape(len(rows), width)}
-
-
-TASK = Task(name="word_embedding", pipeline=WordEmbedder, headless=True)
