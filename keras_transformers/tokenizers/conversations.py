@@ -98,8 +98,8 @@ class ConversationTokenizer:
         start = tf.fill(tf.shape(is_system), self._marked(template.start))
         if template.default_system is not None:
             before, after = map(self._marked, template.turns["system"])
-            own = tf.strings.join([start, before + template.default_system + after])
-            start = tf.where(is_system, start, own)
+            with_default = tf.strings.join([start, before + template.default_system + after])
+            start = tf.where(is_system, start, with_default)
         opening = self._marked(template.opening)
         return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
 
@@ -149,15 +149,18 @@ class ConversationTokenizer:
     def _checks(self, roles: Any, texts: Any) -> list[Any]:
         """Returns assertions that conversations have the form that the template expects."""
         template = self.template
-        is_given = roles != ""  # (batch, messages)
-        count = tf.reduce_sum(tf.cast(is_given, tf.int32), axis=1)  # (batch,)
+        is_message = roles != ""  # (batch, messages)
+        count = tf.reduce_sum(tf.cast(is_message, tf.int32), axis=1)  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
-        is_known = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
+        has_role = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
         last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
         rules = [  # (which conversations obey, the rule)
             (count > 0, "expected at least one user message"),
-            (_all((places < count[:, None]) == is_given), "no role may be missing between others"),
-            (_all(is_known | ~is_given), f"roles must be one of {', '.join(template.roles)}"),
+            (
+                _all((places < count[:, None]) == is_message),
+                "no role may be missing between others",
+            ),
+            (_all(has_role | ~is_message), f"roles must be one of {', '.join(template.roles)}"),
             (last == "user", "the last message must be the user's"),
         ]
         if template.system_first:
@@ -170,9 +173,9 @@ class ConversationTokenizer:
                 rule = f"after the system's message, {rule}"
             users = (places - first) % 2 == 0
             fits = tf.where(users, roles == "user", roles == "assistant")
-            rules.append((_all(fits | ~is_given | (places < first)), rule))
+            rules.append((_all(fits | ~is_message | (places < first)), rule))
 
-        def check(obeys: Any, rule: str) -> Any:
+        def breach(obeys: Any, rule: str) -> Any:
             wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
             message = f"chat template {template.name!r}: {rule}; the roles of conversation"
             data = [message, wrong, "are", tf.gather(roles, wrong)]
@@ -180,7 +183,7 @@ class ConversationTokenizer:
 
         message = "texts must have a value for each role"
         same = tf.debugging.assert_equal(tf.shape(roles), tf.shape(texts), message)
-        return [each for each in (same, *(check(*rule) for rule in rules)) if each is not None]
+        return [check for check in (same, *(breach(*rule) for rule in rules)) if check is not None]
 
     def _marked(self, text: str) -> str:
         """Returns a string of the template with marks around the names of tokens."""

@@ -82,7 +82,7 @@ def written():
         num_steps = model.num_steps.numpy()
         model.num_steps.assign(0)
         return SimpleNamespace(
-            generator=decoder.stream(row, options["stop"]),
+            generator=decoder.stream(row),
             expected=Generation(**answer),
             steps_of_the_graph=num_steps,
             num_steps=model.num_steps,

@@ -79,14 +79,14 @@ def conversation_columns(
     return roles, texts
 
 
-def decoding_options(own: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options to decode with: those chosen, else the model's own.
+def decoding_options(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options to decode with: those chosen, else the defaults.
 
     To choose a `temperature` or a `top_p` is to sample: where the likeliest token is the model's
     default and `top_k` is not chosen, all tokens take part.
 
     Args:
-        own: all options.
+        defaults: all options.
         chosen: some of them.
 
     Raises:
@@ -101,5 +101,5 @@ def decoding_options(own: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[
             f"options {', '.join(sorted(unknown))}: use {', '.join(OPTIONS)}; max_length counts "
             "new tokens"
         )
-    samples = own["top_k"] == 1 and not {"temperature", "top_p"}.isdisjoint(chosen)
-    return {**own, **({"top_k": 0} if samples else {}), **chosen}
+    samples = defaults["top_k"] == 1 and not {"temperature", "top_p"}.isdisjoint(chosen)
+    return {**defaults, **({"top_k": 0} if samples else {}), **chosen}

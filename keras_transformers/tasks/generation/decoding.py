@@ -79,25 +79,17 @@ class Decoder:
     def steps(self, rows: Mapping[str, tf.Tensor]) -> Iterator[Step]:
         """Reads rows and returns the steps of `sample`, which are computed one by one."""
         path, cache = self._start(**rows)
-        extend = (
-            self._extend
-        )  # which takes no call of a tf.function, with its checks of each tensor
-        return step_by_step(lambda path, cache: extend(path, cache, rows), path, cache)
+        return step_by_step(lambda path, cache: self._extend(path, cache, rows), path, cache)
 
-    def stream(
-        self, row: Mapping[str, tf.Tensor], stop: Sequence[str]
-    ) -> Generator[str, None, Generation]:
-        """Reads one row and returns the generator of its text's pieces, and then of its answer.
+    def stream(self, row: Mapping[str, tf.Tensor]) -> Generator[str, None, Generation]:
+        """Reads one row and returns a generator that yields its text and returns its answer.
 
         Args:
-            row: rows of one text.
-            stop: its stop strings.
+            row: the only one of `Prompts.rows`.
         """
-        return self._pieces(self.steps(row), row["stop"], stop)
+        return self._pieces(self.steps(row), row["stop"])
 
-    def _pieces(
-        self, steps: Iterator[Step], stops: tf.Tensor, stop: Sequence[str]
-    ) -> Generator[str, None, Generation]:
+    def _pieces(self, steps: Iterator[Step], stop: tf.Tensor) -> Generator[str, None, Generation]:
         token_ids: list[int] = []
         text, log_probability, finished = "", np.float32(0), False
 
@@ -107,11 +99,13 @@ class Decoder:
                 token_ids.append(step.token_ids[0])
                 log_probability += step.log_probs[0]  # in float32, as the graph adds them
                 finished = bool(step.finished[0])
-                text = self._text_graph(tf.constant([token_ids]), stops).numpy()[0].decode()
+                text = self._text_graph(tf.constant([token_ids]), stop).numpy()[0].decode()
                 yield text
 
-        yield from pieces(texts(), stop)
+        yield from pieces(texts(), [text.decode() for text in stop[0].numpy() if text])
         return Generation(text, len(token_ids), float(log_probability), finished)
+
+    # Concrete functions: a tf.function would check every tensor of the cache at each step.
 
     @functools.cached_property
     def _start(self) -> Any:
@@ -136,7 +130,8 @@ class Decoder:
             search = self._search(step, path.last_token_ids, _mask(**rows), **rows)
             return search.extend(path, cache)
 
-        specs = state_specs(*self._start.structured_outputs, _GROWING_AXIS)
+        path, cache = self._start.structured_outputs
+        specs = state_specs(path, cache, _GROWING_AXIS)
         return tf.function(extend, autograph=False).get_concrete_function(*specs, _ROWS)
 
     @functools.cached_property

@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras_transformers.convert.families import families
 from keras_transformers.decoding.rows import ROW_OPTIONS
 from keras_transformers.dependencies import graph_errors
-from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.chat import Chat
@@ -23,9 +22,15 @@ from keras_transformers.tasks.generation.conversations import (
     decoding_options,
 )
 from keras_transformers.tasks.generation.decoding import Decoder
+from keras_transformers.tasks.generation.examples import (
+    EXAMPLES,
+    example_options,
+    with_later_options,
+)
 from keras_transformers.tasks.generation.prompts import (
     Prompts,
     checked_end_token_ids,
+    checked_length,
     checked_options,
     in_rows,
 )
@@ -40,11 +45,9 @@ from keras_transformers.tasks.token_inputs import (
 
 __all__ = ["TextGenerator"]
 
-_EXAMPLES = ("The old man and", "It was a day like any other, and")
-_EXAMPLE_LENGTH = 8  # new tokens per example
-# The options of the signature `generate`, which has the pipeline's values of the others. `complete`
-# and `chat_complete` take all of them, and `stop`.
-_OPTIONS = {name: ROW_OPTIONS[name] for name in tuple(ROW_OPTIONS)[:5]}
+# The options of the signature `generate`, which uses the pipeline's values of those added later.
+# `complete` and `chat_complete` take all of them, and `stop`.
+_OPTIONS = {name: dtype for name, dtype in ROW_OPTIONS.items() if name != "repetition_penalty"}
 # What is made of the model and the tokenizers, and takes the options of decoding as inputs.
 _GRAPHS = ("_graph", "_chat_graph", "_prompt_rows", "_conversation_rows", "_decoder")
 _STRINGS = tf.TensorSpec([None], tf.string)
@@ -134,7 +137,7 @@ class TextGenerator(Pipeline):
         self.model = model
         self.tokenizer = tokenizer
         self._length_argument = max_sequence_length
-        self.max_sequence_length = _checked_length(model, max_sequence_length)
+        self.max_sequence_length = checked_length(model, max_sequence_length)
         self.also_end_token_ids = checked_end_token_ids(tokenizer, also_end_token_ids)
         self.chat_template = chat_template
         self._chat = Chat(chat_template, tokenizer)
@@ -366,7 +369,7 @@ class TextGenerator(Pipeline):
         columns = in_rows(options, tf.constant([1]))
         with graph_errors.as_value_errors():
             rows = rows_graph(**texts, **columns)
-            return self._decoder.stream(rows, options["stop"])
+            return self._decoder.stream(rows)
 
     def _answers_with(self, options: Mapping[str, Any]) -> Callable[..., dict[str, Any]]:
         """Returns what answers a call with these options, all of them inputs of one graph."""
@@ -475,7 +478,7 @@ class TextGenerator(Pipeline):
         # A token is at least one byte, so half of the positions remain for the continuation.
         room = self.max_sequence_length // 2
         if examples is None:
-            examples = [text[:room] for text in _EXAMPLES]
+            examples = [text[:room] for text in EXAMPLES]
         batch, _, empty = text_batches(examples, self.text_names, long=0)
         for prompt in batch["prompt"]:
             num_tokens = self._prompts.tokens(tf.constant([prompt])).row_lengths()[0]
@@ -500,7 +503,7 @@ class TextGenerator(Pipeline):
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `generate` and `complete`, with options per row, `score`, and those for chat."""
-        prompts = [{**batch, **_example_options(len(batch["prompt"]))} for batch in batches]
+        prompts = [{**batch, **example_options(len(batch["prompt"]))} for batch in batches]
         scored = {
             "log_probability": tf.TensorSpec([None], tf.float32),
             "tokens": tf.TensorSpec([None, None], tf.string),
@@ -519,13 +522,13 @@ class TextGenerator(Pipeline):
             "generate": signature(self.generate, ("prompt",), _OPTIONS, prompts),
             "score": Signature(self.score, {"text": _STRINGS}, scored, texts),
             "complete": signature(
-                self.complete, ("prompt",), ROW_OPTIONS, list(map(_with_more, prompts[:1]))
+                self.complete, ("prompt",), ROW_OPTIONS, list(map(with_later_options, prompts[:1]))
             ),
         }
         if self._chat.template is not None:
             chat = self._chat.examples()
             last = {name: column[1:] for name, column in chat.items()}  # see `signatures`
-            more = _with_more({**chat, **_example_options(2)})
+            more = with_later_options({**chat, **example_options(2)})
             signatures["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [last])
             signatures["chat_complete"] = signature(
                 self.chat_complete, ("roles", "texts"), ROW_OPTIONS, [more]
@@ -572,40 +575,3 @@ class TextGenerator(Pipeline):
     def tokenizers(self) -> Mapping[str, Any]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         return MappingProxyType({"tokenizer": self.tokenizer})
-
-
-def _with_more(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns an example with the options that were added later."""
-    rows = len(example["seed"])
-    stops = [stop for row in range(rows) for stop in (("\n", "e.") if row % 2 else ("", ""))]
-    return {
-        **example,
-        "repetition_penalty": np.where(np.arange(rows) % 2 == 0, 1.2, 1.0),
-        "stop": strings(stops).reshape(rows, 2),
-    }
-
-
-def _checked_length(model: keras.Model, length: int | None) -> int:
-    """Returns the maximum length, the model's by default; ValueError if it does not fit."""
-    parts = anatomy(model)
-    positions = parts.max_sequence_length
-    length = parts.trained_length if length is None else length
-    if length is None or not 1 <= length <= (positions or length):
-        most = "" if positions is None else f", at most {positions}"
-        raise ValueError(
-            f"max_sequence_length={length} for model {model.name!r}: pass the maximum number "
-            f"of tokens in a text, at least 1{most}"
-        )
-    return length
-
-
-def _example_options(rows: int) -> dict[str, np.ndarray]:
-    """Returns options for the rows of an example, different in every row."""
-    number = np.arange(rows)
-    return {
-        "max_length": np.where(number == 2, 0, _EXAMPLE_LENGTH),
-        "temperature": 0.5 + 0.25 * number,
-        "top_k": np.where(number == 1, 0, 5),
-        "top_p": np.where(number == 0, 0.9, 1.0),
-        "seed": number,
-    }

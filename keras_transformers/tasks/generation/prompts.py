@@ -4,10 +4,12 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from keras_transformers.decoding.rows import ROW_OPTIONS, option_rules
 from keras_transformers.files.surrogates import check_text
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tokenizers.packing import document_start
 
 __all__: list[str] = []
@@ -93,6 +95,20 @@ class Prompts:
             f"a {name} is longer than the {self._longest} positions of the model, start token "
             "included: pass only its last tokens",
         )
+
+
+def checked_length(model: keras.Model, length: int | None) -> int:
+    """Returns the maximum length, the model's by default; ValueError if it does not fit."""
+    parts = anatomy(model)
+    positions = parts.max_sequence_length
+    length = parts.trained_length if length is None else length
+    if length is None or not 1 <= length <= (positions or length):
+        most = "" if positions is None else f", at most {positions}"
+        raise ValueError(
+            f"max_sequence_length={length} for model {model.name!r}: pass the maximum number "
+            f"of tokens in a text, at least 1{most}"
+        )
+    return length
 
 
 def checked_options(options: Mapping[str, Any], vocabulary_size: int) -> dict[str, Any]:
