@@ -29,9 +29,10 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "ANSWER": _Kind(("tasks.*.answer",), "task"),
-    "CONTAINER": _Kind(("convert.containers.*",)),
+    "CONTAINER": _Kind(("convert.*.*", "families.*.*")),
     "FAMILY": _Kind(("families.*.files",), "model_type"),
-    "FORMAT": _Kind(("convert.formats.*", "families.*.*", "tasks.*.files"), "contents"),
+    # The first that recognises a folder reads it: a family's own comes before a general one.
+    "FORMAT": _Kind(("families.*.*", "tasks.*.files", "convert.formats.*"), "contents"),
     "MODELS": _Kind(("families.*.model",)),  # a mapping by name
     "TASK": _Kind(("tasks.*.task",), "name"),
     "entry_of": _Kind(("families.*.model",)),

@@ -96,12 +96,13 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
 
     from keras_transformers.convert.formats.weights import has_weights
     from keras_transformers.saved_model import Predictor
+    from keras_transformers.tasks.embedding.pipeline import Embedder
     from keras_transformers.tasks.weights import loading
 
     if has_weights(path):
         pipeline: Any = loading.load(path)
-        if pipeline.task != "embedding":
-            pipeline = loading.load(path, pipeline="embedding")
+        if not isinstance(pipeline, Embedder):
+            pipeline = loading.load(path, pipeline=Embedder.task)
         prompted = {"query", "document"} <= set(pipeline.prompts)
 
         def by_pipeline(prompt: str) -> Embed:

@@ -85,8 +85,7 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
             return run
 
         outputs = run_through_graph(model, encoded, watching)
-        values = tf.reshape(outputs[next(iter(outputs))], [-1])
-        chosen = tf.reduce_max(values)
+        chosen = tf.reduce_max(outputs[pipeline.explained])
     gradient = tape.gradient(chosen, watched[0])
     by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
     found: dict[str, Any] = {"gradient": by_token.tolist()}

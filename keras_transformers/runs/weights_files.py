@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_transformers import files
 from keras_transformers.files.errors import no_room
-from keras_transformers.layers.old_files import load_weights
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
 
@@ -116,7 +115,7 @@ def read_weights(model: keras.Model, path: Path) -> None:
     """
     check_weights(path)
     try:
-        load_weights(model, path)
+        model.load_weights(path)
     except (OSError, ValueError, KeyError, RuntimeError) as error:  # from h5py, or from Keras
         raise _lost(path, error) from error
     wrong = [v.path for v in model.weights if not np.isfinite(keras.ops.convert_to_numpy(v)).all()]

@@ -76,7 +76,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         metadata = read_json(file)
     except ValueError as error:
         raise ValueError(f"{error}; export the model again") from error
-    number = metadata.get("format", 1)  # exports before version 1.0 say none
+    number = metadata.get("format", 1)  # those in saved_models say none
     if type(number) is not int or number < 1:
         raise ValueError(f"{file}: format {number!r}, expected a number; export the model again")
     if number > FORMAT_NUMBER:

@@ -90,6 +90,8 @@ class Pipeline(abc.ABC):
 
     Attributes:
         task: the task's name in the metadata of exports.
+        explained: the model's output that explanations attribute to tokens, the numbers of a row
+            whose largest is the answer; "" if the task has none.
         model: the functional Keras model, reduced to the part that the task uses.
         text_names: the inputs, in the order in which a call takes them.
         adapter: the low-rank updates from the last training, if it trained any; they are merged
@@ -99,6 +101,7 @@ class Pipeline(abc.ABC):
     """
 
     task: ClassVar[str]
+    explained: ClassVar[str] = ""
     adapter: Any = None
     model: keras.Model
     text_names: tuple[str, ...]

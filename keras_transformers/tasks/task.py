@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import keras
 
 from keras_transformers import registry
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import save_huggingface
 from keras_transformers.convert.formats.weights import FoundWeights, TrainedModel
 from keras_transformers.tasks.answers import AnswerType
@@ -112,7 +113,7 @@ class Task(abc.ABC, Generic[PipelineT]):
         """Returns whether its head can have this many outputs."""
         return self.num_outputs in (None, "one" if num_outputs == 1 else "several")
 
-    def read_options(self, folder: Path) -> Mapping[str, Any]:
+    def read_options(self, folder: Folder) -> Mapping[str, Any]:
         """Returns the pipeline's options from a folder in Hugging Face's layout."""
         return {}
 

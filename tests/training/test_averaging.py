@@ -133,7 +133,7 @@ def test_bad_arguments_and_nothing_kept() -> None:
         AverageLastWeights(frequency="step")  # type: ignore[arg-type]
     averaging = AverageLastWeights(frequency=10)
     epochs(averaging, 1)
-    with pytest.raises(ValueError, match=r"no weights to average after 4 batches.*10 batches"):
+    with pytest.raises(ValueError, match="no weights .*4 batches.*10 batches"):
         averaging.apply()
 
 

@@ -4,7 +4,6 @@ import functools
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +11,7 @@ import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.mapped import TRUNCATED, MappedFile
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.families.fasttext.model import fasttext, hierarchical_classifier
@@ -54,7 +54,7 @@ class _Dictionary:
     kept_buckets: list[int] | None
 
 
-def open_fasttext(file: Path) -> FoundWeights:
+def open_fasttext(folder: Folder) -> FoundWeights:
     """Opens a classifier that fastText trained: softmax or hierarchical softmax, quantized or not.
 
     The file has the words, the labels, the n-grams and the shape of the model. Quantized vectors
@@ -64,6 +64,7 @@ def open_fasttext(file: Path) -> FoundWeights:
         ValueError: the file is damaged; it has word vectors but no classifier; or its loss gives
             each label an independent probability ("ova", "ns").
     """
+    file = folder.path
     reader = MappedFile(file)
     settings = _settings(reader)
     dictionary = _dictionary(reader)
@@ -248,7 +249,8 @@ def _centroids(reader: MappedFile) -> list[np.ndarray]:
     return [reader.array("<f4", _CENTROIDS, each) for each in widths]
 
 
-def _recognises(path: Path) -> bool:
+def _recognises(folder: Folder) -> bool:
+    path = folder.path
     if not path.is_file():
         return False
     with path.open("rb") as opened:

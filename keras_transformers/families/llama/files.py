@@ -1,5 +1,6 @@
 """Describes Llama, SmolLM2 and similar decoders in Hugging Face's files."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.containers.gguf import GgufMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.gpt.files import sampling_fields
+from keras_transformers.families.llama.gguf import GGUF
 from keras_transformers.families.llama.model import MODELS, llama
 from keras_transformers.layers import RotaryScaling
 from keras_transformers.models.anatomy import anatomy
@@ -285,16 +289,16 @@ def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
     return attention.use_bias, attention.use_output_bias, has_norms, any(windows_of(model))
 
 
-def tokenizer(path: Path, lowercase: bool) -> "DescribedTokenizer":
+def tokenizer(folder: Folder, lowercase: bool) -> "DescribedTokenizer":
     """Makes the tokenizer from a folder; see `language_tokenizer`."""
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
+    from keras_transformers.families.llama.tokenizers import language_tokenizer
 
-    found = language_tokenizer(path)
-    if found.end_token_id is None:
-        file = path / "tokenizer_config.json"
+    tokenizer = language_tokenizer(folder)
+    if tokenizer.end_token_id is None:
+        file = folder / "tokenizer_config.json"
         raise ValueError(f"{file}: no eos_token, the token that ends texts: add the field")
-    return found
+    return tokenizer
 
 
 def family(
@@ -305,6 +309,7 @@ def family(
     accepts: Callable[..., bool],
     *,
     entries: tuple[str, ...],
+    gguf: GgufMap | None = None,
 ) -> Family:
     """Returns a family of such decoders.
 
@@ -315,6 +320,7 @@ def family(
         fields: from `config_map`.
         accepts: see `Family`.
         entries: the prefix of its names in `models.llama`.
+        gguf: see `Family`.
     """
     return Family(
         model_type,
@@ -336,6 +342,7 @@ def family(
         vocabulary_file="tokenizer.json",
         tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),
         accepts=accepts,
+        gguf=gguf,
     )
 
 
@@ -366,4 +373,7 @@ FAMILY: Family = family(
     config_map("llama", read_more=_read_more, write_more=_write_more),
     _accepts,
     entries=("llama", "smollm2"),
+    gguf=dataclasses.replace(
+        GGUF, reordered={"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
+    ),
 )

@@ -8,6 +8,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.llama.files import check_heads, flag, read_rotary
 from keras_transformers.families.modern_bert.model import MODELS, modern_bert, with_head
@@ -218,9 +219,9 @@ def _build(
     return with_head(encoder, pooling=head_pooling, activation=head_activation, use_bias=head_bias)
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
+    from keras_transformers.families.llama.tokenizers import language_tokenizer
 
     special = {
         "start_token": "cls",
@@ -229,7 +230,8 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
         "unknown_token": "unk",
         "mask_token": "mask",
     }
-    return language_tokenizer(path if path.is_dir() else path.parent, special=special)
+    place = folder if folder.path.is_dir() else folder.directory
+    return language_tokenizer(place, special=special)
 
 
 FAMILY: Family = Family(

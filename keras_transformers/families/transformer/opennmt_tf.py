@@ -21,6 +21,7 @@ from keras_transformers.convert.containers.tf_checkpoint import (
     checkpoint_prefix,
     index_mentions,
 )
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.families.transformer.model import transformer
@@ -70,26 +71,26 @@ _WHOLE = {
 _SETTING = re.compile(r"^\s*(\w+):[ \t]*(['\"]?)([^\s'\"#]+)\2", re.MULTILINE)
 
 
-def open_opennmt_tf(path: Path) -> FoundWeights:
+def open_opennmt_tf(folder: Folder) -> FoundWeights:
     """Opens a Transformer that OpenNMT-tf 2 trained.
 
     Args:
-        path: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside it.
+        folder: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside it.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, the model is not a Transformer with sinusoidal positions, or
             no file has its number of heads.
     """
-    stored = StoredVariables.open(checkpoint_prefix(path))
+    stored = StoredVariables.open(checkpoint_prefix(folder.path))
     keys = {
         key.removeprefix("model/").removesuffix(_VALUE): key
         for key in stored.shapes
         if key.startswith("model/") and "/.OPTIMIZER_SLOT/" not in key
     }
     shapes = {name: stored.shapes[key] for name, key in keys.items()}
-    folder = stored.prefix.parent
-    settings = _settings(folder)
+    directory = stored.prefix.parent
+    settings = _settings(directory)
     arguments = _arguments(stored.prefix, shapes)
     names = {ours: theirs for theirs in keys for ours in _names(theirs, shapes)}
     arrays = Arrays(
@@ -108,7 +109,7 @@ def open_opennmt_tf(path: Path) -> FoundWeights:
 
         made = {}
         for side in ("source", "target"):
-            file = _vocabulary(folder, settings, side)
+            file = _vocabulary(directory, settings, side)
             made[file] = tokenizer = OpenNMTTokenizer.load(file)
             rows = arguments[f"{'target_' if side == 'target' else ''}vocabulary_size"]
             if tokenizer.vocabulary_size != rows:
@@ -119,8 +120,8 @@ def open_opennmt_tf(path: Path) -> FoundWeights:
         return tuple(made.values())
 
     options = {
-        "num_beams": _number(int, folder, settings, "beam_width", 1),
-        "length_penalty": _number(float, folder, settings, "length_penalty", 0),
+        "num_beams": _number(int, directory, settings, "beam_width", 1),
+        "length_penalty": _number(float, directory, settings, "length_penalty", 0),
         "rules": "opennmt",
         "max_length": _LONGEST,
         "extra_length": None,
@@ -317,8 +318,8 @@ def _vocabulary(folder: Path, settings: Mapping[str, str], side: str) -> Path:
     return file
 
 
-def _recognises(path: Path) -> bool:
-    return index_mentions(path, MARK)
+def _recognises(folder: Folder) -> bool:
+    return index_mentions(folder.path, MARK)
 
 
 FORMAT = Format(

@@ -10,8 +10,10 @@ import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, check_number
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import Form
+from keras_transformers.families.vit.keras_nlp import BACKBONE
 from keras_transformers.families.vit.model import MODELS, vit
 from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import PatchEmbedding
@@ -195,8 +197,8 @@ def _sides(size: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def _no_tokenizer(path: Path, lowercase: bool) -> None:
-    raise ValueError(f"{path}: a ViT reads images, not texts: it has no tokenizer")
+def _no_tokenizer(folder: Folder, lowercase: bool) -> None:
+    raise ValueError(f"{folder}: a ViT reads images, not texts: it has no tokenizer")
 
 
 def _accepts(model: keras.Model) -> bool:
@@ -215,4 +217,5 @@ FAMILY: Family = Family(
     parts=("vit.pooler.*", "classifier.*"),
     task="image_classification",
     accepts=_accepts,
+    keras_nlp=BACKBONE,
 )

@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense
-from keras_transformers.layers.old_files import decoder_parts
 from keras_transformers.layers.recurrent.attention import RnnAttention, repeat_rows
 from keras_transformers.layers.recurrent.bridges import (
     build_bridges,
@@ -388,9 +387,7 @@ class RecurrentDecoder(CompositeLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RecurrentDecoder":
-        """Makes a decoder from the result of `get_config`, including those of old files."""
-        if "cell" in config:
-            return super().from_config(decoder_parts(config))
+        """Makes a decoder from the result of `get_config`."""
         load = keras.saving.deserialize_keras_object
         parts = {
             "cells": [load(cell) for cell in config["cells"]],

@@ -15,8 +15,6 @@ from keras_transformers.runs.resume.replicas import Replicas, values
 from keras_transformers.runs.resume.snapshots import reading
 
 Callbacks = Sequence[tuple[str, Stateful]]  # class name, and the object with the state
-# Names of callbacks' classes in older checkpoints -> today's.
-_FORMER_NAMES = {"CheckpointAveraging": "AverageLastWeights"}
 
 
 class Position(NamedTuple):
@@ -100,8 +98,7 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
     with reading(path) as file:
         described = json.loads(str(file["state"]))
         names = [name for name, _ in callbacks]
-        before = [_FORMER_NAMES.get(name, name) for name in described["callbacks"]]
-        _check_same(path, "callbacks with a state", before, names)
+        _check_same(path, "callbacks with a state", described["callbacks"], names)
         _check_same(path, "replicas", described["replicas"], replicas.number)
         optimizer = type(model.optimizer).__name__
         _check_same(path, "optimizer", described["optimizer"], optimizer)
@@ -115,7 +112,7 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
             is_finished=described["is_finished"],
             epochs=described["epochs"],
             logs=described["logs"],
-            seconds=described.get("seconds", 0.0),  # older checkpoints have none
+            seconds=described["seconds"],
             metrics=_numbered(file, "metric"),
             callbacks=[_numbered(file, f"callback_{number}") for number in range(len(names))],
         )

@@ -358,7 +358,7 @@ class Client:
         if reading.TASK_SIGNATURE in signatures:
             return reading.answer_type(signatures[reading.TASK_SIGNATURE].method_name)
         default = signatures.get("serving_default", found)
-        return reading.answer_type(reading.old_task(default.outputs))
+        return reading.answer_type_of(default.outputs)
 
     def _options(self, spec: ModelSpec, name: str) -> Mapping[str, Any]:
         """Returns the defaults of a model's options of decoding."""

@@ -57,6 +57,7 @@ class TextClassifier(TextPipeline):
     """
 
     task = "classification"
+    explained = "logits"
 
     def __init__(
         self,

@@ -9,11 +9,12 @@ import keras
 import numpy as np
 from safetensors.numpy import save_file
 
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import open_huggingface, save_huggingface
 from keras_transformers.convert.formats.weights import Format, FoundWeights, TrainedModel
 from keras_transformers.convert.tensors import TRANSPOSED, NamedTensor, assign
-from keras_transformers.files import may_be_name, read_json, read_json_list, write_json
+from keras_transformers.files import may_be_name, read_json_list, write_json
 from keras_transformers.tasks.embedding.head import embedder_parts
 
 __all__: list[str] = []
@@ -51,7 +52,7 @@ _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 _MOST_DIMENSIONS = 1 << 16  # so that a damaged number cannot take all memory
 
 
-def open_sentence_transformers(folder: Path) -> FoundWeights:
+def open_sentence_transformers(folder: Folder) -> FoundWeights:
     """Opens a folder that sentence-transformers saved: an embedder or a CrossEncoder.
 
     Raises:
@@ -61,17 +62,15 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
     """
     modules = _modules(folder)
     _, first = modules[0]
-    encoder = dataclasses.replace(open_huggingface(first), source=folder)
-    lengths = (first / name for name in _LENGTHS)
-    file = next((each for each in lengths if each.is_file()), None)
-    config = {} if file is None else read_json(file)
+    encoder = dataclasses.replace(open_huggingface(first), source=folder.path)
+    name = next((name for name in _LENGTHS if (first / name).is_file()), _LENGTH)
+    file, config = first / name, first.json(name, missing_ok=True)
     encoder = dataclasses.replace(
         encoder,
         max_sequence_length=_length(file, config, encoder),
         tokenizers=_lowercasing(file, config, encoder),
     )
-    settings_file = folder / _SETTINGS
-    settings = read_json(settings_file) if settings_file.is_file() else {}
+    settings_file, settings = folder / _SETTINGS, folder.json(_SETTINGS, missing_ok=True)
     if len(modules) == 1:
         if not encoder.heads.lower().endswith("forsequenceclassification"):
             raise ValueError(
@@ -79,8 +78,8 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
                 f"{first / 'config.json'} has no head for it: remove {_MODULES} to load the encoder"
             )
         return encoder
-    pooling_file = modules[1][1] / "config.json"
-    pooling = read_json(pooling_file)
+    _, of_pooling = modules[1]
+    pooling_file, pooling = of_pooling / "config.json", of_pooling.json("config.json")
     after = modules[2:]
     normalize = bool(after) and after[-1][0] == "Normalize"
     projections = after[:-1] if normalize else after
@@ -151,7 +150,7 @@ def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
     write_json(folder / _SETTINGS, settings)
 
 
-def _modules(folder: Path) -> list[tuple[str, Path]]:
+def _modules(folder: Folder) -> list[tuple[str, Folder]]:
     """Returns the kind and folder of each module, in order.
 
     Raises:
@@ -159,7 +158,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             Transformer, a Pooling and modules that may follow it.
     """
     file = folder / _MODULES
-    found: list[tuple[str, Path]] = []
+    modules: list[tuple[str, Folder]] = []
     for module in read_json_list(file):
         fields = module if isinstance(module, dict) else {}
         kind, path = fields.get("type"), fields.get("path", "")
@@ -172,8 +171,9 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
         # .modules.pooling.Pooling"; modules from other packages are foreign code.
         own = kind.startswith("sentence_transformers.")
-        found.append((kind.rpartition(".")[2] if own else kind, folder / path))
-    kinds = [kind for kind, _ in found]
+        place = Folder(folder / path) if PurePosixPath(path).parts else folder
+        modules.append((kind.rpartition(".")[2] if own else kind, place))
+    kinds = [kind for kind, _ in modules]
     after = {"Dense", "LayerNorm", "Normalize"}
     if kinds != ["Transformer"] and (
         kinds[:2] != ["Transformer", "Pooling"] or not after.issuperset(kinds[2:])
@@ -182,7 +182,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             f"{file}: modules {', '.join(kinds) or 'none'}; only Transformer, Pooling and then any "
             f"of {', '.join(sorted(after))} are supported, or only Transformer for a CrossEncoder"
         )
-    return found
+    return modules
 
 
 def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
@@ -222,12 +222,11 @@ def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict
     return {"prompts": prompts, "default_prompt_name": default}
 
 
-def _projection(kind: str, folder: Path) -> keras.layers.Layer:
+def _projection(kind: str, folder: Folder) -> keras.layers.Layer:
     """Makes the layer of a module after the pooling, with its weights."""
     if kind == "Normalize":
         return keras.layers.UnitNormalization(dtype="float32")
-    file = folder / "config.json"
-    config, arrays = read_json(file), open_arrays(folder)
+    file, config, arrays = folder / "config.json", folder.json("config.json"), folder.arrays
     if kind == "LayerNorm":
         width = _size(file, "dimension", config)
         layer: Any = keras.layers.LayerNormalization(epsilon=_LAYER_NORM_EPSILON, dtype="float32")
@@ -309,7 +308,7 @@ def _size(file: Path, name: str, config: Mapping[str, Any]) -> int:
     return value
 
 
-def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights) -> int | None:
+def _length(file: Path, config: Mapping[str, Any], encoder: FoundWeights) -> int | None:
     """Returns the maximum length in sentence_bert_config.json, or else the tokenizer's."""
     length = config.get("max_seq_length")
     if length is None:
@@ -320,7 +319,7 @@ def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights)
 
 
 def _lowercasing(
-    file: Path | None, config: Mapping[str, Any], encoder: FoundWeights
+    file: Path, config: Mapping[str, Any], encoder: FoundWeights
 ) -> Callable[..., tuple[Any, ...]]:
     """Returns the function that makes the tokenizers, which must lower-case if the file says so."""
     if not config.get("do_lower_case"):
@@ -342,6 +341,6 @@ def _lowercasing(
 
 FORMAT = Format(
     "sentence-transformers' modules.json",
-    lambda path: (path / _MODULES).is_file(),
+    lambda folder: (folder / _MODULES).is_file(),
     open_sentence_transformers,
 )

@@ -56,6 +56,7 @@ class TextRegressor(TextPipeline):
     """
 
     task = "regression"
+    explained = "score"
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.files import read_json
+from keras_transformers.convert.folder import Folder
 
 __all__: list[str] = []
 
@@ -44,17 +44,16 @@ def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     return {"activation": _ACTIVATIONS[name], "pair": True}
 
 
-def read_activation(folder: Path) -> dict[str, Any]:
+def read_activation(folder: Folder) -> dict[str, Any]:
     """Returns the options of `TextRegressor` from a folder's files; see `activation_options`.
 
     Args:
         folder: has config.json and, in newer versions, config_sentence_transformers.json.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name in ("config.json", "config_sentence_transformers.json"):
-        if (folder / name).is_file():
-            found |= activation_options(folder / name, read_json(folder / name))
-    return found
+        options |= activation_options(folder / name, folder.json(name, missing_ok=True))
+    return options
 
 
 def activation_fields(activation: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 All become a tokenizer.json, which `tokenizers.DescribedTokenizer` runs in the graph.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +11,8 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_transformers.files import read_json, read_lines
+from keras_transformers.convert.folder import Folder
+from keras_transformers.files import read_lines
 from keras_transformers.tokenizers.byte_pairs.files import NAMES, read_tokens
 from keras_transformers.tokenizers.described import decoders, templates
 from keras_transformers.tokenizers.described.splitters import LLAMA3, QWEN2
@@ -66,7 +68,7 @@ _CLASSES = {"GPT2Tokenizer": _GPT2, "Qwen2Tokenizer": _QWEN2}
 
 
 def language_tokenizer(
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     vocabulary_size: int | None = None,
     special: Mapping[str, str] = MappingProxyType(_SPECIAL),
@@ -86,11 +88,11 @@ def language_tokenizer(
         ValueError: a file is damaged, or describes something that cannot be reproduced exactly; the
             message names it.
     """
-    told = folder / _CONFIG
-    config = read_json(told) if told.is_file() else {}
+    folder = Folder.at(folder)
+    told, config = folder / _CONFIG, folder.json(_CONFIG, missing_ok=True)
     if (folder / FILE).is_file():
         file = folder / FILE
-        description = read_json(file)
+        description = dict(folder.json(FILE))
     elif (folder / _PIECES).is_file():
         file = folder / _PIECES
         description = _of_pieces(file, legacy=config.get("legacy") is not False)
@@ -313,7 +315,7 @@ def _of_pieces(file: Path, *, legacy: bool) -> dict[str, Any]:
         raise ValueError(f"{file}: {error}") from error
 
 
-def _of_two_files(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def _of_two_files(folder: Folder, config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tokenizer.json of vocab.json and merges.txt, with its class's parts."""
     if not (folder / NAMES[0]).is_file():
         raise FileNotFoundError(
