@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -190,6 +191,16 @@ def test_a_conversations_stream_is_its_answer():
         texts, answer = collected(generate.stream_chat(messages, seed=1, temperature=0.8))
         assert [answer] == np.ravel([generate.chat(messages, seed=1, temperature=0.8)]).tolist()
         assert "".join(texts) == answer.text
+
+
+def test_the_example_of_the_docs_prints_the_answer(capsys):
+    page = (Path(__file__).parents[2] / "docs/chat.md").read_text("utf-8")
+    code = page.partition("## Streaming")[2].partition("```python\n")[2].partition("```")[0]
+    generate = tiny.talker()
+    names = {"generate": generate}
+    exec(code, names)
+    answer = generate.chat(names["messages"], max_length=100)
+    assert capsys.readouterr().out == answer.text
 
 
 def test_a_stop_of_a_model_is_held_back():
