@@ -5,7 +5,6 @@ steps from the same search.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -48,7 +47,7 @@ ROW_OPTIONS: Mapping[str, tf.DType] = {
 
 def sample_rows(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache = (),
     *,
     end_token_id: int | None,
@@ -132,7 +131,7 @@ def sample_rows(
 
 def steps(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache = (),
     *,
     end_token_id: int | None,

@@ -8,7 +8,6 @@ Curious Case of Neural Text Degeneration", 2020.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -21,7 +20,7 @@ __all__ = ["sample"]
 
 def sample(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache = (),
     *,
     end_token_id: int | None,
@@ -126,7 +125,7 @@ def sample(
     )
 
 
-def uniform_numbers(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
+def uniform_numbers(seeds: Sequence[int | tf.Tensor], count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers in [0, 1) that depend only on two integers: float32 (count,)."""
     # Not "auto_select", whose choice depends on the device. Bits rather than floats, because XLA
     # converts the same bits to different floats.

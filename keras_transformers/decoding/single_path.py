@@ -159,7 +159,7 @@ class SinglePath:
 
 def follow_path(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache,
     choose: ChooseFunction,
     *,

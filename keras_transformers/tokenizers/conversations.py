@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -55,7 +54,7 @@ class ConversationTokenizer:
         self._fold = tokenizer.folded
         self._breaks = self._broken(self._plain_marks(around))
 
-    def __call__(self, roles: Any, texts: Any) -> tf.RaggedTensor:
+    def __call__(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
         """Converts conversations, in the graph.
 
         Args:
@@ -75,7 +74,7 @@ class ConversationTokenizer:
             with tf.control_dependencies(self._checks(roles, texts)):
                 return self._tokenize(self._render(roles, tf.identity(texts)))
 
-    def _render(self, roles: Any, texts: Any) -> tf.Tensor:
+    def _render(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """Returns the whole texts (batch,), with marks around the template's special tokens."""
         template = self.template
         texts = self._harmless(texts)
@@ -103,7 +102,7 @@ class ConversationTokenizer:
         opening = self._marked(template.opening)
         return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
 
-    def _harmless(self, texts: Any) -> tf.Tensor:
+    def _harmless(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns messages (batch, messages) that the template's marks have been broken in.
 
         Others stay as they are, although the marks are looked for in what the tokenizer reads.
@@ -146,7 +145,7 @@ class ConversationTokenizer:
                 return dict(zip(read, broken, strict=True))
         raise ValueError(f"chat template {self.template.name!r}: cannot tell {marks} from text")
 
-    def _checks(self, roles: Any, texts: Any) -> list[Any]:
+    def _checks(self, roles: tf.Tensor, texts: tf.Tensor) -> list[tf.Operation]:
         """Returns assertions that conversations have the form that the template expects."""
         template = self.template
         is_message = roles != ""  # (batch, messages)
@@ -175,7 +174,7 @@ class ConversationTokenizer:
             fits = tf.where(users, roles == "user", roles == "assistant")
             rules.append((_all(fits | ~is_message | (places < first)), rule))
 
-        def breach(obeys: Any, rule: str) -> Any:
+        def breach(obeys: tf.Tensor, rule: str) -> tf.Operation | None:
             wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
             message = f"chat template {template.name!r}: {rule}; the roles of conversation"
             data = [message, wrong, "are", tf.gather(roles, wrong)]
@@ -200,6 +199,6 @@ class ConversationTokenizer:
         return text
 
 
-def _all(holds: Any) -> Any:
+def _all(holds: tf.Tensor) -> tf.Tensor:
     """Returns which conversations (batch,) obey a rule in all messages (batch, messages)."""
     return tf.reduce_all(holds, axis=1)

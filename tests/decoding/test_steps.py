@@ -3,7 +3,7 @@
 import gc
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,8 @@ def model() -> PrefixModel:
     return PrefixModel(batch=BATCH, vocabulary_size=6, depth=6, seed=3)
 
 
-def assert_same(found: Iterable[Step], expected: Hypotheses) -> None:
+def assert_same(every: Sequence[Step], expected: Hypotheses) -> None:
     """The steps have the tokens, log-probabilities and ends of a search's only hypotheses."""
-    every = list(found)
     token_ids = np.stack([step.token_ids for step in every], axis=1)
     log_probs = np.stack([step.log_probs for step in every], axis=1)
     lengths = expected.lengths[:, 0].numpy()
@@ -86,7 +85,7 @@ def test_steps_are_those_of_the_graph(case: str, model: PrefixModel) -> None:
         assert len(set(expected.lengths.numpy().ravel().tolist())) > 1, "rows end at one step"
     if case == "shortest":
         assert expected.lengths.numpy().min() == 4
-    assert_same(steps(model.step, [START] * BATCH, model.cache, **options), expected)
+    assert_same(list(steps(model.step, [START] * BATCH, model.cache, **options)), expected)
 
 
 @pytest.mark.parametrize("kind", ["growing", "fixed"])
@@ -100,10 +99,10 @@ def test_greedy_steps_are_greedy_search_with_any_cache(kind: str) -> None:
     }
     step, cache = (getattr(model, f"{kind}_{part}") for part in ("step", "cache"))
     expected = greedy_search(step, starts, cache(BATCH), **options)
-    found = list(steps(step, starts, cache(BATCH), **options))
-    token_ids = np.stack([step.token_ids for step in found], axis=1)
-    np.testing.assert_array_equal(token_ids, expected.token_ids[:, 0, : len(found)])
-    total = np.sum([step.log_probs for step in found], axis=0)
+    every = list(steps(step, starts, cache(BATCH), **options))
+    token_ids = np.stack([step.token_ids for step in every], axis=1)
+    np.testing.assert_array_equal(token_ids, expected.token_ids[:, 0, : len(every)])
+    total = np.sum([step.log_probs for step in every], axis=0)
     np.testing.assert_allclose(total, expected.scores[:, 0], rtol=1e-5)
 
 
@@ -116,10 +115,10 @@ def test_who_leaves_computes_no_more_and_frees_the_cache() -> None:
 
     cache = tf.ones([1, 1, 1000])
     first = weakref.ref(cache)
-    found = steps(step, [START], cache, end_token_id=None, max_length=100, growing_axis=1)
+    stepping = steps(step, [START], cache, end_token_id=None, max_length=100, growing_axis=1)
     del cache
     assert computed.numpy() == 0
-    for _ in itertools.islice(found, 3):
+    for _ in itertools.islice(stepping, 3):
         pass
     assert computed.numpy() == 3
     gc.collect()
@@ -130,10 +129,10 @@ def test_who_leaves_computes_no_more_and_frees_the_cache() -> None:
         if isinstance(tensor, tf.Tensor) and tensor.shape[1:] == [4, 1000]
     ]
     assert len(held) == 1
-    found.close()
+    stepping.close()
     gc.collect()
     assert held[0]() is None
-    assert next(found, None) is None
+    assert next(stepping, None) is None
     assert computed.numpy() == 3
 
 
@@ -151,11 +150,11 @@ def test_rows_in_which_everything_is_forbidden_end() -> None:
         logits = tf.constant([[-np.inf, -np.inf, 0.0]])
         return tf.tile(logits, [tf.shape(token_ids)[0], 1]), cache
 
-    (found,) = steps(step, [START], end_token_id=END, max_length=5, min_length=2)
-    assert found.ended.tolist() == [True]
-    assert found.finished.tolist() == [False]
-    assert found.token_ids.tolist() == [0]
-    assert found.log_probs.tolist() == [-np.inf]
+    (only,) = steps(step, [START], end_token_id=END, max_length=5, min_length=2)
+    assert only.ended.tolist() == [True]
+    assert only.finished.tolist() == [False]
+    assert only.token_ids.tolist() == [0]
+    assert only.log_probs.tolist() == [-np.inf]
 
 
 @pytest.mark.parametrize(

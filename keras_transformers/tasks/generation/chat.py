@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.tasks.generation.conversations import conversation_columns
+from keras_transformers.tasks.generation.conversations import Message, conversation_columns
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tokenizers.chat_templates import CHAT_TEMPLATES, find_chat_template
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
@@ -60,7 +60,7 @@ class Chat:
             )
         return self._tokenize
 
-    def columns(self, conversations: Sequence[Sequence[Any]]) -> dict[str, tf.Tensor]:
+    def columns(self, conversations: Sequence[Sequence[Message]]) -> dict[str, tf.Tensor]:
         """Returns `roles` and `texts` of conversations, strings (batch, messages).
 
         Raises:

@@ -8,7 +8,8 @@ from keras_transformers.files.surrogates import as_utf8
 
 __all__: list[str] = []
 
-
+# {"role": ..., "content": ...}, both strings.
+Message = Mapping[str, str]
 # The options of decoding and their defaults: always the likeliest token.
 OPTIONS: Mapping[str, Any] = {
     "max_length": 50,
@@ -23,8 +24,8 @@ OPTIONS: Mapping[str, Any] = {
 OLD_OPTIONS: dict[str, Any] = {**OPTIONS, "top_k": 0}
 
 
-def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:
-    """Returns a sequence of conversations, and whether only a single one was given.
+def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Message]], bool]:
+    """Returns a list of conversations, and whether the messages are a single one.
 
     Raises:
         ValueError: the messages are a table.
@@ -41,7 +42,7 @@ def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool
 
 
 def conversation_columns(
-    conversations: Sequence[Sequence[Any]],
+    conversations: Sequence[Sequence[Message]],
 ) -> tuple[list[list[bytes]], list[list[bytes]]]:
     """Returns the roles and the texts of conversations in UTF-8, as models take them.
 

@@ -35,6 +35,6 @@ def _num_settled(text: str, stop: Sequence[str]) -> int:
     """Returns how many characters at the start of a text stay, whatever follows it."""
     text = text.rstrip(_INCOMPLETE)
     for start in range(max(0, len(text) - max(map(len, stop), default=0)), len(text)):
-        if any(each.startswith(text[start:]) for each in stop):
+        if any(string.startswith(text[start:]) for string in stop):
             return start
     return len(text)

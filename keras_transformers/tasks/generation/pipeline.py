@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import keras
 import numpy as np
@@ -14,10 +14,11 @@ from keras_transformers.convert.families import families
 from keras_transformers.decoding.rows import ROW_OPTIONS
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.generation.answer import Generation
+from keras_transformers.tasks.generation.answer import ANSWER, Generation
 from keras_transformers.tasks.generation.chat import Chat
 from keras_transformers.tasks.generation.conversations import (
     OPTIONS,
+    Message,
     as_conversations,
     decoding_options,
 )
@@ -50,6 +51,7 @@ __all__ = ["TextGenerator"]
 _OPTIONS = {name: dtype for name, dtype in ROW_OPTIONS.items() if name != "repetition_penalty"}
 # What is made of the model and the tokenizers, and takes the options of decoding as inputs.
 _GRAPHS = ("_graph", "_chat_graph", "_prompt_rows", "_conversation_rows", "_decoder")
+Graph = Callable[..., dict[str, tf.Tensor]]  # of tensors by name
 _STRINGS = tf.TensorSpec([None], tf.string)
 _LISTS = tf.TensorSpec([None, None], tf.string)
 
@@ -179,7 +181,7 @@ class TextGenerator(Pipeline):
             vars(other).update({n: vars(self)[n] for n in _GRAPHS if n in vars(self)})
         return other
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continues each prompt with the pipeline's options, in the graph; see `generate`.
 
         Args:
@@ -188,7 +190,7 @@ class TextGenerator(Pipeline):
         rows = tf.shape(texts["prompt"])[:1]
         return self.complete(texts["prompt"], **in_rows(self.options, rows))
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
         return {
             "text": _STRINGS,
@@ -198,8 +200,14 @@ class TextGenerator(Pipeline):
         }
 
     def generate(
-        self, prompt: Any, max_length: Any, temperature: Any, top_k: Any, top_p: Any, seed: Any
-    ) -> dict[str, Any]:
+        self,
+        prompt: tf.Tensor,
+        max_length: tf.Tensor,
+        temperature: tf.Tensor,
+        top_k: tf.Tensor,
+        top_p: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
         """Samples a continuation of each prompt, in the graph; see `decoding.sample_rows`.
 
         A row's continuation does not depend on the other rows or their number.
@@ -229,7 +237,9 @@ class TextGenerator(Pipeline):
         values = (max_length, temperature, top_k, top_p, seed)
         return self.complete(prompt, **defaults | dict(zip(_OPTIONS, values, strict=True)))
 
-    def complete(self, prompt: Any, *, stop: Any, **options: Any) -> dict[str, Any]:
+    def complete(
+        self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Samples a continuation of each prompt, in the graph, with all options.
 
         Args:
@@ -249,7 +259,9 @@ class TextGenerator(Pipeline):
         """
         return self._sample(**self._rows_of_prompts(prompt, stop=stop, **options))
 
-    def chat_complete(self, roles: Any, texts: Any, *, stop: Any, **options: Any) -> dict[str, Any]:
+    def chat_complete(
+        self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Samples an answer to each conversation, in the graph, with all options.
 
         Names of special tokens in `texts` are ordinary text, so no message can end its turn early.
@@ -271,7 +283,15 @@ class TextGenerator(Pipeline):
         """
         return self._sample(**self._rows_of_conversations(roles, texts, stop=stop, **options))
 
-    def chat(self, messages: Sequence[Any], **options: Any) -> Any:
+    @overload
+    def chat(self, messages: Sequence[Message], **options: Any) -> Generation: ...
+
+    @overload
+    def chat(self, messages: Sequence[Sequence[Message]], **options: Any) -> list[Generation]: ...
+
+    def chat(
+        self, messages: Sequence[Message] | Sequence[Sequence[Message]], **options: Any
+    ) -> Generation | list[Generation]:
         """Answers one conversation or several.
 
         Args:
@@ -302,8 +322,7 @@ class TextGenerator(Pipeline):
         with graph_errors.as_value_errors():
             tensors = self._chat_graph(**columns, **rows)
             outputs = {name: value.numpy() for name, value in tensors.items()}
-        answer = reading.answer_type(self.task)
-        answers = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
+        answers = [Generation(**row) for row in reading.rows(outputs, [], ANSWER)]
         return answers[0] if one else answers
 
     def stream(self, prompt: str | bytes, **options: Any) -> Generator[str, None, Generation]:
@@ -335,7 +354,7 @@ class TextGenerator(Pipeline):
         return self._stream(self._prompt_rows, chosen, prompt=one_row("prompt", prompt))
 
     def stream_chat(
-        self, messages: Sequence[Any], **options: Any
+        self, messages: Sequence[Message], **options: Any
     ) -> Generator[str, None, Generation]:
         """Answers one conversation and yields the answer piece by piece; see `stream`.
 
@@ -364,14 +383,14 @@ class TextGenerator(Pipeline):
         return self._stream(self._conversation_rows, chosen, **columns)
 
     def _stream(
-        self, rows_graph: Callable[..., Any], options: Mapping[str, Any], **texts: tf.Tensor
+        self, rows_graph: Graph, options: Mapping[str, Any], **texts: tf.Tensor
     ) -> Generator[str, None, Generation]:
         columns = in_rows(options, tf.constant([1]))
         with graph_errors.as_value_errors():
             rows = rows_graph(**texts, **columns)
             return self._decoder.stream(rows)
 
-    def _answers_with(self, options: Mapping[str, Any]) -> Callable[..., dict[str, Any]]:
+    def _answers_with(self, options: Mapping[str, Any]) -> Graph:
         """Returns what answers a call with these options, all of them inputs of one graph."""
         chosen = self._chosen(self.options, options)
         return lambda prompt: self._graph(prompt=prompt, **in_rows(chosen, tf.shape(prompt)[:1]))
@@ -382,26 +401,26 @@ class TextGenerator(Pipeline):
         return checked_options(chosen, self.tokenizer.vocabulary_size)
 
     @functools.cached_property
-    def _graph(self) -> Any:
+    def _graph(self) -> Graph:
         """Computes `complete`, in the graph."""
         return self._traced(self.complete, ("prompt",))
 
     @functools.cached_property
-    def _chat_graph(self) -> Any:
+    def _chat_graph(self) -> Graph:
         """Computes `chat_complete`, in the graph."""
         return self._traced(self.chat_complete, ("roles", "texts"))
 
     @functools.cached_property
-    def _prompt_rows(self) -> Any:
+    def _prompt_rows(self) -> Graph:
         """Makes rows of prompts, in the graph."""
         return self._traced(self._rows_of_prompts, ("prompt",))
 
     @functools.cached_property
-    def _conversation_rows(self) -> Any:
+    def _conversation_rows(self) -> Graph:
         """Makes rows of conversations, in the graph."""
         return self._traced(self._rows_of_conversations, ("roles", "texts"))
 
-    def _traced(self, function: Callable[..., Any], names: Sequence[str]) -> Any:
+    def _traced(self, function: Graph, names: Sequence[str]) -> Graph:
         """Returns a graph of these texts and all options."""
         specs = self._input_specs(names, ROW_OPTIONS)
         named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
@@ -433,7 +452,7 @@ class TextGenerator(Pipeline):
         )
         return {"target": token_names(self.tokenizer, token_ids)}
 
-    def score(self, text: Any) -> dict[str, Any]:
+    def score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the log-probability of texts and of each of their tokens, in the graph.
 
         Args:
@@ -514,7 +533,10 @@ class TextGenerator(Pipeline):
         answers = self.answer_specs()
 
         def signature(
-            function: Any, names: Sequence[str], options: Mapping[str, Any], examples: Any
+            function: Graph,
+            names: Sequence[str],
+            options: Mapping[str, tf.DType],
+            examples: Sequence[Mapping[str, np.ndarray]],
         ) -> Signature:
             return Signature(function, self._input_specs(names, options), answers, examples)
 
@@ -535,11 +557,13 @@ class TextGenerator(Pipeline):
             )
         return signatures
 
-    def _answer_chat(self, roles: Any, texts: Any) -> dict[str, Any]:
+    def _answer_chat(self, roles: tf.Tensor, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers conversations with the pipeline's options, in the graph."""
         return self.chat_complete(roles, texts, **in_rows(self.options, tf.shape(roles)[:1]))
 
-    def _input_specs(self, names: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    def _input_specs(
+        self, names: Sequence[str], options: Mapping[str, tf.DType]
+    ) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of a signature; with all options, they include the stop strings."""
         specs = {name: _STRINGS if name == "prompt" else _LISTS for name in names}
         specs |= {name: tf.TensorSpec([None], dtype) for name, dtype in options.items()}

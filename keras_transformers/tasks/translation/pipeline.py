@@ -117,7 +117,7 @@ class Translator(Pipeline):
         """Returns translations as plain strings, for metrics such as BLEU."""
         return [row["translation"] for row in self.rows({"text": texts}, batch_size=batch_size)]
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the best translation of each text, in the graph.
 
         Args:
@@ -127,17 +127,14 @@ class Translator(Pipeline):
             `translation`, strings (batch,), and `score`, float32 (batch,): the log-probability
             divided by the length penalty.
         """
-        found = self._search(text=texts["text"], num_wanted=tf.constant(1))
-        return {
-            "translation": found["translations"][:, 0],
-            "score": found["scores"][:, 0],
-        }
+        best = self._search(text=texts["text"], num_wanted=tf.constant(1))
+        return {"translation": best["translations"][:, 0], "score": best["scores"][:, 0]}
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
         return {"translation": _STRINGS, "score": tf.TensorSpec([None], tf.float32)}
 
-    def n_best(self, text: Any) -> dict[str, Any]:
+    def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the translations of all beams, best first, in the graph.
 
         Args:
@@ -149,7 +146,7 @@ class Translator(Pipeline):
         """
         return self._search(text=text, num_wanted=tf.constant(self.num_beams))
 
-    def attend(self, text: Any, translation: Any) -> dict[str, Any]:
+    def attend(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns how each token of a translation attends to the source, in the graph.
 
         Args:
@@ -187,8 +184,8 @@ class Translator(Pipeline):
 
         See `Pipeline.read`.
         """
-        given = texts if len(texts) > 1 else (*texts, self(*texts).text)
-        text, translation = map(one_row, ("text", "translation"), given)
+        both = texts if len(texts) > 1 else (*texts, self(*texts).text)
+        text, translation = map(one_row, ("text", "translation"), both)
         source = self._source(text)
         ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
         ids = ids[:, : self.max_length + 1].to_tensor()
@@ -210,9 +207,9 @@ class Translator(Pipeline):
             "translations": tf.TensorSpec([None, self.num_beams], tf.string),
             "scores": tf.TensorSpec([None, self.num_beams], tf.float32),
         }
-        found = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
+        signatures = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
         if not self.has_attention:
-            return found
+            return signatures
         # Without the long text, whose attention alone would add half a megabyte to the metadata.
         translated = [
             {
@@ -228,7 +225,7 @@ class Translator(Pipeline):
             "attention": tf.TensorSpec([None, None, None], tf.float32),
         }
         inputs = {"text": _STRINGS, "translation": _STRINGS}
-        return found | {"attend": Signature(self.attend, inputs, attended, translated)}
+        return signatures | {"attend": Signature(self.attend, inputs, attended, translated)}
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
@@ -252,20 +249,25 @@ class Translator(Pipeline):
     @property
     def tokenizers(self) -> Mapping[str, Any]:
         """The tokenizers, keyed by the names of their arguments; read only."""
-        found = {"tokenizer": self.tokenizer}
+        tokenizers = {"tokenizer": self.tokenizer}
         if self.target_tokenizer is not self.tokenizer:
-            found["target_tokenizer"] = self.target_tokenizer
-        return MappingProxyType(found)
+            tokenizers["target_tokenizer"] = self.target_tokenizer
+        return MappingProxyType(tokenizers)
 
     @shared
-    def _search(self, text: Any, num_wanted: Any) -> dict[str, Any]:
+    def _search(self, text: tf.Tensor, num_wanted: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the translations of all beams, of which the first `num_wanted` are the best."""
-        found = self._hypotheses(text, num_wanted)
+        hypotheses = self._hypotheses(text, num_wanted)
         with tf.device("CPU:0"):
-            translations = self.target_tokenizer.detokenize(found.token_ids)
-        return {"translations": translations, "scores": found.scores}
+            translations = self.target_tokenizer.detokenize(hypotheses.token_ids)
+        return {"translations": translations, "scores": hypotheses.scores}
 
-    def _hypotheses(self, text: Any, num_wanted: Any, on_step: Any = None) -> Hypotheses:
+    def _hypotheses(
+        self,
+        text: tf.Tensor,
+        num_wanted: tf.Tensor,
+        on_step: Callable[[BeamStep], None] | None = None,
+    ) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
         is_token = source != self.tokenizer.pad_token_id
@@ -295,7 +297,7 @@ class Translator(Pipeline):
             on_step=on_step,
         )
 
-    def _source(self, text: Any) -> Any:
+    def _source(self, text: tf.Tensor) -> tf.Tensor:
         """Returns ids (batch, source) with special tokens, truncated to the maximum length."""
         tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - self._num_ends]
         ends = ends_of_sources(self.tokenizer)
@@ -309,10 +311,10 @@ def _num_tokens(tokenizer: Any) -> int:
     return getattr(tokenizer, "num_tokens", tokenizer.vocabulary_size)
 
 
-def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:
+def _forcing(step: StepFunction, end_token_id: int, limits: tf.Tensor) -> StepFunction:
     """Returns a step that allows only the end token at a translation's last position."""
 
-    def forcing(token_ids: Any, index: Any, cache: Cache) -> tuple[Any, Cache]:
+    def forcing(token_ids: tf.Tensor, index: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
         logits, cache = step(token_ids, index, cache)
         num_beams = tf.shape(logits)[0] // tf.maximum(tf.shape(limits)[0], 1)
         is_last = tf.repeat(limits, num_beams) == index + 1  # (rows,)
@@ -371,6 +373,6 @@ def _checked_length(
     return length
 
 
-def _tokens(tokenizer: Any, token_ids: Any) -> Any:
+def _tokens(tokenizer: Any, token_ids: tf.Tensor) -> tf.Tensor:
     """Returns the strings of token ids, empty for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))
