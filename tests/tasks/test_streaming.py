@@ -228,7 +228,8 @@ def test_steps_of_several_rows_are_those_of_the_graph():
         "stop": tf.constant([["", ""], ["", ""], [whole[2:4], "zzz"], ["", ""]]),
     }
     expected = {name: value.numpy() for name, value in generate._graph(**columns).items()}
-    steps = list(generate._decoder.steps(generate._prompt_rows(**columns)))
+    rows = generate._traced(generate._rows_of_prompts, ("prompt",))(**columns)
+    steps = list(generate._decoder.steps(rows))
     lengths = expected["num_new_tokens"]
     assert len(steps) == lengths.max()
     assert len(set(lengths.tolist())) > 2
@@ -296,5 +297,5 @@ def test_other_options_use_the_same_graphs():
     list(generate.stream("two", max_length=1))
     other = generate.with_options(seed=9, temperature=0.5)
     assert other._decoder is generate._decoder
-    assert other._prompt_rows is generate._prompt_rows
+    assert other._graphs is generate._graphs
     assert generate.with_options(also_end_token_ids=[3])._decoder is not generate._decoder

@@ -49,8 +49,8 @@ __all__ = ["TextGenerator"]
 # The options of the signature `generate`, which uses the pipeline's values of those added later.
 # `complete` and `chat_complete` take all of them, and `stop`.
 _OPTIONS = {name: dtype for name, dtype in ROW_OPTIONS.items() if name != "repetition_penalty"}
-# What is made of the model and the tokenizers, and takes the options of decoding as inputs.
-_GRAPHS = ("_graph", "_chat_graph", "_prompt_rows", "_conversation_rows", "_decoder")
+# What pipelines share that differ only in the options of decoding, which are inputs of graphs.
+_SHARED = ("_graph", "_graphs", "_decoder")
 Graph = Callable[..., dict[str, tf.Tensor]]  # of tensors by name
 _STRINGS = tf.TensorSpec([None], tf.string)
 _LISTS = tf.TensorSpec([None, None], tf.string)
@@ -142,6 +142,7 @@ class TextGenerator(Pipeline):
         self.max_sequence_length = checked_length(model, max_sequence_length)
         self.also_end_token_ids = checked_end_token_ids(tokenizer, also_end_token_ids)
         self.chat_template = chat_template
+        self._graphs: dict[str, Graph] = {}
         self._chat = Chat(chat_template, tokenizer)
         self._prompts = Prompts(tokenizer, self.max_sequence_length)
         self._decoder = Decoder(
@@ -177,8 +178,8 @@ class TextGenerator(Pipeline):
         chosen = {name: value for name, value in options.items() if name in OPTIONS}
         decoding = self._chosen(self.options, chosen)
         other = super().with_options(**options | decoding)
-        if len(chosen) == len(options):  # which are inputs of the graphs
-            vars(other).update({n: vars(self)[n] for n in _GRAPHS if n in vars(self)})
+        if len(chosen) == len(options):
+            vars(other).update({n: vars(self)[n] for n in _SHARED if n in vars(self)})
         return other
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -351,7 +352,8 @@ class TextGenerator(Pipeline):
                 print(piece, end="", flush=True)
         """
         chosen = self._chosen(self.options, options)
-        return self._stream(self._prompt_rows, chosen, prompt=one_row("prompt", prompt))
+        graph = self._traced(self._rows_of_prompts, ("prompt",))
+        return self._stream(graph, chosen, prompt=one_row("prompt", prompt))
 
     def stream_chat(
         self, messages: Sequence[Message], **options: Any
@@ -380,7 +382,8 @@ class TextGenerator(Pipeline):
                 f"{len(conversations)} conversations: stream_chat answers one; chat answers several"
             )
         columns = self._chat.columns(conversations)
-        return self._stream(self._conversation_rows, chosen, **columns)
+        graph = self._traced(self._rows_of_conversations, ("roles", "texts"))
+        return self._stream(graph, chosen, **columns)
 
     def _stream(
         self, rows_graph: Graph, options: Mapping[str, Any], **texts: tf.Tensor
@@ -405,26 +408,19 @@ class TextGenerator(Pipeline):
         """Computes `complete`, in the graph."""
         return self._traced(self.complete, ("prompt",))
 
-    @functools.cached_property
+    @property
     def _chat_graph(self) -> Graph:
         """Computes `chat_complete`, in the graph."""
         return self._traced(self.chat_complete, ("roles", "texts"))
 
-    @functools.cached_property
-    def _prompt_rows(self) -> Graph:
-        """Makes rows of prompts, in the graph."""
-        return self._traced(self._rows_of_prompts, ("prompt",))
-
-    @functools.cached_property
-    def _conversation_rows(self) -> Graph:
-        """Makes rows of conversations, in the graph."""
-        return self._traced(self._rows_of_conversations, ("roles", "texts"))
-
     def _traced(self, function: Graph, names: Sequence[str]) -> Graph:
-        """Returns a graph of these texts and all options."""
-        specs = self._input_specs(names, ROW_OPTIONS)
-        named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-        return tf.function(function, autograph=False).get_concrete_function(**named)
+        """Returns the graph of a method that takes these texts and all options, traced once."""
+        if function.__name__ not in self._graphs:
+            specs = self._input_specs(names, ROW_OPTIONS)
+            named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
+            graph = tf.function(function, autograph=False).get_concrete_function(**named)
+            self._graphs[function.__name__] = graph
+        return self._graphs[function.__name__]
 
     def _rows_of_prompts(
         self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
