@@ -31,8 +31,8 @@ _KINDS = {
     "ANSWER": _Kind(("tasks.*.answer",), "task"),
     "CONTAINER": _Kind(("convert.*.*", "families.*.*")),
     "FAMILY": _Kind(("families.*.files",), "model_type"),
-    # The first that recognises a folder reads it: a family's own comes before a general one.
-    "FORMAT": _Kind(("families.*.*", "tasks.*.files", "convert.formats.*"), "contents"),
+    # The first that recognises a folder reads it: the special ones come before the general ones.
+    "FORMAT": _Kind(("tasks.*.files", "families.*.*", "convert.formats.*"), "contents"),
     "MODELS": _Kind(("families.*.model",)),  # a mapping by name
     "TASK": _Kind(("tasks.*.task",), "name"),
     "entry_of": _Kind(("families.*.model",)),

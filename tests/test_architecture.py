@@ -64,7 +64,9 @@ ALLOWED: dict[str, set[str]] = {
     "results": set(),
 }
 # Every room may import these, and they import none.
-FOR_ALL = {"dependencies", "files", "options", "quiet", "ranges", "registry", "rooms"}
+FOR_ALL = {
+    *("dependencies", "files", "layers.tensors", "options", "quiet", "ranges", "registry", "rooms"),
+}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
@@ -318,6 +320,25 @@ def families_by_name(house: House) -> list[str]:
     ]
 
 
+def tasks_by_name(house: House) -> list[str]:
+    """Lists comparisons with a task's name, outside of the task's own folder.
+
+    What others need to know about a task, its class says. Converters and families compare what
+    other libraries' files are for.
+    """
+    tasks = {path.parent.name for path in (house.root / NAME).glob("tasks/*/task.py")}
+    return [
+        f"{path.relative_to(house.root)}:{node.lineno} tells a task by name: {text}"
+        for path in house.sources
+        if not house.place(path).startswith(("convert.", "families."))
+        for node in house.nodes(path)
+        if isinstance(node, ast.Compare)
+        for text in [ast.unparse(node)]
+        if re.search(r"\b(task|base|trained)\b", text)
+        and (tasks - {path.parent.name}).intersection(re.findall(r"'(\w+)'", text))
+    ]
+
+
 def _names_and_strings(nodes: list[ast.AST]) -> Iterator[tuple[Any, str]]:
     """Yields the variables, functions and classes of a program, and its strings."""
     docstrings = {
@@ -435,6 +456,13 @@ BREAKING = {
             ),
         },
         "convert/formats/gguf.py:3 names a family: 'xlm-roberta'",
+    ),
+    tasks_by_name: (
+        {
+            f"{NAME}/tasks/tagging/task.py": "pipeline.task == 'tagging'\n",
+            f"{NAME}/cli/main.py": "pipeline.task in ('tagging', 'other')\n",
+        },
+        "cli/main.py:1 tells a task by name: pipeline.task in ('tagging', 'other')",
     ),
 }
 # More ways to break a rule.

@@ -25,7 +25,7 @@ def families() -> tuple[Family, ...]:
 
 def encoders() -> tuple[Family, ...]:
     """Returns the families whose models read a text in both directions."""
-    return tuple(family for family in families() if family.task == "embedding")
+    return tuple(family for family in families() if family.is_encoder)
 
 
 def family_named(model_type: str) -> Family:
@@ -101,7 +101,7 @@ def tokenizer_family(folder: Folder, family: Family) -> Family:
     names the tokenizer's class; without it, the name of a SentencePiece model decides, or the first
     tokens of the model in tokenizer.json.
     """
-    if family.task != "embedding":  # models that generate text have their own tokenizers
+    if not family.is_encoder:  # others have their own tokenizers
         return family
     kind = folder.json("tokenizer_config.json", missing_ok=True).get("tokenizer_class")
     for other in (family, *encoders()):
@@ -129,7 +129,7 @@ def tokenizer_writer(family: Family, *tokenizers: str) -> Writer | None:
         family: the model's family.
         *tokenizers: our classes of the model's tokenizers; a writer has one.
     """
-    others = encoders() if family.task == "embedding" else ()
+    others = encoders() if family.is_encoder else ()
     for other in (family, *others):
         if other.writer is not None and {other.writer.tokenizer} == {*tokenizers}:
             return other.writer

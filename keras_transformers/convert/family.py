@@ -89,6 +89,8 @@ class Family:
         masked_lm_activation: the activation of the masked-word head, if it differs from the
             encoder's.
         task: the pipelines' task that a model without a head serves.
+        reads_texts: whether it has a tokenizer.
+        generates: whether its models write texts, and so take no other heads and tokenizers.
         trained: the suffix of a class -> the tasks that its heads were trained for, if they differ
             from those of other families' classes.
         target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
@@ -122,6 +124,8 @@ class Family:
     parts: tuple[str, ...] = ()
     masked_lm_activation: str | None = None
     task: str = "embedding"
+    reads_texts: bool = True
+    generates: bool = False
     trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     target_tokenizer: Callable[[Folder], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
@@ -137,6 +141,16 @@ class Family:
     accepts: Callable[[keras.Model], bool] = lambda model: True
     keras_nlp: Backbone | None = None
     gguf: GgufMap | None = None
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether its models read a text in both directions."""
+        return self.reads_texts and not self.generates
+
+    @property
+    def continues_texts(self) -> bool:
+        """Whether its models write after a text, rather than from it."""
+        return self.generates and self.names.decoder_blocks is None
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a configuration as the arguments of `build`.
@@ -210,7 +224,7 @@ class Family:
                 Face has no name for its activation.
         """
         self.names.check(model)
-        if self.task in ("embedding", "image_classification"):
+        if not self.generates:
             fields = {**label_fields(model, labels), **fields}
         self.fields.write(model, path, **fields)
         if self.writer is not None and self.writer.more_files is not None:

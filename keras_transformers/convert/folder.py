@@ -78,7 +78,9 @@ class Folder(os.PathLike[str]):
             return self._described_by.json(name, missing_ok=missing_ok)
         if missing_ok and not (self / name).is_file():
             return {}
-        contents: dict[str, Any] = self.once(read_json, self / name)
+        if name not in self._results:
+            self._results[name] = read_json(self / name)
+        contents: dict[str, Any] = self._results[name]
         return contents
 
     @property

@@ -139,8 +139,8 @@ def _answer(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"outputs": {name: [value] for name, value in row.items()}}
 
 
-def _texts(pipeline: Pipeline, given: Mapping[str, Any]) -> list[Any]:
-    values = [given[name] for name in pipeline.text_names]
+def _texts(pipeline: Pipeline, request: Mapping[str, Any]) -> list[Any]:
+    values = [request[name] for name in pipeline.text_names]
     is_binary = [isinstance(value, dict) and value.keys() == {"b64"} for value in values]
     return [
         base64.b64decode(value["b64"]) if binary else value

@@ -6,17 +6,14 @@ from . import block as block
 from . import char_cnn as char_cnn
 from . import choices_and_spans as choices_and_spans
 from . import composite as composite
-from . import decoder as decoder
 from . import dense as dense
 from . import embeddings as embeddings
-from . import encoder as encoder
 from . import feed_forward as feed_forward
 from . import hierarchical_softmax as hierarchical_softmax
 from . import layouts as layouts
 from . import masks as masks
 from . import memory as memory
 from . import norms as norms
-from . import old_files as old_files
 from . import patches as patches
 from . import pooling as pooling
 from . import recurrent as recurrent

@@ -56,9 +56,9 @@ class SaveWeights(keras.callbacks.Callback):
         if self.monitor is not None:
             value = (logs or {}).get(self.monitor)
             if value is None:
-                known = ", ".join(sorted(logs or {}))
+                names = ", ".join(sorted(logs or {}))
                 raise ValueError(
-                    f"no {self.monitor!r} in the logs of this epoch (they have {known})"
+                    f"no {self.monitor!r} in the logs of this epoch (they have {names})"
                 )
             if not float(value) > self.best:  # NaN is never better
                 return
@@ -85,9 +85,9 @@ def write_weights(model: keras.Model, path: Path) -> None:
         files.sync(scratch)  # or a loss of power could leave an empty file
         scratch.replace(path)
     except OSError as error:
-        kept = "the earlier file is kept" if path.exists() else "there was no earlier file"
+        state = "the earlier file is kept" if path.exists() else "there was no earlier file"
         raise CheckpointError(
-            f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Free "
+            f"{path}: the weights could not be written ({no_room(error) or error}); {state}. Free "
             "some space or allow writing there, then resume the training"
         ) from error
     finally:

@@ -90,11 +90,11 @@ class Predictor:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
                 rejects them.
         """
-        named = named_columns(inputs)
+        by_name = named_columns(inputs)
         takes = f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows"
-        if set(named) != set(self.inputs):
-            raise ValueError(f"{takes}, not {', '.join(map(str, named))}")
-        columns = {name: self._column(name, values) for name, values in named.items()}
+        if set(by_name) != set(self.inputs):
+            raise ValueError(f"{takes}, not {', '.join(map(str, by_name))}")
+        columns = {name: self._column(name, values) for name, values in by_name.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"{takes}, not rows {lengths}")

@@ -111,7 +111,7 @@ def rows(
         UTF-8 become U+FFFD.
     """
     names = sorted(outputs)
-    counts = {each.count for each in (answer_types().values() if answer is None else [answer])}
+    counts = {type_.count for type_ in (answer_types().values() if answer is None else [answer])}
     count = next((name for name in names if name in counts), None)
     for values in zip(*(outputs[name] for name in names), strict=True):
         row = dict(zip(names, map(_plain, values), strict=True))

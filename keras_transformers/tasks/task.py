@@ -139,7 +139,7 @@ def all_tasks() -> Mapping[str, Task[Any]]:
     return {task.name: task for task in registry.values("TASK")}
 
 
-def trainer_of(pipeline: Any) -> "Trainer[Any, Any]":
+def trainer_of(pipeline: object) -> "Trainer[Any, Any]":
     """Returns what trains and measures a pipeline.
 
     Raises:

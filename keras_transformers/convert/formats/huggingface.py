@@ -77,7 +77,6 @@ def open_huggingface(folder: Folder) -> FoundWeights:
                 "numbers are supported: save the model without it"
             )
     name = _architecture(folder, config)
-    reads_texts = family.task != "image_classification"
     return FoundWeights(
         source=folder.path,
         base=family.task,
@@ -92,9 +91,7 @@ def open_huggingface(folder: Folder) -> FoundWeights:
             labels=functools.cache(lambda: _labels(folder, config)),
             written=_written(folder),
         ),
-        tokenizers=lambda lowercase=None: (
-            _tokenizers(folder, family, lowercase) if reads_texts else ()
-        ),
+        tokenizers=functools.partial(_tokenizers, folder, family),
         heads=name,
         parts=family.parts,
         **_weights(folder, family),
@@ -120,7 +117,7 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     class_name = writer.class_for(trained.task, trained.class_end)
     options = dict(trained.options)
     pooled = [_POOLINGS[each.name] for each in trained.model.layers if each.name in _POOLINGS]
-    if pooled and trained.task != "embedding":
+    if pooled:
         raise ValueError(
             f"transformers' {class_name} reads the first token's vector through "
             f"a pooler, and model {trained.model.name!r} {pooled[0]}: save it in the format "
@@ -210,9 +207,11 @@ def _weights(folder: Folder, family: Family) -> dict[str, Any]:
     }
 
 
-def _tokenizers(folder: Folder, family: Family, lowercase: bool | None) -> tuple[Any, ...]:
+def _tokenizers(folder: Folder, family: Family, lowercase: bool | None = None) -> tuple[Any, ...]:
+    if not family.reads_texts:
+        return ()
     tokenizers: tuple[Any, ...] = read_tokenizers(folder, family, lowercase=lowercase)
-    if family.task == "generation":
+    if family.continues_texts:
         check_end_token(folder, tokenizers[0].end_token_id)
     return tokenizers
 

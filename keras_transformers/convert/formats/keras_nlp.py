@@ -147,7 +147,7 @@ def _trained(folder: Folder, family: Family) -> tuple[tuple[str, ...], dict[str,
     """Returns the task that a head was trained for, its pipeline's options, and its class."""
     file = folder / "task.json"
     if not file.is_file():
-        return (() if family.task == "image_classification" else (family.task,)), {}, ""
+        return ((family.task,) if family.reads_texts else ()), {}, ""  # images need a head
     name, config = read_described(folder, file.name)
     end = next((end for end in _TASKS if name.endswith(end)), None)
     if end is None:

@@ -74,7 +74,7 @@ def read_tokenizers(
     family = tokenizer_family(folder, family)
     file = folder / _CONFIG
     for field, values in _SUPPORTED.items():
-        if family.task == "generation" and field in _OF_BATCHES:
+        if family.continues_texts and field in _OF_BATCHES:
             continue
         if config.get(field) not in values and field in config:
             raise ValueError(

@@ -1,6 +1,6 @@
 """Describes BERT in Hugging Face's files."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
@@ -9,6 +9,9 @@ from keras_transformers.convert.keras_backbones import TEXTS, Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert.gguf import GGUF
 from keras_transformers.families.bert.model import MODELS, bert
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["FAMILY"]
 
@@ -81,7 +84,7 @@ CONFIG: ConfigMap = ConfigMap(
 SPECIAL_TOKENS: tuple[str, ...] = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-def wordpieces(folder: Folder, lowercase: bool) -> Any:
+def wordpieces(folder: Folder, lowercase: bool) -> "WordPieceTokenizer":
     """Makes the tokenizer from a folder or from its vocab.txt."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer

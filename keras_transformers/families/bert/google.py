@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -25,6 +25,9 @@ from keras_transformers.families.bert.google_checkpoint import (
 )
 from keras_transformers.families.bert.model import bert
 from keras_transformers.files import read_json
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["read_google_bert_config"]
 
@@ -119,7 +122,7 @@ def read_google_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _CONFIG.read(path)
 
 
-def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> Any:
+def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> "WordPieceTokenizer":
     """Makes the tokenizer from the vocab.txt beside a checkpoint.
 
     Args:

@@ -25,9 +25,9 @@ def encoder_arguments(
     """
     shapes = arrays.shapes
     layers = {
-        int(found[1])
+        int(match[1])
         for name in shapes
-        if (found := re.match(rf"{family}\.encoder\.layer\.(\d{{1,4}})\.", name))
+        if (match := re.match(rf"{family}\.encoder\.layer\.(\d{{1,4}})\.", name))
     }
     first = f"{family}.encoder.layer.0.intermediate.dense.weight"
     names = [*(f"{family}.embeddings.{table}.weight" for table in _TABLES), first]

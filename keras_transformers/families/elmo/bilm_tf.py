@@ -21,8 +21,8 @@ def open_bilm_tf(folder: Folder) -> FoundWeights:
     """
     weights, options = _files(folder)
     if len(weights) != 1 or len(options) != 1:
-        found = ", ".join(file.name for file in [*weights, *options])
-        raise ValueError(f"{folder} has {found}: keep one weights file and one options file")
+        names = ", ".join(file.name for file in [*weights, *options])
+        raise ValueError(f"{folder} has {names}: keep one weights file and one options file")
     arguments = read_elmo_options(options[0])
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:

@@ -147,6 +147,7 @@ FAMILY: Family = Family(
     writer("GPT2LMHeadModel"),
     parts=PARTS,
     task="generation",
+    generates=True,
     trained={"LMHeadModel": ("generation",)},
     settle=settle,
     keras_nlp=Backbone(

@@ -44,12 +44,12 @@ def _tokenizer(opened: Gguf) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.families.llama.tokenizers import gguf_tokenizer
 
-    found = gguf_tokenizer(opened.fields, opened.file)
-    if found.end_token_id is None:
+    tokenizer = gguf_tokenizer(opened.fields, opened.file)
+    if tokenizer.end_token_id is None:
         raise ValueError(
             f"{opened.file}: no tokenizer.ggml.eos_token_id, the token that ends texts"
         )
-    return found
+    return tokenizer
 
 
 def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:

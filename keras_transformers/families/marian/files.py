@@ -129,8 +129,8 @@ def _settle(folder: Folder, arguments: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments with the kind of positions found in the weights; no field has it."""
     shape = (arguments["max_sequence_length"], arguments["hidden_dim"])
     arrays = _NAMES.today(folder.arrays)
-    found = [arrays[name] for name in (_ENCODER_POSITIONS, _DECODER_POSITIONS) if name in arrays]
-    if all(_are_sinusoids(tensor, shape) for tensor in found):
+    tensors = [arrays[name] for name in (_ENCODER_POSITIONS, _DECODER_POSITIONS) if name in arrays]
+    if all(_are_sinusoids(tensor, shape) for tensor in tensors):
         return arguments
     return {**arguments, "positions": "learned"}
 
@@ -220,6 +220,7 @@ FAMILY: Family = Family(
         generation_fields=search_fields,
     ),
     task="translation",
+    generates=True,
     trained={"MTModel": ("translation",)},
     target_tokenizer=lambda path: _side(path, "target"),
     tokenizer_classes=("MarianTokenizer",),

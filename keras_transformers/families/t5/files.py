@@ -31,10 +31,10 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
         ("dense_act_fn", activation.removeprefix(_GATED)),
         ("is_gated_act", activation.startswith(_GATED)),
     ):
-        found = config.get(field, implied)
-        if ACTIVATIONS.get(found, found) != implied if isinstance(found, str) else found != implied:
+        value = config.get(field, implied)
+        if ACTIVATIONS.get(value, value) != implied if isinstance(value, str) else value != implied:
             raise ValueError(
-                f"{file}: {field}={found!r:.100}, but feed_forward_proj means {implied!r}: leave "
+                f"{file}: {field}={value!r:.100}, but feed_forward_proj means {implied!r}: leave "
                 "one of the two"
             )
     # In files, tied embeddings mean that the logits are scaled; transformers 5 writes a field for
@@ -52,9 +52,9 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
 def _before_write(
     model: keras.Model, arguments: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = anatomy(model, "token_embedding", "projection")
+    parts = anatomy(model, "token_embedding", "projection")
     gate = _GATED if arguments["gated_feed_forward"] else ""
-    tied = found.projection is found.token_embedding
+    tied = parts.projection is parts.token_embedding
     activation = gate + arguments["activation"]
     return {**arguments, "activation": activation}, {"tie_word_embeddings": tied}
 
@@ -176,6 +176,7 @@ FAMILY: Family = Family(
         generation_fields=search_fields,
     ),
     task="translation",
+    generates=True,
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
     tokenizer_classes=("T5Tokenizer",),
     pieces_file="spiece.model",

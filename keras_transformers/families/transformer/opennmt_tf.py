@@ -107,17 +107,17 @@ def open_opennmt_tf(folder: Folder) -> FoundWeights:
         # Imported here because it needs TensorFlow, which the weights do not.
         from keras_transformers.tokenizers.opennmt import OpenNMTTokenizer
 
-        made = {}
+        by_file = {}
         for side in ("source", "target"):
             file = _vocabulary(directory, settings, side)
-            made[file] = tokenizer = OpenNMTTokenizer.load(file)
+            by_file[file] = tokenizer = OpenNMTTokenizer.load(file)
             rows = arguments[f"{'target_' if side == 'target' else ''}vocabulary_size"]
             if tokenizer.vocabulary_size != rows:
                 raise ValueError(
                     f"{file}: {tokenizer.vocabulary_size} words with <unk>, but the model has "
                     f"{rows}: use the {side}'s vocabulary that it was trained with"
                 )
-        return tuple(made.values())
+        return tuple(by_file.values())
 
     options = {
         "num_beams": _number(int, directory, settings, "beam_width", 1),
@@ -206,8 +206,8 @@ def _names(theirs: str, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
         yield _WHOLE[theirs]
     elif module in _WHOLE:
         yield f"{_WHOLE[module]}/{last}"
-    elif found := _BLOCK.fullmatch(theirs):
-        side, number, part, layer, variable = found.groups()
+    elif match := _BLOCK.fullmatch(theirs):
+        side, number, part, layer, variable = match.groups()
         ours = f"{_PARTS[part]}/{_LAYERS[layer]}" if layer else f"{_PARTS[part]}_norm"
         yield f"{side}_layer_{number}/{ours}/{variable}"
 
@@ -228,13 +228,13 @@ def _described(file: Path) -> dict[str, Any]:
             f"{file} has more than {_LARGEST_DESCRIPTION} bytes, too many for a description: write "
             "one with a line such as num_heads = 8"
         )
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for place, name, value in _options(file):
         text = "".join(token.string for token in value)
         if name == "num_heads" and [token.type for token in value] in _CONSTANTS:
             if not text.isdecimal() or len(text) > 9 or int(text) < 1:
                 raise ValueError(f"{place}: num_heads={text:.100}; expected a number")
-            found[name] = int(text)
+            options[name] = int(text)
         elif name == "ffn_activation":
             activation = text.rpartition(".")[2].strip("'\"")
             if "(" in text or activation not in _ACTIVATIONS:
@@ -242,8 +242,8 @@ def _described(file: Path) -> dict[str, Any]:
                     f"{place}: ffn_activation={text:.100}; expected one of "
                     f"{', '.join(_ACTIVATIONS)}"
                 )
-            found[name] = _ACTIVATIONS[activation]
-    return found
+            options[name] = _ACTIVATIONS[activation]
+    return options
 
 
 def _options(file: Path) -> Iterator[tuple[str, str, list[TokenInfo]]]:

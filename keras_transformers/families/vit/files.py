@@ -160,9 +160,9 @@ def _pixel_scaling(file: Path, image_size: Any) -> dict[str, Any]:
         if theirs in config or unit != 1.0:
             value = config.get(theirs, 0.5)
             several = isinstance(value, list | tuple)
-            for each in value if several else [value]:
-                check_number(file, theirs, each, least=_TINY if theirs == "image_std" else 0.0)
-            scaling[ours] = [unit * each for each in value] if several else unit * value
+            for number in value if several else [value]:
+                check_number(file, theirs, number, least=_TINY if theirs == "image_std" else 0.0)
+            scaling[ours] = [unit * number for number in value] if several else unit * value
     return scaling
 
 
@@ -216,6 +216,7 @@ FAMILY: Family = Family(
     Writer("ViT", more_files=_write_preprocessor),
     parts=("vit.pooler.*", "classifier.*"),
     task="image_classification",
+    reads_texts=False,
     accepts=_accepts,
     keras_nlp=BACKBONE,
 )

@@ -90,8 +90,8 @@ def _read(file: Path) -> dict[str, np.ndarray]:
             check_members(file, opened.zip)
             names = list(opened)
             start = _OPTIMIZER if any(name.startswith(_OPTIMIZER) for name in names) else ""
-            kept = [name for name in names if name.startswith(start)]
-            return {name.removeprefix(start): np.asarray(opened[name]) for name in kept}
+            names = [name for name in names if name.startswith(start)]
+            return {name.removeprefix(start): np.asarray(opened[name]) for name in names}
     except _DAMAGE as error:
         raise ValueError(
             f"{file}: not a readable .npz file ({error}); it may be truncated: download it again"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import Variable
 
 from keras_transformers.runs.resume.callback_states import Stateful
 from keras_transformers.runs.resume.replicas import Replicas, values
@@ -118,7 +119,7 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
         )
 
 
-def _groups(model: keras.Model) -> dict[str, list[Any]]:
+def _groups(model: keras.Model) -> dict[str, list[Variable]]:
     """Returns the variables that change as a model trains, except its metrics."""
     return {"variable": model.variables, "optimizer": model.optimizer.variables}
 
@@ -137,10 +138,10 @@ def _check_same(path: Path, what: str, before: Any, now: Any) -> None:
 
 
 def check_shapes(
-    path: Path, found: Sequence[Sequence[int]], variables: Sequence[Any], replicas: Replicas
+    path: Path, shapes: Sequence[Sequence[int]], variables: Sequence[Variable], replicas: Replicas
 ) -> None:
     """Raises a ValueError with the first differences unless the saved shapes fit the variables."""
-    before = [tuple(shape) for shape in found]
+    before = [tuple(shape) for shape in shapes]
     now = [replicas.shape(variable) for variable in variables]
     if before == now:
         return

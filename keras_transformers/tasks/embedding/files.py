@@ -170,9 +170,9 @@ def _modules(folder: Folder) -> list[tuple[str, Folder]]:
             raise ValueError(f"{file}: path {path!r:.100} is not a valid folder")
         # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
         # .modules.pooling.Pooling"; modules from other packages are foreign code.
-        own = kind.startswith("sentence_transformers.")
+        is_theirs = kind.startswith("sentence_transformers.")
         place = Folder(folder / path) if PurePosixPath(path).parts else folder
-        modules.append((kind.rpartition(".")[2] if own else kind, place))
+        modules.append((kind.rpartition(".")[2] if is_theirs else kind, place))
     kinds = [kind for kind, _ in modules]
     after = {"Dense", "LayerNorm", "Normalize"}
     if kinds != ["Transformer"] and (
@@ -187,19 +187,19 @@ def _modules(folder: Folder) -> list[tuple[str, Folder]]:
 
 def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
     """Returns the mode or modes of pooling, from the fields of any version."""
-    chosen = config.get("pooling_mode")
-    if isinstance(chosen, str):
-        chosen = [chosen]
-    if chosen is None:
+    pooling = config.get("pooling_mode")
+    if isinstance(pooling, str):
+        pooling = [pooling]
+    if pooling is None:
         fields = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
         unknown = sorted(set(fields) - _POOLINGS.keys())
-        chosen = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
-    known = _POOLINGS.values()
-    if not isinstance(chosen, list) or not chosen or not all(mode in known for mode in chosen):
+        pooling = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
+    modes = _POOLINGS.values()
+    if not isinstance(pooling, list) or not pooling or not all(mode in modes for mode in pooling):
         raise ValueError(
-            f"{file}: pooling by {chosen or 'nothing'}; expected one or more of {', '.join(known)}"
+            f"{file}: pooling by {pooling or 'nothing'}; expected one or more of {', '.join(modes)}"
         )
-    return chosen[0] if len(chosen) == 1 else tuple(chosen)
+    return pooling[0] if len(pooling) == 1 else tuple(pooling)
 
 
 def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict[str, Any]:
@@ -259,10 +259,10 @@ def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layer
     if not isinstance(config.get("bias", True), bool):
         raise ValueError(f"{file}: bias={config['bias']!r}; expected true or false")
     widths = [_size(file, name, config) for name in ("in_features", "out_features")]
-    found = arrays.shapes.get("linear.weight")
-    if found not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
+    shape = arrays.shapes.get("linear.weight")
+    if shape not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
         raise ValueError(
-            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {found}"
+            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {shape}"
         )
     layer = keras.layers.Dense(
         widths[1],
@@ -286,12 +286,13 @@ def _module_of(layer: Any) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
             return "LayerNorm", config, dict(zip(names, arrays, strict=True))
     elif isinstance(layer, keras.layers.Dense):
         ours = layer.activation.__name__
-        named = next((theirs for theirs, each in _ACTIVATIONS.items() if each == ours), None)
+        named = next((theirs for theirs, name in _ACTIVATIONS.items() if name == ours), None)
         if named is not None:
             kernel = np.ascontiguousarray(arrays[0].T)
-            found = dict(zip(("linear.weight", "linear.bias"), (kernel, *arrays[1:]), strict=False))
+            names = ("linear.weight", "linear.bias")
+            tensors = dict(zip(names, (kernel, *arrays[1:]), strict=False))
             sizes = {"in_features": kernel.shape[1], "out_features": kernel.shape[0]}
-            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, found
+            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, tensors
     raise ValueError(
         f"sentence-transformers has no module for layer {layer.name!r}: save the pipeline in the "
         "format 'keras_transformers'"
@@ -326,15 +327,15 @@ def _lowercasing(
         return encoder.tokenizers
 
     def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
-        made = encoder.tokenizers(lowercase)
-        for tokenizer in made:
+        tokenizers = encoder.tokenizers(lowercase)
+        for tokenizer in tokenizers:
             if not getattr(tokenizer, "lowercase", False):
                 raise ValueError(
                     f"{file}: do_lower_case=True, but its {type(tokenizer).__name__} keeps case, "
                     "and lower-casing before a tokenizer is not supported: set do_lower_case to "
                     "false there if the model was trained on unchanged texts"
                 )
-        return made
+        return tokenizers
 
     return tokenizers
 

@@ -10,7 +10,7 @@ import keras
 from keras_transformers.convert.config_map import arguments_of
 from keras_transformers.convert.families import encoders, family_named
 from keras_transformers.convert.family import Family
-from keras_transformers.convert.formats.weights import FoundWeights, find_weights
+from keras_transformers.convert.formats.weights import find_weights
 from keras_transformers.dependencies.private_api import without_values
 from keras_transformers.families.bert import model as bert
 from keras_transformers.families.electra.model import MODELS as ELECTRAS
@@ -83,7 +83,7 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
 
     opened = find_weights(weights)
     with without_values():
-        _check(weights, opened, opened.build(), max_sequence_length)
+        _check(weights, opened.build(), max_sequence_length)
     tokenizer = opened.tokenizers()[0]
     if type(tokenizer) is not WordPieceTokenizer:
         raise ValueError(
@@ -95,13 +95,11 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
 
 def _check(
     weights: str | os.PathLike[str],
-    opened: FoundWeights,
     encoder: keras.Model,
     max_sequence_length: int,
 ) -> None:
     """Raises ValueError unless weights are an encoder's with enough positions."""
-    is_encoder = opened.base == "embedding" and set(encoder.input) >= _INPUTS
-    if not is_encoder or "pooled_output" not in encoder.output:
+    if not set(encoder.input) >= _INPUTS or "pooled_output" not in encoder.output:
         raise ValueError(
             f"{weights}: its model is not an encoder of texts: pass the weights of a BERT or "
             "ModernBERT, or leave them out and pass the name of a model"
@@ -155,7 +153,7 @@ def load_pretrainer(
         opened = find_weights(weights)
 
         def head(encoder: keras.Model) -> keras.Model:
-            _check(weights, opened, encoder, max_sequence_length)
+            _check(weights, encoder, max_sequence_length)
             size = anatomy(encoder).token_embedding.input_dim
             if size < vocabulary_size:
                 raise ValueError(

@@ -27,13 +27,13 @@ def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: the activation is not supported.
     """
-    own = config.get("sentence_transformers")
-    own = own if isinstance(own, dict) else {}
-    said = (  # since 5.4, since 4.0 and before
-        *(config.get("activation_fn"), own.get("activation_fn")),
+    newer = config.get("sentence_transformers")
+    newer = newer if isinstance(newer, dict) else {}
+    values = (  # since 5.4, since 4.0 and before
+        *(config.get("activation_fn"), newer.get("activation_fn")),
         config.get("sbert_ce_default_activation_function"),
     )
-    name = next((each for each in said if each is not None), None)
+    name = next((value for value in values if value is not None), None)
     if name is None:
         return {"activation": "sigmoid", "pair": True} if "activation_fn" in config else {}
     if name not in _ACTIVATIONS:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -26,6 +26,7 @@ from keras_transformers.tasks.token_inputs import (
     widened,
 )
 from keras_transformers.tokenizers.packing import ends_of_sources, join
+from keras_transformers.tokenizers.protocols import SpanTokenizer, TargetTokenizer, Tokenizer
 
 __all__ = ["Translator"]
 
@@ -80,8 +81,8 @@ class Translator(Pipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
-        target_tokenizer: Any = None,
+        tokenizer: TargetTokenizer | SpanTokenizer,
+        target_tokenizer: TargetTokenizer | None = None,
         *,
         max_sequence_length: int | None = None,
         num_beams: int = 4,
@@ -99,7 +100,7 @@ class Translator(Pipeline):
                 raise ValueError(f"{name}={value}: expected a number of tokens, 0 or more")
         self.model = model
         self.tokenizer = tokenizer
-        self.target_tokenizer = target_tokenizer or tokenizer
+        self.target_tokenizer = target_tokenizer or cast(TargetTokenizer, tokenizer)
         self._num_ends = sum(map(len, ends_of_sources(tokenizer)))
         _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
@@ -128,7 +129,10 @@ class Translator(Pipeline):
             divided by the length penalty.
         """
         best = self._search(text=texts["text"], num_wanted=tf.constant(1))
-        return {"translation": best["translations"][:, 0], "score": best["scores"][:, 0]}
+        return {
+            "translation": best["translations"][:, 0],
+            "score": best["scores"][:, 0],
+        }
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
@@ -179,13 +183,13 @@ class Translator(Pipeline):
         """Translates one text and calls `on_step` after each step of the beam search."""
         return self._hypotheses(one_row("text", text), tf.constant(self.num_beams), on_step)
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on a text and a translation, the model's own by default.
 
         See `Pipeline.read`.
         """
-        both = texts if len(texts) > 1 else (*texts, self(*texts).text)
-        text, translation = map(one_row, ("text", "translation"), both)
+        pair = texts if len(texts) > 1 else (*texts, self(*texts).text)
+        text, translation = map(one_row, ("text", "translation"), pair)
         source = self._source(text)
         ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
         ids = ids[:, : self.max_length + 1].to_tensor()
@@ -247,7 +251,7 @@ class Translator(Pipeline):
         }
 
     @property
-    def tokenizers(self) -> Mapping[str, Any]:
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         tokenizers = {"tokenizer": self.tokenizer}
         if self.target_tokenizer is not self.tokenizer:
@@ -306,7 +310,7 @@ class Translator(Pipeline):
         return widened({"token_ids": source})["token_ids"] if self._num_ends > 1 else source
 
 
-def _num_tokens(tokenizer: Any) -> int:
+def _num_tokens(tokenizer: Tokenizer) -> int:
     """Returns the number of tokens, without those that only pad a model's matrices."""
     return getattr(tokenizer, "num_tokens", tokenizer.vocabulary_size)
 
@@ -335,7 +339,7 @@ def check_encoder_decoder(model: keras.Model) -> None:
         )
 
 
-def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
+def _check_vocabularies(model: keras.Model, source: Tokenizer, target: Tokenizer) -> None:
     """Raises ValueError unless the model fits the source's and the target's tokens."""
     encoder = anatomy(model, "encoder").encoder
     for side, tokenizer, size in (
@@ -373,6 +377,6 @@ def _checked_length(
     return length
 
 
-def _tokens(tokenizer: Any, token_ids: tf.Tensor) -> tf.Tensor:
+def _tokens(tokenizer: TargetTokenizer | SpanTokenizer, token_ids: tf.Tensor) -> tf.Tensor:
     """Returns the strings of token ids, empty for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))

@@ -219,7 +219,7 @@ def _pooling(
     weights: FoundWeights, task: Task[Any], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Returns the pooling for a new head, and the options left for the pipeline."""
-    if not task.pooled or weights.base != "embedding":
+    if not task.pooled or weights.base != task.new_head_on:
         return "pooler", options
     pooling = options.get("pooling", weights.options.get("pooling", "pooler"))
     if pooling not in _POOLINGS:
