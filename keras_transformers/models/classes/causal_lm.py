@@ -1,7 +1,6 @@
 """Defines the model class of decoders such as GPT, with step-by-step decoding."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -16,9 +15,11 @@ from keras_transformers.layers import (
 from keras_transformers.layers.attention import KeysValues, empty_cache
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids, known_values
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import POSITIONS, anatomy
 
-Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+Cache = tuple[KeysValues, ...]  # of each block
+Step = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -31,8 +32,12 @@ class CausalLM(keras.Model):
     """
 
     def start_decoding(
-        self, token_ids: Any, padding_mask: Any = None, *, max_length: int | None = None
-    ) -> tuple[Step, Any, Any]:
+        self,
+        token_ids: Tensor,
+        padding_mask: Tensor | None = None,
+        *,
+        max_length: int | None = None,
+    ) -> tuple[Step, Tensor, Cache]:
         """Reads prompts in one pass and returns what `keras_transformers.decoding` needs.
 
             greedy_search(*model.start_decoding(prompts), end_token_id=0, max_length=20,
@@ -82,7 +87,7 @@ class CausalLM(keras.Model):
         return step, token_ids[:, -1], cache
 
     def decoding_step(
-        self, num_empty: Any, prompt_length: Any, *, max_length: int | None = None
+        self, num_empty: Tensor, prompt_length: int | Tensor, *, max_length: int | None = None
     ) -> Step:
         """Returns the step after prompts that `start_decoding` has read, such as in another graph.
 
@@ -97,7 +102,7 @@ class CausalLM(keras.Model):
         num_positions = anatomy(self).max_sequence_length
         batch = ops.shape(num_empty)[0]
 
-        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+        def step(token_ids: Tensor, index: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
             by_prompt = ops.reshape(token_ids, (batch, num_beams))
             first = ops.reshape(ops.zeros_like(by_prompt) + num_empty[:, None], (-1,))  # (rows,)
@@ -122,8 +127,14 @@ class CausalLM(keras.Model):
         return step
 
     def _run(
-        self, token_ids: Any, positions: Any, cache: Any, visible: Any, *, index: Any = None
-    ) -> tuple[Any, tuple[KeysValues, ...]]:
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: Cache,
+        visible: Tensor,
+        *,
+        index: Tensor | None = None,
+    ) -> tuple[Tensor, Cache]:
         """Runs the model's graph on the positions after those in the cache.
 
         Args:
@@ -139,7 +150,9 @@ class CausalLM(keras.Model):
         extended: list[KeysValues] = []
         first = ops.shape(cache[0][0])[2] if index is None else index
 
-        def step(block: TransformerBlock, hidden: Any, attention_bias: Any = None) -> Any:
+        def step(
+            block: TransformerBlock, hidden: Tensor, attention_bias: Tensor | None = None
+        ) -> Tensor:
             hidden, layer_cache = block.step(
                 hidden,
                 cache=cache[len(extended)],
@@ -151,7 +164,7 @@ class CausalLM(keras.Model):
             extended.append(layer_cache)
             return hidden
 
-        def on_new_positions(layer: Any) -> Callable[..., Any]:
+        def on_new_positions(layer: keras.layers.Layer) -> Callable[..., Tensor | None]:
             if isinstance(layer, TransformerBlock):
                 return lambda hidden, attention_bias=None, **_: step(layer, hidden, attention_bias)
             if isinstance(layer, POSITIONS):
@@ -168,8 +181,8 @@ class CausalLM(keras.Model):
 
 
 def _steps_left(
-    num_positions: int | None, length: Any, num_empty: Any, max_length: int | None
-) -> Any:
+    num_positions: int | None, length: int | Tensor, num_empty: Tensor, max_length: int | None
+) -> Tensor | int | None:
     """Returns the number of steps that each prompt may take, int32 (batch,); None for no limit.
 
     The model never reads the last token of a text, so it needs no position.

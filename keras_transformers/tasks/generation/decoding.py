@@ -13,6 +13,7 @@ from keras_transformers.decoding.single_path import Path, SinglePath, Step, step
 from keras_transformers.decoding.step import Cache, StepFunction, within_vocabulary
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.pieces import pieces
+from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__: list[str] = []
 
@@ -43,7 +44,7 @@ class Decoder:
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: GeneratorTokenizer,
         *,
         longest: int,
         also_end_token_ids: Sequence[int] = (),

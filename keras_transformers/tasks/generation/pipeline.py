@@ -43,6 +43,7 @@ from keras_transformers.tasks.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__ = ["TextGenerator"]
 
@@ -116,7 +117,7 @@ class TextGenerator(Pipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: GeneratorTokenizer,
         *,
         max_sequence_length: int | None = None,
         max_length: int = 50,

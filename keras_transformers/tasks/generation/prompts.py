@@ -11,6 +11,7 @@ from keras_transformers.decoding.rows import ROW_OPTIONS, option_rules
 from keras_transformers.files.surrogates import check_text
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tokenizers.packing import document_start
+from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__: list[str] = []
 
@@ -23,7 +24,7 @@ class Prompts:
         longest: the maximum number of tokens in a text, with the start token.
     """
 
-    def __init__(self, tokenizer: Any, longest: int) -> None:
+    def __init__(self, tokenizer: GeneratorTokenizer, longest: int) -> None:
         self._tokenizer = tokenizer
         self._longest = longest
 
@@ -131,7 +132,9 @@ def in_rows(options: Mapping[str, Any], rows: tf.Tensor) -> dict[str, tf.Tensor]
     return {**columns, "stop": tf.tile(stops, tf.concat([rows, [1]], axis=0))}
 
 
-def checked_end_token_ids(tokenizer: Any, token_ids: Sequence[int]) -> tuple[int, ...]:
+def checked_end_token_ids(
+    tokenizer: GeneratorTokenizer, token_ids: Sequence[int]
+) -> tuple[int, ...]:
     """Returns the additional tokens that end texts; ValueError if one is not a token."""
     for token_id in token_ids:
         if type(token_id) is not int or not 0 <= token_id < tokenizer.vocabulary_size:
