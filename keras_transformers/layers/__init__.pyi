@@ -19,6 +19,8 @@ from . import pooling as pooling
 from . import recurrent as recurrent
 from . import relative_positions as relative_positions
 from . import rotary as rotary
+from . import scopes as scopes
+from . import tensors as tensors
 from .attention import MultiHeadAttention as MultiHeadAttention
 from .block import TransformerBlock as TransformerBlock
 from .char_cnn import CharacterCNN as CharacterCNN
