@@ -321,14 +321,14 @@ def families_by_name(house: House) -> list[str]:
 def tasks_by_name(house: House) -> list[str]:
     """Lists comparisons with a task's name, outside of the task's own folder.
 
-    What others need to know about a task, its class says. Converters and families compare what
-    other libraries' files are for.
+    What others need to know about a task, its class says. Families compare what other libraries'
+    files are for.
     """
     tasks = {path.parent.name for path in (house.root / NAME).glob("tasks/*/task.py")}
     return [
         f"{path.relative_to(house.root)}:{node.lineno} tells a task by name: {text}"
         for path in house.sources
-        if not house.place(path).startswith(("convert.", "families."))
+        if not house.place(path).startswith("families.")
         for node in house.nodes(path)
         if isinstance(node, ast.Compare)
         for text in [ast.unparse(node)]
