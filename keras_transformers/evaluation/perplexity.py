@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 from keras import ops
 
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.losses import token_crossentropy
 
 if TYPE_CHECKING:  # it needs TensorFlow, and the metrics run on any backend

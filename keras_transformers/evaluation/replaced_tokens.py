@@ -7,8 +7,8 @@ and belong in `weighted_metrics`: in plain `metrics` Keras ignores weights, and 
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.evaluation.perplexity import TokenMean
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.training.losses import replaced_labels_and_logits
 
 __all__ = [

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.dependencies.private_api import run_through_graph
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     DocumentMask,
     DocumentPositions,
@@ -15,7 +16,6 @@ from keras_transformers.layers import (
 from keras_transformers.layers.attention import KeysValues, empty_cache
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids, known_values
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import POSITIONS, anatomy
 
 Cache = tuple[KeysValues, ...]  # of each block
