@@ -337,6 +337,30 @@ def tasks_by_name(house: House) -> list[str]:
     ]
 
 
+# A public argument of a function that draws what `inspection.attention` returns.
+_PUBLIC_ARGUMENTS = {("inspection.pictures", "found")}
+_PARTICIPLES = {"found", "given", "made", "own", "known", "each"}
+
+
+def values_named_by_participles(house: House) -> list[str]:
+    """Lists values of the package whose name does not say what they are."""
+    breaches = []
+    for path in house.sources:
+        for node in house.nodes(path):
+            if isinstance(node, ast.arg):
+                name = node.arg
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                name = ast.unparse(node).rpartition(".")[2]
+            else:
+                continue
+            is_public = (house.place(path), name) in _PUBLIC_ARGUMENTS
+            if name.strip("_") in _PARTICIPLES and not is_public:
+                breaches.append(
+                    f"{path.relative_to(house.root)}:{node.lineno} names a value {name}: use a noun"
+                )
+    return breaches
+
+
 def _names_and_strings(nodes: list[ast.AST]) -> Iterator[tuple[Any, str]]:
     """Yields the variables, functions and classes of a program, and its strings."""
     docstrings = {
@@ -462,6 +486,13 @@ BREAKING = {
         },
         "cli/main.py:1 tells a task by name: pipeline.task in ('tagging', 'other')",
     ),
+    values_named_by_participles: (
+        {
+            f"{NAME}/inspection/pictures.py": "def draw(found): ...\n",
+            f"{NAME}/models/bert.py": "self._given = known_names\n",
+        },
+        "models/bert.py:1 names a value _given",
+    ),
 }
 # More ways to break a rule.
 ALSO_BREAKING = [
@@ -483,6 +514,8 @@ ALSO_BREAKING = [
     (layers_by_name, "recipes/glue.py", "{x.name: x for x in inner_layers(model)}\n"),
     (layers_by_name, "benchmarks/gpu.py", "any(x.name.startswith('e') for x in m.layers)\n"),
     (layers_by_name, f"{NAME}/runs/run.py", "def f(layer):\n    return layer.name in NAMES\n"),
+    (values_named_by_participles, f"{NAME}/models/a.py", "[each.name for each in layers]\n"),
+    (values_named_by_participles, f"{NAME}/models/a.py", "def fill(model, found): ...\n"),
     (layers_by_name, f"{NAME}/runs/run.py", "for a in m.layers:\n    re.match('e', a.name)\n"),
 ]
 SOUND = {

@@ -37,8 +37,8 @@ def stubs() -> Iterator[tuple[Path, list[str]]]:
 
 
 def _room(room: Path) -> Iterator[str]:
-    own = _modules(room)
-    for module in own:
+    modules = _modules(room)
+    for module in modules:
         yield f"from . import {module} as {module}"
     for place in _constant(room / "__init__.py", "MODULES") or ():
         *parents, module = place.split(".")
@@ -47,9 +47,9 @@ def _room(room: Path) -> Iterator[str]:
         else:  # a family's file is known by the family's name
             for file in _files(place):
                 yield f"from {_dotted(file.parent)} import {module} as {file.parent.name}"
-    for module, names in own.items():
+    for module, names in modules.items():
         for name, place in sorted(names.items()):
-            if name not in own:
+            if name not in modules:
                 yield f"from .{module}{place} import {name} as {name}"
     places = _constant(room / "__init__.py", "SHOWS") or ()
     files = [file for place in places for file in _files(place) if file.parent != room]
@@ -199,8 +199,8 @@ def _fit(imports: set[str]) -> str:
 
 def _parameters(factory: Any, imports: set[str]) -> str:
     parts = (
-        f"{each.name}: {_annotation(each.annotation, imports)} = ..."
-        for each in inspect.signature(factory).parameters.values()
+        f"{parameter.name}: {_annotation(parameter.annotation, imports)} = ..."
+        for parameter in inspect.signature(factory).parameters.values()
     )
     return ", ".join(["*", *parts])
 
@@ -213,13 +213,13 @@ def _annotation(annotation: Any, imports: set[str]) -> str:
         imports.add("from typing import Any")
         return "Any"
     if isinstance(annotation, list):  # the arguments of a Callable
-        return f"[{', '.join(_annotation(each, imports) for each in annotation)}]"
+        return f"[{', '.join(_annotation(argument, imports) for argument in annotation)}]"
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         imports.add("from typing import Literal")
         return f"Literal[{', '.join(map(repr, arguments))}]"
     if origin in (typing.Union, types.UnionType):
-        return " | ".join(_annotation(each, imports) for each in arguments)
+        return " | ".join(_annotation(argument, imports) for argument in arguments)
     if origin is not None:
         inner = ", ".join("..." if a is ... else _annotation(a, imports) for a in arguments)
         return f"{_annotation(origin, imports)}[{inner}]"

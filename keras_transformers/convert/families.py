@@ -29,10 +29,10 @@ def encoders() -> tuple[Family, ...]:
 
 def family_named(model_type: str) -> Family:
     """Returns the family of this `model_type`; ValueError for an unknown one."""
-    known = {family.model_type: family for family in families()}
-    if model_type not in known:
-        raise ValueError(f"family={model_type!r}: use one of {', '.join(sorted(known))}")
-    return known[model_type]
+    by_type = {family.model_type: family for family in families()}
+    if model_type not in by_type:
+        raise ValueError(f"family={model_type!r}: use one of {', '.join(sorted(by_type))}")
+    return by_type[model_type]
 
 
 def load_weights(
@@ -145,20 +145,20 @@ def _unigrams(folder: Folder) -> list[Any]:
     return [pair[0] if isinstance(pair, list) and pair else None for pair in pairs]
 
 
-def family_of(folder: str | os.PathLike[str], known: tuple[Family, ...]) -> Family:
+def family_of(folder: str | os.PathLike[str], candidates: tuple[Family, ...]) -> Family:
     """Returns the family that a folder's config.json names.
 
     Raises:
         FileNotFoundError: the folder has no config.json.
-        ValueError: it is not a JSON object, or the family is not among the known ones.
+        ValueError: it is not a JSON object, or the family is not among the candidates.
     """
     folder = Folder.at(folder)
     file, config = folder / "config.json", folder.json("config.json")
     model_type = config.get("model_type")
-    for family in known:
+    for family in candidates:
         if model_type == family.model_type or (family.is_default and "model_type" not in config):
             return family
-    names = ", ".join(sorted(family.model_type for family in known))
+    names = ", ".join(sorted(family.model_type for family in candidates))
     classes = config.get("architectures")
     what = f" ({classes[0]!s:.100})" if isinstance(classes, list) and classes else ""
     raise ValueError(

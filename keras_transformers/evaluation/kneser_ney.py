@@ -97,8 +97,8 @@ class KneserNey:
         if order < 1:
             raise ValueError(f"order={order}: must be at least 1")
         self.order = order
-        self._given = None if discounts is None else tuple(discounts)
-        if self._given is not None and not _are_discounts(self._given):
+        self._discounts = None if discounts is None else tuple(discounts)
+        if self._discounts is not None and not _are_discounts(self._discounts):
             raise ValueError(
                 f"discounts={discounts}: expected D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
             )
@@ -200,7 +200,7 @@ class KneserNey:
 
     def _add_level(self, grams: _Grams, counts: np.ndarray) -> None:
         """Turns counts of n-grams into probabilities."""
-        chosen = self._given or _estimated_discounts(counts[grams.is_predicted])
+        chosen = self._discounts or _estimated_discounts(counts[grams.is_predicted])
         discounts = np.array([0.0, *chosen])[np.minimum(counts, 3)] * grams.is_predicted
         counts = counts * grams.is_predicted
         num_contexts = len(self._levels[-1].keys) if self._levels else 1

@@ -139,13 +139,13 @@ def open_arrays(path: Path, containers: Sequence[tuple[Container, Path]] | None 
         return container.open(file)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: pass a file or folder of weights")
-    known = ", ".join(container.contents for container in all_containers())
+    kinds = ", ".join(container.contents for container in all_containers())
     others = "; ".join(map(str, not_read_in(path)))
     if path.is_file():
-        what = f"it is {others}" if others else f"expected one of {known}"
+        what = f"it is {others}" if others else f"expected one of {kinds}"
         raise ValueError(f"{path}: a file of unknown format; {what}")
     has = f"{path} has {others}. It " if others else f"{path} "
-    raise FileNotFoundError(f"{has}has no file of weights that can be read here, such as {known}")
+    raise FileNotFoundError(f"{has}has no file of weights that can be read here, such as {kinds}")
 
 
 def containers_in(path: Path) -> tuple[tuple[Container, Path], ...]:

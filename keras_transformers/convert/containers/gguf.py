@@ -272,19 +272,19 @@ def _tensor(
     package = optional("gguf", extra="gguf")
     place = f"{reader.file}: {name!r:.100} of shape {shape}"
     try:
-        known = package.GGMLQuantizationType(kind)
+        quantization = package.GGMLQuantizationType(kind)
     except ValueError as error:
         raise ValueError(f"{place} has the unknown type {kind}; {TRUNCATED}") from error
-    values_per_block, bytes_per_block = package.GGML_QUANT_SIZES[known]
+    values_per_block, bytes_per_block = package.GGML_QUANT_SIZES[quantization]
     rows = (*shape[:-1], shape[-1] // values_per_block * bytes_per_block)
     fits = start + math.prod(rows) <= reader.size
     if shape[-1] % values_per_block or not is_possible_shape(rows) or not fits:
         raise ValueError(
-            f"{place} and type {known.name} does not lie within the {reader.size} bytes of the "
-            f"file, at byte {start}; {TRUNCATED}"
+            f"{place} and type {quantization.name} does not lie within the {reader.size} bytes of "
+            f"the file, at byte {start}; {TRUNCATED}"
         )
     reader.place = start
-    return GgufTensor(name, known, shape, reader.array("u1", *rows))
+    return GgufTensor(name, quantization, shape, reader.array("u1", *rows))
 
 
 def find_gguf(path: Path) -> Path | None:

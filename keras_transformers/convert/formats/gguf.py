@@ -39,7 +39,9 @@ def _open_arrays(file: Path) -> Arrays:
 
 def _family_of(opened: Gguf) -> tuple[Family, GgufMap]:
     """Returns the family of a file; ValueError if none reads it."""
-    readers = {each.model_type: (each, each.gguf) for each in families() if each.gguf is not None}
+    readers = {
+        family.model_type: (family, family.gguf) for family in families() if family.gguf is not None
+    }
     if opened.architecture not in readers:
         raise ValueError(
             f"{opened.file}: architecture {opened.architecture!r:.100} is not supported in GGUF; "

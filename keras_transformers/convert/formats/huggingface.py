@@ -86,7 +86,7 @@ def open_huggingface(folder: Folder) -> FoundWeights:
             file=file,
             config=config,
             name=name,
-            own=family.trained,
+            tasks=family.trained,
             shapes=folder.arrays.shapes,
             labels=functools.cache(lambda: _labels(folder, config)),
             written=_written(folder),
@@ -116,7 +116,7 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     family, writer, of_tokenizer = family_for(trained)
     class_name = writer.class_for(trained.task, trained.class_end)
     options = dict(trained.options)
-    pooled = [_POOLINGS[each.name] for each in trained.model.layers if each.name in _POOLINGS]
+    pooled = [_POOLINGS[layer.name] for layer in trained.model.layers if layer.name in _POOLINGS]
     if pooled:
         raise ValueError(
             f"transformers' {class_name} reads the first token's vector through "
@@ -166,22 +166,21 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
         and bool(writer.tokenizer) == bool(kinds)
         and (name := writer.class_for(trained.task, trained.class_end))
     }
-    found = {
+    classes = {
         name: (family, writer, of_tokenizer)
         for name, (family, writer) in possible.items()
         if family.fits(trained.model)
         and (of_tokenizer := tokenizer_writer(family, *kinds) if kinds else writer)
     }
     # A family may have another's tokenizer, if the choice is still unique.
-    own = {name: each for name, each in found.items() if each[1] is each[2]}
-    found = own or found
-    if len(found) == 1:
-        return next(iter(found.values()))
+    classes = {name: row for name, row in classes.items() if row[1] is row[2]} or classes
+    if len(classes) == 1:
+        return next(iter(classes.values()))
     what = (
         f"{trained.task} by model {trained.model.name!r} with {', '.join(kinds) or 'no tokenizer'}"
     )
-    if found:
-        raise ValueError(f"{what} fits several classes of transformers: {', '.join(found)}")
+    if classes:
+        raise ValueError(f"{what} fits several classes of transformers: {', '.join(classes)}")
     rows = ", ".join(
         f"{name} with {writer.tokenizer or 'no tokenizer'}"
         for name, (_, writer) in possible.items()
@@ -257,17 +256,17 @@ def _labels(folder: Folder, config: Mapping[str, Any]) -> list[str]:
 
 def _names(file: Path, config: Mapping[str, Any]) -> dict[int, str]:
     """Returns index -> name of the classes that a configuration names."""
-    found, ids = config.get("id2label"), config.get("label2id")
+    labels, ids = config.get("id2label"), config.get("label2id")
     numbers = ids if isinstance(ids, dict) else {}
     try:
-        if found is None:
-            found = {number: name for name, number in numbers.items()}
-        elif isinstance(found, list):
-            found = dict(enumerate(found))
-        names = {int(number): _name(name) for number, name in found.items()}
+        if labels is None:
+            labels = {number: name for name, number in numbers.items()}
+        elif isinstance(labels, list):
+            labels = dict(enumerate(labels))
+        names = {int(number): _name(name) for number, name in labels.items()}
     except (AttributeError, OverflowError, TypeError, ValueError):
         names = {-1: ""}
-    named = numbers if found is None else found
+    named = numbers if labels is None else labels
     if any(number < 0 or not name for number, name in names.items()) or len(names) != len(named):
         raise ValueError(
             f"{file}: id2label={named!r:.300}; expected names for the numbers 0, 1, 2 and so on"

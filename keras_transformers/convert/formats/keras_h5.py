@@ -48,8 +48,8 @@ def open_keras_h5(folder: Folder) -> FoundWeights:
     if file.name == _TF_MODEL and beside.is_file():
         return open_huggingface(Folder(file.parent))
     arrays = folder.arrays
-    own = other_layers(arrays)
-    if not any("word_embeddings" in name and name not in own for name in arrays):
+    others = other_layers(arrays)
+    if not any("word_embeddings" in name and name not in others for name in arrays):
         raise ValueError(
             f"{file}: an HDF5 file of unknown origin, with {', '.join(sorted(arrays))[:200]}. "
             "Expected a model around a TensorFlow encoder of transformers, or one of keras-bert or "
@@ -73,8 +73,8 @@ def open_keras_h5(folder: Folder) -> FoundWeights:
 
     def filled(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         left_out = family.fill(model, arrays, ignore=ignore)
-        report_other_layers(file, own)
-        return [name for name in left_out if name not in own]
+        report_other_layers(file, others)
+        return [name for name in left_out if name not in others]
 
     return FoundWeights(
         source=file,
@@ -83,7 +83,7 @@ def open_keras_h5(folder: Folder) -> FoundWeights:
         build=lambda **changes: family.build(**(arguments | changes)),
         fill=filled,
         tokenizers=lambda lowercase=None: read_tokenizers(file.parent, family, lowercase=lowercase),
-        parts=(*family.parts, *map(glob.escape, own)),
+        parts=(*family.parts, *map(glob.escape, others)),
         has_pooler=any(name.endswith("pooler.dense.weight") for name in arrays),
         max_sequence_length=length or family.longest_text,
         masked_lm={"activation": arguments["activation"]},
@@ -103,7 +103,7 @@ def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{file}: its model_config is not text; save it again")
     place = f"{file}: model_config"
     left = [] if text is None else [parse_json(text, place, remedy="save it again")]
-    found: dict[str, dict[str, Any]] = {}
+    layers: dict[str, dict[str, Any]] = {}
     while left:
         value = left.pop()
         if isinstance(value, list):
@@ -111,9 +111,9 @@ def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
         elif isinstance(value, dict):
             config, name = value.get("config"), value.get("name")
             if "class_name" in value and isinstance(config, dict):
-                found[str(config.get("name", name))] = value
+                layers[str(config.get("name", name))] = value
             left += value.values()
-    return found
+    return layers
 
 
 def other_layers(arrays: Arrays) -> dict[str, tuple[int, ...]]:

@@ -96,17 +96,17 @@ def open_saved_pipeline(folder: Folder) -> FoundWeights:
     arrays = dict(open_arrays(folder / WEIGHTS))
     whole = read_model(folder, arrays)
     model = headless(whole)
-    own = by_path(model)
+    body = by_path(model)
 
     def build(**changes: Any) -> keras.Model:
         rates = {name: changes.pop(name) for name in _RATES if name in changes}
-        made = headless(read_model(folder, arrays, **rates))
+        model = headless(read_model(folder, arrays, **rates))
         for name, value in changes.items():
-            if value != (has := _image_fields(made).get(name)):
+            if value != (has := _image_fields(model).get(name)):
                 raise ValueError(
                     f"{folder}: the model of this pipeline has {name}={has}, not {value}: pass that"
                 )
-        return made
+        return model
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         wanted, others = by_path(model), []
@@ -128,7 +128,7 @@ def open_saved_pipeline(folder: Folder) -> FoundWeights:
         fill=fill,
         tokenizers=tokenizers,
         heads=f"a pipeline for {description.get('task')}",
-        parts=(*(path for path in arrays if path not in own), "pooler/*"),
+        parts=(*(path for path in arrays if path not in body), "pooler/*"),
         has_pooler="pooled_output" in model.output,
     )
 

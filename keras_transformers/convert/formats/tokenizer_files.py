@@ -167,7 +167,7 @@ def write_tokenizers(
     ids = {}
     for field in writer.special_tokens:
         attributes = (*_SPECIAL.get(field, ()), f"{field}_id")
-        token_id = next(getattr(tokenizer, each) for each in attributes if hasattr(tokenizer, each))
+        token_id = next(getattr(tokenizer, name) for name in attributes if hasattr(tokenizer, name))
         if token_id is not None:
             ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
@@ -259,8 +259,8 @@ def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any)
 @contextlib.contextmanager
 def _with_vocabulary(folder: Folder, family: Family) -> Iterator[Folder]:
     """Yields a folder with vocabulary files: this folder, or one made from its tokenizer.json."""
-    own = family.vocabulary_file
-    if (own and (folder / own).is_file()) or any(
+    vocabulary = family.vocabulary_file
+    if (vocabulary and (folder / vocabulary).is_file()) or any(
         file for name in _VOCABULARIES for file in folder.path.glob(name)
     ):
         yield folder

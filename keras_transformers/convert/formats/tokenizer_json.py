@@ -87,8 +87,8 @@ def described_parts(
         normalizer = _plain({**normalizer, **flags})
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
-    own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
-    tokens = _added_tokens(folder, config, contents, own, _base(tokenizer))
+    special = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
+    tokens = _added_tokens(folder, config, contents, special, _base(tokenizer))
     if (normalizer, splitter) == default and not tokens:
         return None
     return {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": tokens}
@@ -149,12 +149,12 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
         model |= {field: values[0] for field, values in _MODELS["WordPiece"].items()}
         decoder = {"type": "WordPiece", "prefix": "##", "cleanup": False}
     flags = dict.fromkeys(_FLAGS, False)
-    own = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
+    entries = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted([*own, *parts["added_tokens"]], key=lambda token: token["id"]),
+        "added_tokens": sorted([*entries, *parts["added_tokens"]], key=lambda token: token["id"]),
         "normalizer": parts["normalizer"],
         "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": _template(tokenizer, vocabulary),
@@ -167,8 +167,8 @@ def decoder_of(tokenizer: Any) -> dict[str, dict[str, Any]]:
     """Returns the `added_tokens_decoder` of a SentencePiece tokenizer with added tokens."""
     flags = {**dict.fromkeys(_FLAGS, False), "special": True}
     ids = {token: token_id for token_id, token in enumerate(tokenizer.vocabulary)}
-    own = [{"id": ids[token], "content": token, **flags} for token in tokenizer.own_tokens]
-    tokens = sorted([*own, *tokenizer.added_tokens], key=lambda token: token["id"])
+    entries = [{"id": ids[token], "content": token, **flags} for token in tokenizer.own_tokens]
+    tokens = sorted([*entries, *tokenizer.added_tokens], key=lambda token: token["id"])
     return {
         str(token["id"]): {name: value for name, value in token.items() if name != "id"}
         for token in tokens
@@ -180,15 +180,15 @@ def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
     names: dict[str, int] = {}
 
     def items(around: list[list[int]]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        steps: list[dict[str, Any]] = []
         for number, tokens in enumerate(around):
             for token_id in tokens:
                 names[vocabulary[token_id]] = token_id
                 kind = max(number - 1, 0)
-                found.append({"SpecialToken": {"id": vocabulary[token_id], "type_id": kind}})
+                steps.append({"SpecialToken": {"id": vocabulary[token_id], "type_id": kind}})
             if number < len(around) - 1:
-                found.append({"Sequence": {"id": "AB"[number], "type_id": number}})
-        return found
+                steps.append({"Sequence": {"id": "AB"[number], "type_id": number}})
+        return steps
 
     single, pair = items(tokenizer.special_tokens(1)), items(tokenizer.special_tokens(2))
     special = {
@@ -209,7 +209,7 @@ def check_post_processor(folder: Folder, config: Mapping[str, Any], tokenizer: A
     theirs = _check_readable(file, contents)
     for texts in (("",), ("", "")):
         ids = theirs.encode(*texts).ids
-        ours = [each for ids_ in tokenizer.special_tokens(len(texts)) for each in ids_]
+        ours = [token_id for ids_ in tokenizer.special_tokens(len(texts)) for token_id in ids_]
         if ids != ours:
             raise ValueError(
                 f"{file}: post_processor {kind} adds the ids {ids} around {len(texts)} text(s), "
@@ -276,7 +276,7 @@ def _added_tokens(
     folder: Folder,
     config: Mapping[str, Any],
     contents: Mapping[str, Any],
-    own: set[Any],
+    special: set[Any],
     vocabulary: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Returns the tokens to match in texts, later files first: flags, contents and ids.
@@ -289,8 +289,8 @@ def _added_tokens(
         if field.endswith("_token") and (content := _content(value)) is not None:
             if not isinstance(content, str | bool):  # add_bos_token is a flag
                 raise ValueError(f"{told}: {field}={value!r:.100}; expected a token")
-            own = own | {content}
-    found: dict[str, dict[str, Any]] = {}
+            special = special | {content}
+    by_content: dict[str, dict[str, Any]] = {}
     extra = _extra_tokens(folder, config)
 
     def add(source: Path, token: Any, **others: Any) -> None:
@@ -300,7 +300,7 @@ def _added_tokens(
             raise ValueError(
                 f"{source}: an added token needs content and an id, not {token!r:.100}"
             )
-        found[content] = token
+        by_content[content] = token
 
     for content, token_id in folder.json(_ADDED, missing_ok=True).items():
         is_special = content in extra
@@ -316,17 +316,17 @@ def _added_tokens(
         raise ValueError(f"{told}: added_tokens_decoder={by_id!r:.100}; expected ids -> tokens")
     for token_id, token in by_id.items():
         add(told, token, id=int(token_id))
-    known = {token: token_id for token_id, token in enumerate(vocabulary)}
+    ids = {token: token_id for token_id, token in enumerate(vocabulary)}
     for content, token in extra.items():
-        if content not in found and content not in own:
-            after = max([len(vocabulary) - 1, *(each["id"] for each in found.values())]) + 1
-            found[content] = {**token, "id": known.get(content, after), "special": True}
-    for content, token in found.items():
+        if content not in by_content and content not in special:
+            after = max([len(vocabulary) - 1, *(token["id"] for token in by_content.values())]) + 1
+            by_content[content] = {**token, "id": ids.get(content, after), "special": True}
+    for content, token in by_content.items():
         token_id = token["id"]
-        if known.get(content, token_id) != token_id:
+        if ids.get(content, token_id) != token_id:
             raise ValueError(
                 f"{folder}: the added token {content!r} has the id {token_id}, but the id "
-                f"{known[content]} in the vocabulary: a token can have only one id"
+                f"{ids[content]} in the vocabulary: a token can have only one id"
             )
         if token_id < len(vocabulary) and vocabulary[token_id] != content:
             raise ValueError(
@@ -339,8 +339,8 @@ def _added_tokens(
             "content": token["content"],
             **{flag: bool(token.get(flag, False)) for flag in _FLAGS},
         }
-        for token in sorted(found.values(), key=lambda token: token["id"])
-        if token["content"] not in own
+        for token in sorted(by_content.values(), key=lambda token: token["id"])
+        if token["content"] not in special
     ]
 
 
@@ -348,7 +348,7 @@ def _extra_tokens(folder: Folder, config: Mapping[str, Any]) -> dict[str, dict[s
     """Returns the special tokens without a name, by content, which old files may list."""
     is_old = "added_tokens_decoder" not in config
     old = folder.json("special_tokens_map.json", missing_ok=True) if is_old else {}
-    found: dict[str, dict[str, Any]] = {}
+    by_content: dict[str, dict[str, Any]] = {}
     for listed in (config, old):
         for field in ("additional_special_tokens", "extra_special_tokens"):
             tokens = listed.get(field) or []
@@ -359,7 +359,7 @@ def _extra_tokens(folder: Folder, config: Mapping[str, Any]) -> dict[str, dict[s
                 content = _content(token)
                 if not isinstance(content, str) or not content:
                     raise ValueError(f"{folder}: {field} has {token!r:.100}; expected a token")
-                found.setdefault(
+                by_content.setdefault(
                     content, {"content": content, **(token if isinstance(token, dict) else {})}
                 )
-    return found
+    return by_content

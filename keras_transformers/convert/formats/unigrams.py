@@ -87,14 +87,14 @@ def check_pieces(
             "SentencePiece"
         )
     try:
-        found, _, others = _normalizers(contents)
+        steps_before, _, others = _normalizers(contents)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{file}: normalizer {contents.get('normalizer')!r:.100} is not supported with "
             f"SentencePiece ({error})"
         ) from error
-    if found != list(before):
-        what = ", ".join(str(step.get("type")) for step in found) or "nothing"
+    if steps_before != list(before):
+        what = ", ".join(str(step.get("type")) for step in steps_before) or "nothing"
         wanted = ", ".join(str(step.get("type")) for step in before) or "nothing"
         raise ValueError(
             f"{file}: normalizes by {what} before Precompiled; only {wanted} is supported here"
@@ -141,16 +141,16 @@ def _model(pieces: list[tuple[str, float]], charsmap: bytes, controls: set[str])
     kinds = {**dict.fromkeys(controls, _CONTROL), "<unk>": _UNKNOWN}
     ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>", "bos_id": "<s>"}
     proto: Any = sentencepiece_model_pb2  # created at run time, without types
-    found = proto.ModelProto()
+    model = proto.ModelProto()
     for name, score in pieces:
-        found.pieces.add(piece=name, score=score, type=kinds.get(name, _NORMAL))
-    found.trainer_spec.model_type = 1  # unigram
-    found.trainer_spec.vocab_size = len(pieces)
+        model.pieces.add(piece=name, score=score, type=kinds.get(name, _NORMAL))
+    model.trainer_spec.model_type = 1  # unigram
+    model.trainer_spec.vocab_size = len(pieces)
     for field, name in ids.items():
-        setattr(found.trainer_spec, field, names.index(name) if name in names else -1)
-    found.normalizer_spec.precompiled_charsmap = charsmap
-    found.normalizer_spec.add_dummy_prefix = True
-    found.normalizer_spec.remove_extra_whitespaces = True
-    found.normalizer_spec.escape_whitespaces = True
-    contents: bytes = found.SerializeToString()
+        setattr(model.trainer_spec, field, names.index(name) if name in names else -1)
+    model.normalizer_spec.precompiled_charsmap = charsmap
+    model.normalizer_spec.add_dummy_prefix = True
+    model.normalizer_spec.remove_extra_whitespaces = True
+    model.normalizer_spec.escape_whitespaces = True
+    contents: bytes = model.SerializeToString()
     return contents

@@ -41,7 +41,7 @@ class Head:
         file: the path of config.json.
         config: its contents.
         name: the class that wrote the weights, such as "BertForMultipleChoice"; "" if unknown.
-        own: the family's own classes: suffix of a name -> the tasks that it serves.
+        tasks: the family's own classes: suffix of a name -> the tasks that it serves.
         shapes: name -> shape of all tensors.
         labels: returns the names of the head's classes, in the order of the logits.
         written: the task and the pipeline's options, if this package wrote the folder.
@@ -51,7 +51,7 @@ class Head:
     file: Path
     config: Mapping[str, Any]
     name: str
-    own: Mapping[str, tuple[str, ...]]
+    tasks: Mapping[str, tuple[str, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     labels: Callable[[], list[str]]
     written: tuple[str, Mapping[str, Any]]
@@ -311,7 +311,7 @@ def _resolved(folder: Folder) -> tuple[Folder, Format | None]:
 
 
 def _format_of(folder: Folder) -> Format | None:
-    return next((each for each in all_formats() if each.recognises(folder)), None)
+    return next((kind for kind in all_formats() if kind.recognises(folder)), None)
 
 
 def _files_alone(path: Path) -> list[Folder]:

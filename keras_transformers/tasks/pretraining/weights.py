@@ -44,15 +44,17 @@ def pretraining_size(model: str) -> dict[str, Any]:
 
 def _named(model: str) -> tuple[Family, dict[str, Any]]:
     """Returns a named encoder's family and its size."""
-    known = {name: family for family in encoders() if _can_learn(family) for name in family.entries}
-    if model.startswith("bert_") or model not in known:
-        others = ", ".join(name for name in known if not name.startswith("bert_"))
+    by_name = {
+        name: family for family in encoders() if _can_learn(family) for name in family.entries
+    }
+    if model.startswith("bert_") or model not in by_name:
+        others = ", ".join(name for name in by_name if not name.startswith("bert_"))
         try:
             return family_named("bert"), bert.size_of(model)
         except ValueError as error:
             raise ValueError(f"model={model!r}: {error}; or one of {others}") from None
-    parameters = inspect.signature(known[model].entries[model].factory).parameters
-    return known[model], {name: each.default for name, each in parameters.items()}
+    parameters = inspect.signature(by_name[model].entries[model].factory).parameters
+    return by_name[model], {name: parameter.default for name, parameter in parameters.items()}
 
 
 def _can_learn(family: Family) -> bool:
@@ -164,13 +166,13 @@ def load_pretrainer(
 
         return assemble(opened, head, fills_head=True, ignore=(), **rates).model
     family, size = _named(model)
-    given = {name: value for name, value in (shape or {}).items() if value is not None}
-    made: dict[str, Any] = {
+    changes = {name: value for name, value in (shape or {}).items() if value is not None}
+    sizes: dict[str, Any] = {
         "vocabulary_size": vocabulary_size,
         "max_sequence_length": max_sequence_length,
         "initializer_range": initializer_range,
     }
-    return _with_heads(family.build(**(size | given | rates | made)))
+    return _with_heads(family.build(**(size | changes | rates | sizes)))
 
 
 def load_electra_pair(
@@ -216,23 +218,23 @@ def load_electra_pair(
         "max_sequence_length": max_sequence_length,
     }
     if weights is None:
-        given = {name: value for name, value in (shape or {}).items() if value is not None}
+        changes = {name: value for name, value in (shape or {}).items() if value is not None}
         encoder = ELECTRAS[model].factory(
-            **given, **sizes, **rates, initializer_range=initializer_range
+            **changes, **sizes, **rates, initializer_range=initializer_range
         )
         generator = masked_lm(electra_generator(encoder, size=generator_size))
         return generator, replaced_token_detector(encoder)
-    found = load_pretrainer(weights=weights, **sizes)
-    if "next_sentence_logits" not in found.output:
+    pretrainer = load_pretrainer(weights=weights, **sizes)
+    if "next_sentence_logits" not in pretrainer.output:
         raise ValueError(
             f"{weights}: its model is not a BERT with segments and a pooler: pass such weights, "
             "or leave them out and pass the name of a model"
         )
     taken = inspect.signature(electra).parameters
-    shape = {name: value for name, value in arguments_of(found).items() if name in taken}
+    shape = {name: value for name, value in arguments_of(pretrainer).items() if name in taken}
     encoder = electra(**(shape | rates))
     generator = masked_lm(electra_generator(encoder, size=1))
-    values = {weight.path: weight.numpy() for weight in found.weights}
+    values = {weight.path: weight.numpy() for weight in pretrainer.weights}
     for weight in [*generator.weights, *encoder.weights]:
         weight.assign(values[weight.path])
     return generator, replaced_token_detector(encoder)

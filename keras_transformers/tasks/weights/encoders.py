@@ -165,7 +165,7 @@ def _named(base: str, model: str) -> tuple[Family, Entry]:
     with contextlib.suppress(ValueError):
         named = entry(model)
         for family in possible:
-            if named.family in {each.family for each in family.entries.values()}:
+            if named.family in {other.family for other in family.entries.values()}:
                 return family, named
     names = ", ".join(name for family in possible for name in family.entries)
     raise ValueError(f"model={model!r}: use one of {names}")

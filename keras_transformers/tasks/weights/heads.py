@@ -8,12 +8,12 @@ from keras_transformers.convert.formats.weights import FoundWeights, Head
 from keras_transformers.tasks.task import Task, all_tasks
 
 
-def with_trained(found: FoundWeights) -> FoundWeights:
+def with_trained(weights: FoundWeights) -> FoundWeights:
     """Adds the tasks that a head serves to the weights found, if their files name only the head."""
-    if found.head is None or found.trained:
-        return found
-    trained, undecided = _served(found.head, found.base)
-    return dataclasses.replace(found, trained=trained, undecided=undecided)
+    if weights.head is None or weights.trained:
+        return weights
+    trained, undecided = _served(weights.head, weights.base)
+    return dataclasses.replace(weights, trained=trained, undecided=undecided)
 
 
 def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
@@ -23,9 +23,9 @@ def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
     def ends_like(ends: Iterable[str]) -> bool:
         return name.endswith(tuple(end.lower() for end in ends))
 
-    for end, own in head.own.items():
+    for end, names in head.tasks.items():
         if ends_like([end]):
-            return own, ""
+            return names, ""
     tasks = all_tasks()
     with_heads = [task for task in tasks.values() if not task.headless]
     takes_heads = any(task.new_head_on == base for task in with_heads)

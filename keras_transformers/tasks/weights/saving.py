@@ -90,7 +90,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 def _pipeline(name: str) -> Any:
     """Returns the class of a pipeline by its name, from the tasks."""
-    known = {task.pipeline.__name__: task.pipeline for task in registry.values("TASK")}
-    if name not in known:
+    classes = {task.pipeline.__name__: task.pipeline for task in registry.values("TASK")}
+    if name not in classes:
         raise LookupError(f"no pipeline {name!r}")
-    return known[name]
+    return classes[name]

@@ -85,7 +85,7 @@ def save(
 def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
     """Raises ValueError unless the written folder loads as the same pipeline."""
     try:
-        found = loading.load(written)
+        copy = loading.load(written)
     except ValueError as error:
         reason = str(error).replace(str(written), str(folder))
         raise ValueError(
@@ -94,10 +94,10 @@ def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
     differing = [
         name
         for name, one, other in (
-            ("class", type(pipeline), type(found)),
-            ("options", pipeline.config(), found.config()),
-            ("vocabulary", _vocabularies(pipeline), _vocabularies(found)),
-            ("outputs", set(pipeline.model.output), set(found.model.output)),
+            ("class", type(pipeline), type(copy)),
+            ("options", pipeline.config(), copy.config()),
+            ("vocabulary", _vocabularies(pipeline), _vocabularies(copy)),
+            ("outputs", set(pipeline.model.output), set(copy.model.output)),
         )
         if one != other
     ]
@@ -107,7 +107,7 @@ def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
             "it in the format 'keras_transformers'"
         )
     inputs = {name: _trial(tensor) for name, tensor in pipeline.model.input.items()}
-    outputs, wanted = (model(inputs, training=False) for model in (found.model, pipeline.model))
+    outputs, wanted = (model(inputs, training=False) for model in (copy.model, pipeline.model))
     for name, value in wanted.items():
         one, other = (
             keras.ops.convert_to_numpy(x).astype("float32") for x in (outputs[name], value)
@@ -124,8 +124,8 @@ def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
 
 def _vocabularies(pipeline: Pipeline) -> list[tuple[str, dict[str, Any], list[str]]]:
     return [
-        (type(each).__name__, each.config(), list(each.vocabulary))
-        for each in pipeline.tokenizers.values()
+        (type(tokenizer).__name__, tokenizer.config(), list(tokenizer.vocabulary))
+        for tokenizer in pipeline.tokenizers.values()
     ]
 
 
