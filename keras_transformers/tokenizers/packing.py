@@ -119,7 +119,69 @@ def ends_of_sources(tokenizer: TextTokenizer | SpanTokenizer) -> tuple[list[int]
     return [], [tokenizer.end_token_id]
 
 
-class BertPacking:
+class Packing:
+    """Packs the tokens of texts and pairs, with the tokenizer's special tokens around them.
+
+    A base of tokenizers; they set `pad_token_id` and say which `special_tokens` they add.
+    """
+
+    pad_token_id: int
+    tokenize: Callable[[Texts], tf.RaggedTensor]
+
+    def pack(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Packs the tokens of texts or pairs of texts into the inputs of an encoder.
+
+        Texts that are too long lose their end, the longer one of a pair first
+        (`trim_longest_first`).
+
+        Args:
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, including special ones.
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
+
+        Returns:
+            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
+
+        Raises:
+            ValueError: `max_sequence_length` has no room for the special tokens.
+        """
+        num_added = self.num_special_tokens(len(segments))
+        if max_sequence_length < num_added:
+            raise ValueError(
+                f"max_sequence_length={max_sequence_length}: special tokens take {num_added} "
+                "already; increase it"
+            )
+        return pack(
+            trim_longest_first(segments, max_sequence_length - num_added),
+            special_tokens=self.special_tokens(len(segments)),
+            pad_token_id=self.pad_token_id,
+            length=max_sequence_length if pad_to_max_length else None,
+        )
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """Returns the ids that `pack` adds: before each segment and after the last."""
+        raise NotImplementedError
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """Returns the number of tokens that `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
+
+    def _segments(self, text: Texts, text_b: Texts | None) -> list[tf.RaggedTensor]:
+        if text_b is None:
+            return [self.tokenize(text)]
+        segments = [self.tokenize(text), self.tokenize(text_b)]
+        counts = [segment.nrows() for segment in segments]
+        tf.debugging.assert_equal(*counts, "text and text_b differ in number")
+        return segments
+
+
+class BertPacking(Packing):
     """Packing as in BERT: [CLS] a [SEP] for one text, [CLS] a [SEP] b [SEP] for a pair.
 
     A base of tokenizers; they set the ids and `tokenize`.
@@ -127,9 +189,7 @@ class BertPacking:
 
     cls_token_id: int
     sep_token_id: int
-    pad_token_id: int
     mask_token: str
-    tokenize: Callable[[Texts], tf.RaggedTensor]
 
     def __call__(
         self,
@@ -139,10 +199,7 @@ class BertPacking:
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Converts texts or pairs of texts to the inputs of an encoder.
-
-        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long are
-        truncated, the longer one of a pair first (`trim_longest_first`); `lengths` counts tokens.
+        """Converts texts or pairs of texts to the inputs of an encoder; see `pack`.
 
         Args:
             text: strings (batch,).
@@ -164,33 +221,6 @@ class BertPacking:
             pad_to_max_length=pad_to_max_length,
         )
 
-    def pack(
-        self,
-        segments: Sequence[tf.RaggedTensor],
-        *,
-        max_sequence_length: int,
-        pad_to_max_length: bool = False,
-    ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs into the inputs of an encoder; see `__call__`.
-
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, including [CLS] and [SEP].
-            pad_to_max_length: pad to that length instead of the longest row of the batch.
-        """
-        num_added = self.num_special_tokens(len(segments))
-        if max_sequence_length < num_added:
-            raise ValueError(
-                f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take {num_added} "
-                "tokens already; increase it"
-            )
-        return pack(
-            trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-            length=max_sequence_length if pad_to_max_length else None,
-        )
-
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids that `pack` adds around segments: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
@@ -198,10 +228,6 @@ class BertPacking:
     def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at mask tokens into one or more pieces: (batch, None)."""
         return tf.strings.split(text, self.mask_token)
-
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
 
     def lengths(self, text: Texts, text_b: Texts | None = None) -> tf.Tensor:
         """Returns the lengths of texts or pairs before truncation and padding.
@@ -219,16 +245,8 @@ class BertPacking:
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.num_special_tokens(len(segments))
 
-    def _segments(self, text: Texts, text_b: Texts | None) -> list[tf.RaggedTensor]:
-        if text_b is None:
-            return [self.tokenize(text)]
-        segments = [self.tokenize(text), self.tokenize(text_b)]
-        counts = [segment.nrows() for segment in segments]
-        tf.debugging.assert_equal(*counts, "text and text_b differ in number")
-        return segments
 
-
-class RobertaPacking:
+class RobertaPacking(Packing):
     """Packing as in RoBERTa: <s> a </s> for one text, <s> a </s></s> b </s> for a pair.
 
     A base of tokenizers that come from fairseq; they set the ids and `tokenize`.
@@ -236,9 +254,7 @@ class RobertaPacking:
 
     start_token_id: int
     end_token_id: int
-    pad_token_id: int
     mask_token: str = "<mask>"
-    tokenize: Callable[[Texts], tf.RaggedTensor]
 
     def __call__(
         self,
@@ -256,13 +272,10 @@ class RobertaPacking:
             max_sequence_length: number of tokens, with the special ones.
             pad_to_max_length: pad to that length, not to the longest row.
         """
-        segments = [self.tokenize(strings) for strings in (text, text_b) if strings is not None]
-        for segment in segments[1:]:
-            tf.debugging.assert_equal(
-                segment.nrows(), segments[0].nrows(), "text and text_b differ in number"
-            )
         packed = self.pack(
-            segments, max_sequence_length=max_sequence_length, pad_to_max_length=pad_to_max_length
+            self._segments(text, text_b),
+            max_sequence_length=max_sequence_length,
+            pad_to_max_length=pad_to_max_length,
         )
         return {name: packed[name] for name in ("token_ids", "padding_mask")}
 
@@ -273,32 +286,13 @@ class RobertaPacking:
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs of texts into the inputs of an encoder.
+        """Packs the tokens of texts or pairs of texts as `Packing.pack` does.
 
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: number of tokens, with the special ones; longer rows are cut at
-                the end, pairs in the longer text first.
-            pad_to_max_length: pad to that length, not to the longest row.
-
-        Returns:
-            token_ids int32, padding_mask bool and segment_ids int32, each (batch, length). The last
-            are all 0: RoBERTa has no segments, but a BERT may read such a tokenizer's tokens.
-
-        Raises:
-            ValueError: `max_sequence_length` leaves no room for the special tokens.
+        All segment_ids are 0: RoBERTa has no segments, but a BERT may read such a tokenizer's
+        tokens.
         """
-        num_added = self.num_special_tokens(len(segments))
-        if max_sequence_length < num_added:
-            raise ValueError(
-                f"max_sequence_length={max_sequence_length}: special tokens take {num_added} "
-                "already; increase it"
-            )
-        packed = pack(
-            trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-            length=max_sequence_length if pad_to_max_length else None,
+        packed = super().pack(
+            segments, max_sequence_length=max_sequence_length, pad_to_max_length=pad_to_max_length
         )
         return {
             **{name: packed[name] for name in ("token_ids", "padding_mask")},
@@ -309,10 +303,6 @@ class RobertaPacking:
         """Returns the ids that `pack` adds around segments: <s> a </s></s> b </s>."""
         between = [[self.end_token_id, self.end_token_id]] * (num_segments - 1)
         return [[self.start_token_id], *between, [self.end_token_id]]
-
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
 
     def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at the mask token into pieces (batch, None).

@@ -14,7 +14,8 @@ import tensorflow_text
 from keras_transformers.dependencies.private_api import name_sentencepiece_model
 from keras_transformers.files import check_new, read_lines, replaced
 from keras_transformers.ranges import Default
-from keras_transformers.tokenizers.tensors import Texts, row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import row_by_row
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -26,7 +27,7 @@ _MOST_TOKENS = re.compile(r"value <= (\d+)")  # in an error of SentencePiece's t
 MODEL_FILE = "vocabulary.model"
 
 
-class SentencePieceTokenizer(tf.Module):
+class SentencePieceTokenizer(Targets, tf.Module):
     r"""Byte-pair encoding with byte fallback (Sennrich et al. 2016; Kudo and Richardson 2018).
 
     Several languages can share a vocabulary. Characters outside it are written as UTF-8 bytes, so
@@ -142,24 +143,8 @@ class SentencePieceTokenizer(tf.Module):
             raise ValueError(_explain(error, sources, vocabulary_size)) from error
         return cls(path)
 
-    def tokenize(
-        self, text: Texts, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenizer.tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self._tokenizer.tokenize(text)
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.

@@ -78,19 +78,6 @@ def row_numbers(rows: tf.RaggedTensor) -> tf.Tensor:
     return searchsorted(splits, tf.range(splits[-1]), side="right", dtype=tf.int64) - 1
 
 
-def with_ends(
-    token_ids: tf.RaggedTensor, *, start_token_id: int | None, end_token_id: int | None
-) -> tf.RaggedTensor:
-    """Adds a start and an end token, unless None, to each row of token ids (batch, None)."""
-    parts = [token_ids]
-    column = tf.stack([token_ids.nrows(), 1])
-    if start_token_id is not None:
-        parts.insert(0, tf.fill(column, start_token_id))
-    if end_token_id is not None:
-        parts.append(tf.fill(column, end_token_id))
-    return tf.concat(parts, axis=1) if len(parts) > 1 else token_ids
-
-
 def row_by_row(function: Callable[[tf.Tensor], tf.Tensor], token_ids: tf.Tensor) -> tf.Tensor:
     """Applies a function of ids (rows, length) to ids (..., length): strings (...)."""
     shape = tf.shape(token_ids)

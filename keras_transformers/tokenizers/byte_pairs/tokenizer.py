@@ -29,7 +29,7 @@ from keras_transformers.tokenizers.tensors import Texts, item_numbers, kept, tex
 __all__ = ["BytePairTokenizer"]
 
 
-class BytePairTokenizer(tf.Module):
+class BytePairTokenizer(packing.Packing, tf.Module):
     r"""Byte-level byte-pair encoding (Radford et al. 2019, "Language Models are Unsupervised ...").
 
     A text is split into words, each with the space before it. The bytes of each word are then
@@ -224,35 +224,9 @@ class BytePairTokenizer(tf.Module):
                 token_ids = token_ids.to_tensor(self.pad_token_id)
             return tf.strings.reduce_join(tf.gather(self._token_bytes, token_ids), axis=-1)
 
-    def pack(
-        self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
-    ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs into the inputs of `heads.causal_classifier`.
-
-        A row is start token, text, end token; for a pair, the second text and another end token
-        follow. Rows that are too long lose their end, the longer text of a pair first.
-
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, including special ones.
-
-        Returns:
-            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
-        """
-        num_added = self.num_special_tokens(len(segments))
-        return packing.pack(
-            packing.trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-        )
-
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids that `pack` puts around segments: start a end b end."""
         return [[self.start_token_id], *[[self.end_token_id]] * num_segments]
-
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.json` and `merges.txt` to a folder, for `load`."""

@@ -26,7 +26,7 @@ FILE = "tokenizer.json"
 _SPACES = r"[\s\pZ]*"
 
 
-class DescribedTokenizer(tf.Module):
+class DescribedTokenizer(packing.Packing, tf.Module):
     """Byte pairs with the normalization, splitting and special tokens of a tokenizer.json.
 
     It supports the language models since GPT-2: byte-level byte pairs with GPT-2's, Llama 3's,
@@ -294,31 +294,6 @@ class DescribedTokenizer(tf.Module):
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids before each of one or two texts, and after the last."""
         return [list(ids) for ids in self._special[num_segments - 1]]
-
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
-
-    def pack(
-        self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
-    ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs, with the special tokens of the file.
-
-        Rows that are too long are truncated, the longer text of a pair first.
-
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, including special ones.
-
-        Returns:
-            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
-        """
-        num_added = self.num_special_tokens(len(segments))
-        return packing.pack(
-            packing.trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `tokenizer.json` to a folder, for `load` and for other libraries."""

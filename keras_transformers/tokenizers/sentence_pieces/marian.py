@@ -11,7 +11,8 @@ from keras_transformers.files import replaced, write_json
 from keras_transformers.tokenizers.byte_pairs.files import read_tokens
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import Texts, kept, row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import kept, row_by_row
 
 __all__ = ["MarianTokenizer"]
 
@@ -23,7 +24,7 @@ _END, _UNKNOWN, _PAD = "</s>", "<unk>", "<pad>"
 _LANGUAGE = r">>.*?<<"
 
 
-class MarianTokenizer(tf.Module):
+class MarianTokenizer(Targets, tf.Module):
     """One side's SentencePiece as Marian uses it (Opus-MT).
 
     Ids equal those of Hugging Face's MarianTokenizer without sacremoses, which would also replace
@@ -109,25 +110,6 @@ class MarianTokenizer(tf.Module):
         # No text starts with the last entry, which makes this a table even without languages.
         self._languages = tf.constant([*languages, ""])
         self._language_ids = tf.constant([*(ids[token] for token in languages), ids[_UNKNOWN]])
-
-    def tokenize(
-        self, text: Texts, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
 
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         if self._added is not None:

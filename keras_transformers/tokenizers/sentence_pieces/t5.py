@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras_transformers.files import replaced
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import Texts, kept, row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import kept, row_by_row
 
 __all__ = ["T5Tokenizer"]
 
@@ -19,7 +20,7 @@ _SPECIAL_TOKENS = ["<pad>", "</s>", "<unk>"]
 _SEPARATOR = b"\xff\xfe\xff"
 
 
-class T5Tokenizer(tf.Module):
+class T5Tokenizer(Targets, tf.Module):
     """SentencePiece as T5 uses it (Raffel et al. 2020, arXiv:1910.10683).
 
     Ids equal those of Hugging Face's T5Tokenizer. "<extra_id_0>" and so on in a text are the extra
@@ -111,25 +112,6 @@ class T5Tokenizer(tf.Module):
             )
         numbers = "|".join(map(str, range(num_extra_ids)))
         self._extra_id = f"<extra_id_(?:{numbers})>"
-
-    def tokenize(
-        self, text: Texts, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
 
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         if self._added is not None:
