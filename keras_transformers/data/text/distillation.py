@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -57,16 +57,6 @@ class ProbabilityBatches(TextBatches):
                 label_ids(examples, self.pipeline.labels)
             ]
         return {"logits": tf.constant(probabilities, tf.float32)}
-
-    def of(self, examples: Examples) -> Self:
-        """Returns batches of other, labelled examples, made the same way but in order."""
-        return type(self)(
-            examples,
-            self.pipeline,
-            batch_size=self._row_size,
-            shuffle=False,
-            static_shapes=self.static_shapes,
-        )
 
 
 def read_texts(

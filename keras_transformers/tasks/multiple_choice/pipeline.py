@@ -7,21 +7,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.texts import string_column
-from keras_transformers.tasks.token_inputs import TextPipeline, one_row, token_names
+from keras_transformers.tasks.text_lists import ListPipeline
+from keras_transformers.tasks.token_inputs import one_row, token_names
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["MultipleChoice"]
 
-_EXAMPLES = (
-    ("He opened the umbrella.", ["It had begun to rain.", "The soup was cold.", "A dog barked."]),
-    ("It is late.", ["They go home.", "Two and two are four.", "The sea is blue, as always."]),
-)
 
-
-class MultipleChoice(TextPipeline):
+class MultipleChoice(ListPipeline):
     """Finds the choice that fits a text best: an ending, an answer, a cause or an effect.
 
     The model reads each choice as a pair with the text and scores it; the softmax of the scores
@@ -65,6 +59,14 @@ class MultipleChoice(TextPipeline):
     """
 
     task = "multiple_choice"
+    _LIST = "choices"
+    _EXAMPLES = (
+        (
+            "He opened the umbrella.",
+            ["It had begun to rain.", "The soup was cold.", "A dog barked."],
+        ),
+        ("It is late.", ["They go home.", "Two and two are four.", "The sea is blue, as always."]),
+    )
 
     def __init__(
         self,
@@ -74,13 +76,8 @@ class MultipleChoice(TextPipeline):
         max_sequence_length: int | None = None,
     ) -> None:
         super().__init__(
-            model,
-            tokenizer,
-            outputs=("logits",),
-            max_sequence_length=max_sequence_length,
-            pair=True,
+            model, tokenizer, outputs=("logits",), max_sequence_length=max_sequence_length
         )
-        self.text_names = ("text", "choices")
         shapes = [tensor.shape for tensor in self.model.input.values()]
         if "padding_mask" not in self.token_inputs or any(len(shape) != 3 for shape in shapes):
             raise ValueError(
@@ -134,10 +131,7 @@ class MultipleChoice(TextPipeline):
             ValueError: there are no choices.
         """
         text, choices = texts
-        shown = next((choice for choice in choices if choice), None)
-        if shown is None:
-            raise ValueError("there is no choice to show: pass at least one")
-        encoded = self.encode(one_row("text", text), one_row("choices", shown)[None])
+        encoded = self.encode(one_row("text", text), self._first(choices)[None])
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"][0])}
 
@@ -168,13 +162,6 @@ class MultipleChoice(TextPipeline):
             "num_choices": tf.reduce_max(ends, axis=1),
         }
 
-    def input_specs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the inputs of `answer`: name -> tf.TensorSpec of strings."""
-        return {
-            "text": tf.TensorSpec([None], tf.string),
-            "choices": tf.TensorSpec([None, None], tf.string),
-        }
-
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
@@ -188,27 +175,3 @@ class MultipleChoice(TextPipeline):
         """Returns `tokens`, from the model's inputs to the same outputs except the strings."""
         outputs = {name: spec for name, spec in self.answer_specs().items() if name != "choice"}
         return {"tokens": self.tokens_signature(self.answer_tokens, outputs, batches)}
-
-    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """Returns the examples, awkward texts (too long, or without choices) and an empty batch.
-
-        Args:
-            examples: a text and the list of its choices per row; None for default ones.
-        """
-        for row in (pairs := _EXAMPLES if examples is None else examples):
-            is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
-            if not is_pair or isinstance(row[1], str):
-                raise ValueError(f"examples must be tuples (text, choices), not {short_repr(row)}")
-        strange, long = b"\xff\xfe is no UTF-8 \x00", "long " * self.max_sequence_length
-        awkward = [("", [long, strange, ""]), (strange, ["", "a", " "]), (long, [long]), ("a", [])]
-        return [
-            {
-                "text": string_column("text", [text for text, _ in rows]),
-                "choices": string_column("choices", [choices for _, choices in rows], rank=2),
-            }
-            for rows in (pairs, awkward, [])
-        ]
-
-    def config(self) -> dict[str, Any]:
-        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"max_sequence_length": self.max_sequence_length}

@@ -7,21 +7,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.texts import string_column
-from keras_transformers.tasks.token_inputs import TextPipeline, in_chunks, one_row, token_names
+from keras_transformers.tasks.text_lists import ListPipeline
+from keras_transformers.tasks.token_inputs import in_chunks, one_row, token_names
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Reranker"]
 
-_EXAMPLES = (
-    ("Where do dogs run?", ["A dog runs on the beach.", "The soup was cold.", "Dogs sleep."]),
-    ("Who sings?", ["She sings.", "Rain, and more of it, all day long."]),
-)
 
-
-class Reranker(TextPipeline):
+class Reranker(ListPipeline):
     """Orders documents by how well they answer a query, with a cross-encoder.
 
     The model reads each document together with the query, which is slower but more accurate than
@@ -62,6 +56,11 @@ class Reranker(TextPipeline):
     """
 
     task = "reranking"
+    _LIST = "documents"
+    _EXAMPLES = (
+        ("Where do dogs run?", ["A dog runs on the beach.", "The soup was cold.", "Dogs sleep."]),
+        ("Who sings?", ["She sings.", "Rain, and more of it, all day long."]),
+    )
 
     def __init__(
         self,
@@ -72,12 +71,11 @@ class Reranker(TextPipeline):
         max_sequence_length: int | None = None,
     ) -> None:
         super().__init__(
-            model, tokenizer, outputs=("score",), max_sequence_length=max_sequence_length, pair=True
+            model, tokenizer, outputs=("score",), max_sequence_length=max_sequence_length
         )
         if activation not in ("linear", "sigmoid"):
             raise ValueError(f"activation={activation!r}: use 'linear' or 'sigmoid'")
         self.activation = activation
-        self.text_names = ("text", "documents")
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores and orders documents, in the graph."""
@@ -116,19 +114,9 @@ class Reranker(TextPipeline):
             ValueError: there are no documents.
         """
         text, documents = texts
-        shown = next((document for document in documents if document), None)
-        if shown is None:
-            raise ValueError("there is no document to show: pass at least one")
-        encoded = self.encode(one_row("text", text), one_row("documents", shown))
+        encoded = self.encode(one_row("text", text), self._first(documents))
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
-
-    def input_specs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the inputs of `answer`: name -> tf.TensorSpec of strings."""
-        return {
-            "text": tf.TensorSpec([None], tf.string),
-            "documents": tf.TensorSpec([None, None], tf.string),
-        }
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
@@ -148,31 +136,9 @@ class Reranker(TextPipeline):
         score = {"score": tf.TensorSpec([None], tf.float32)}
         return {"tokens": self.tokens_signature(self.answer_tokens, score, pairs)}
 
-    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """Returns the examples, awkward texts (one too long, one row empty) and an empty batch.
-
-        Args:
-            examples: a query and the list of its documents per row; None for default ones.
-        """
-        for row in (queries := _EXAMPLES if examples is None else examples):
-            is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
-            if not is_pair or isinstance(row[1], str):
-                raise ValueError(
-                    f"examples must be tuples (text, documents), not {short_repr(row)}"
-                )
-        strange, long = b"\xff\xfe is no UTF-8 \x00", "long " * self.max_sequence_length
-        awkward = [("", [long, strange, ""]), (strange, ["", "a", " "]), (long, [long]), ("a", [])]
-        return [
-            {
-                "text": string_column("text", [text for text, _ in rows]),
-                "documents": string_column("documents", [items for _, items in rows], rank=2),
-            }
-            for rows in (queries, awkward, [])
-        ]
-
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"activation": self.activation, "max_sequence_length": self.max_sequence_length}
+        return {"activation": self.activation, **super().config()}
 
     def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         texts = [tf.constant(batch[name], tf.string) for name in ("text", "text_b")]
