@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import keras
 
 from keras_transformers.data.batching import Batches
+from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import ColumnsError
 from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
 from keras_transformers.data.tables.reading import file_format, read_objects
@@ -133,9 +134,11 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Returns scores to compare with, from the examples alone."""
         return {}
 
-    @abc.abstractmethod
     def split(self, examples: ExamplesT, share: float) -> tuple[ExamplesT, ExamplesT]:
         """Divides examples into two parts; the second gets the share."""
+        rows: Any = examples
+        train, held_out = at_random(len(rows), share, f"{rows.source}: examples")
+        return rows.select(train), rows.select(held_out)
 
     def choose(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> None:
         """Sets what a pipeline chooses on validation data, such as thresholds, after training."""

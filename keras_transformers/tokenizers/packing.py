@@ -127,6 +127,7 @@ class Packing:
 
     pad_token_id: int
     tokenize: Callable[[Texts], tf.RaggedTensor]
+    _marks = "special tokens"  # for messages
 
     def pack(
         self,
@@ -154,7 +155,7 @@ class Packing:
         num_added = self.num_special_tokens(len(segments))
         if max_sequence_length < num_added:
             raise ValueError(
-                f"max_sequence_length={max_sequence_length}: special tokens take {num_added} "
+                f"max_sequence_length={max_sequence_length}: {self._marks} take {num_added} tokens "
                 "already; increase it"
             )
         return pack(
@@ -190,6 +191,7 @@ class BertPacking(Packing):
     cls_token_id: int
     sep_token_id: int
     mask_token: str
+    _marks = "[CLS] and [SEP]"
 
     def __call__(
         self,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from keras_transformers.data.rows import Rows
 from keras_transformers.data.text.label_schemes import (
     OUTSIDE,
     Found,
@@ -32,7 +33,7 @@ _NO_WORD = re.compile(r"\d+[-.]\d+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences:
+class Sentences(Rows):
     """Sentences as words, with or without labels.
 
     Attributes:
@@ -51,9 +52,6 @@ class Sentences:
         lengths = [[len(row) for row in rows] for rows in (self.words, self.labels)]
         if lengths[0] != lengths[1]:
             raise ValueError(f"{self.source}: each sentence must have as many labels as words")
-
-    def __len__(self) -> int:
-        return len(self.words)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from keras_transformers.data.rows import Rows
 from keras_transformers.data.tables.columns import Choice, Column, Header, Row, read_columns
 from keras_transformers.data.tables.reading import FileFormat
 
@@ -18,7 +19,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(Rows):
     """Texts, or pairs of texts, with or without labels.
 
     Attributes:
@@ -37,23 +38,6 @@ class Examples:
         for name, values in (("texts_b", self.texts_b), ("labels", self.labels)):
             if values is not None and len(values) != len(self.texts):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "Examples":
-        """Returns the examples at `indices`, in that order."""
-        chosen = list(indices)
-
-        def pick(values: Sequence[str] | None) -> list[str] | None:
-            return None if values is None else [values[i] for i in chosen]
-
-        return Examples(
-            [self.texts[i] for i in chosen],
-            pick(self.texts_b),
-            pick(self.labels),
-            source or self.source,
-        )
 
     def key(self, index: int) -> tuple[str, ...]:
         """Returns a key that is equal for examples that differ only in case or spacing."""

@@ -1,7 +1,7 @@
 """Reads and batches texts, or pairs of texts, with any number of labels each."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,16 +46,6 @@ class LabelSets(Examples):
         for row, names in enumerate(self.labels or ()):
             if len(set(names)) < len(names):
                 raise ValueError(f"{self.source}, row {row}: a label occurs twice in {list(names)}")
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "LabelSets":
-        """Returns the examples at `indices`, in that order."""
-        chosen = list(indices)
-        return LabelSets(
-            [self.texts[i] for i in chosen],
-            None if self.texts_b is None else [self.texts_b[i] for i in chosen],
-            None if self.labels is None else [self.labels[i] for i in chosen],
-            source or self.source,
-        )
 
     def matrix(self, labels: Sequence[str]) -> np.ndarray:
         """Returns which text has which label: float32 (examples, labels), 0 or 1.

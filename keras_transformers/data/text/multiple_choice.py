@@ -7,7 +7,7 @@ SWAG: Zellers et al. 2018, arXiv:1808.05326. COPA: Roemmele et al. 2011, in the 
 import dataclasses
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.rows import Rows
 from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 from keras_transformers.tokenizers.tensors import texts_of
@@ -32,7 +33,7 @@ _Row = tuple[int, str, list[str], int | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceExamples:
+class ChoiceExamples(Rows):
     """Texts with their choices, with or without labels.
 
     Attributes:
@@ -60,19 +61,6 @@ class ChoiceExamples:
         for number, (choices, label) in enumerate(zip(self.choices, labels, strict=True)):
             if wrong := _mistake(choices, label):
                 raise ValueError(f"{self.source}: example {number}: {wrong}")
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "ChoiceExamples":
-        """Returns the examples at `indices`, in that order."""
-        chosen = list(indices)
-        return ChoiceExamples(
-            [self.texts[i] for i in chosen],
-            [self.choices[i] for i in chosen],
-            None if self.labels is None else [self.labels[i] for i in chosen],
-            source or self.source,
-        )
 
 
 def load_choices(path: str | Path) -> ChoiceExamples:

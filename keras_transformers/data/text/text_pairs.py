@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
-from keras_transformers.data.splits import at_random
+from keras_transformers.data.rows import Rows
+from keras_transformers.data.splits import by_keys
 from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat
@@ -32,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class TextPairs:
+class TextPairs(Rows):
     """Texts, each with a matching text.
 
     Attributes:
@@ -76,20 +77,6 @@ class TextPairs:
                     f"{self.source}, row {row}: the score {score:g} is not from -1 to 1: divide "
                     "the scores by their highest value"
                 )
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "TextPairs":
-        """Returns the pairs at `indices`, in that order."""
-        chosen = list(indices)
-        return TextPairs(
-            [self.texts[i] for i in chosen],
-            [self.partners[i] for i in chosen],
-            [self.negatives[i] for i in chosen] if self.negatives else (),
-            None if self.scores is None else [self.scores[i] for i in chosen],
-            source or self.source,
-        )
 
     def documents(self) -> list[str]:
         """Returns the texts to search: every distinct partner and negative, in order."""
@@ -173,14 +160,8 @@ def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPai
     Raises:
         ValueError: a part would be empty.
     """
-    partners = list(dict.fromkeys(pairs.partners))
-    _, apart = at_random(len(partners), share, f"{pairs.source}: different partners")
-    held_out = {partners[i] for i in apart}
-    is_held_out = [partner in held_out for partner in pairs.partners]
-    return (
-        pairs.select(i for i, out in enumerate(is_held_out) if not out),
-        pairs.select(i for i, out in enumerate(is_held_out) if out),
-    )
+    train, held_out = by_keys(pairs.partners, share, f"{pairs.source}: different partners")
+    return pairs.select(train), pairs.select(held_out)
 
 
 class TextPairSplits(NamedTuple):

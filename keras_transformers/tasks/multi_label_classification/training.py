@@ -12,7 +12,6 @@ from keras_transformers.data.text import (
     LabelSetBatches,
     LabelSets,
     load_label_sets,
-    split_label_sets,
 )
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
 from keras_transformers.runs import Training, outputs_of
@@ -88,9 +87,6 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
             for share in shares
         )
         return {"micro_f1_of_frequent_labels": best}
-
-    def split(self, examples: LabelSets, share: float) -> tuple[LabelSets, LabelSets]:
-        return split_label_sets(examples, share)
 
     def choose(
         self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import keras
 
-from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, choices_of, load_choices
 from keras_transformers.ranges import PositiveInt
@@ -73,12 +72,6 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
 
     def baseline(self, pipeline: MultipleChoice, examples: ChoiceExamples) -> Mapping[str, float]:
         return {"chance": sum(1 / len(choices) for choices in examples.choices) / len(examples)}
-
-    def split(
-        self, examples: ChoiceExamples, share: float
-    ) -> tuple[ChoiceExamples, ChoiceExamples]:
-        train, dev = at_random(len(examples), share, f"{examples.source}: examples")
-        return examples.select(train), examples.select(dev)
 
 
 TRAINER = MultipleChoiceTrainer()

@@ -8,7 +8,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
@@ -99,10 +98,6 @@ class RegressionTrainer(Trainer[TextRegressor, Examples]):
         """Returns the error of always predicting the mean."""
         scores = np.array([float(label) for label in examples.labels or ()]) * pipeline.scale
         return {"mean_squared_error_of_mean": float(np.var(scores))}
-
-    def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
-        train, held_out = at_random(len(examples), share, f"{examples.source}: examples")
-        return examples.select(train), examples.select(held_out)
 
 
 TRAINER = RegressionTrainer()

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_transformers.data.batching import Samples
-from keras_transformers.data.splits import at_random
+from keras_transformers.data.splits import by_keys
 from keras_transformers.data.tables.in_memory import TEXT_A, Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
@@ -137,14 +137,8 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
 
     def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
         """Divides the examples so that each query is in only one part."""
-        queries = list(dict.fromkeys(examples.texts))
-        _, held_out = at_random(len(queries), share, f"{examples.source}: queries")
-        chosen = {queries[i] for i in held_out}
-        rows = [text in chosen for text in examples.texts]
-        return (
-            examples.select(i for i, is_chosen in enumerate(rows) if not is_chosen),
-            examples.select(i for i, is_chosen in enumerate(rows) if is_chosen),
-        )
+        train, held_out = by_keys(examples.texts, share, f"{examples.source}: queries")
+        return examples.select(train), examples.select(held_out)
 
 
 TRAINER = RerankingTrainer()

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
@@ -65,15 +64,6 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
     ) -> Mapping[str, float]:
         tags = batches.word_labels(outputs_of(pipeline.model, batches))
         return {"entity_f1": entity_scores(tags, examples.labels or ()).overall.f1}
-
-    def split(self, examples: Sentences, share: float) -> tuple[Sentences, Sentences]:
-        def part(indices: Sequence[int]) -> Sentences:
-            columns = (examples.words, examples.labels or ())
-            words, labels = ([rows[i] for i in indices] for rows in columns)
-            return Sentences(words, labels, examples.source)
-
-        train, dev = at_random(len(examples), share, f"{examples.source}: sentences")
-        return part(train), part(dev)
 
 
 TRAINER = TaggingTrainer()
