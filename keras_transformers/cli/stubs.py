@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import keras_transformers as kt
+from keras_transformers import registry
 from keras_transformers.files.writing import write_lines  # its room may have no stub yet
 
 PACKAGE = Path(kt.__file__).parent
@@ -109,13 +110,11 @@ def _constant(file: Path, name: str) -> tuple[str, ...] | None:
 
 
 def _package() -> Iterator[str]:
-    from keras_transformers.models.registry import all_entries  # needs the models' rooms
-
     imports: set[str] = set()
     factories = [
-        f"def {name}({_parameters(entry.factory, imports)}) -> "
+        f"def {entry.name}({_parameters(entry.factory, imports)}) -> "
         f"{_annotation(inspect.signature(entry.factory).return_annotation, imports)}: ..."
-        for name, entry in all_entries().items()
+        for entry in registry.own("MODELS")  # which needs the models' rooms
     ]
     loaders = list(_loaders(imports))
     yield from sorted(imports)
@@ -133,11 +132,10 @@ def _package() -> Iterator[str]:
 def _loaders(imports: set[str]) -> Iterator[str]:
     """Yields `load` for each task, with the class of its pipeline, and for any task."""
     from keras_transformers.tasks.pipeline import Pipeline
-    from keras_transformers.tasks.task import all_tasks
 
     imports |= {"import os", "from typing import Any, Literal, overload"}
     kinds: dict[str, type] = {
-        f'Literal["{name}"]': task.pipeline for name, task in all_tasks().items()
+        f'Literal["{task.name}"]': task.pipeline for task in registry.own("TASK")
     }
     for kind, pipeline in {**kinds, "str | None = None": Pipeline}.items():
         imports.add(f"from {pipeline.__module__} import {pipeline.__name__}")

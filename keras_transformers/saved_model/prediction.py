@@ -61,10 +61,10 @@ class Predictor:
         self.signature_names = tuple(self._loaded.signatures)
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
-        self.text_names = text_inputs(list(self.inputs))
         default = self._loaded.signatures.get("serving_default", self._function)
         task = read_metadata(self.path).get("task") or reading.old_task(default.structured_outputs)
         self._answer = reading.answer_type(task)
+        self.text_names = text_inputs(list(self.inputs))
         shapes = {name: spec.shape for name, spec in self._function.structured_outputs.items()}
         self._padded = [
             name

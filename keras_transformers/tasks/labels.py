@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from keras_transformers.tasks.source import Source
 
-__all__: list[str] = []
+__all__ = ["LabelColumn"]
 
 LabelsAre = Literal["names", "indices", "indicators"]
 

@@ -16,6 +16,8 @@ from keras_transformers.ranges import Default
 from keras_transformers.tasks.pipeline import Pipeline, Signature
 from keras_transformers.tasks.texts import string_column, strings
 
+__all__ = ["TextPipeline"]
+
 _logger = logging.getLogger(__name__)
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only

@@ -6,8 +6,7 @@ A module in this folder registers its format by defining `FORMAT`; no list names
 import itertools
 import logging
 import os
-import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from keras_transformers import registry
 from keras_transformers.convert.containers.arrays import containers_in, open_arrays
 from keras_transformers.convert.containers.not_read import NotRead, not_read_in
 from keras_transformers.convert.formats import hub
-from keras_transformers.dependencies.private_api import without_values
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.entry import skeleton
 
 __all__ = ["Contents", "Format", "FoundWeights", "TrainedModel", "find_weights", "look"]
 
@@ -140,6 +139,10 @@ class Format:
     recognises: Callable[[Path], bool]
     open: Callable[[Path], FoundWeights]
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "FORMAT", self
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -220,9 +223,6 @@ def find_weights(path: str | os.PathLike[str]) -> FoundWeights:
 def num_positions(path: str | os.PathLike[str]) -> int | None:
     """Returns the most tokens that a model of weights takes; None if nothing limits them.
 
-    It builds the model without values, and draws no random numbers: seeds of layers come from
-    Python's `random`, and a run's weights must not depend on whether somebody looked.
-
     Raises:
         FileNotFoundError: the path, or a file of the format, does not exist.
         ValueError: the format is unknown, or a file is damaged.
@@ -230,13 +230,7 @@ def num_positions(path: str | os.PathLike[str]) -> int | None:
     contents = look(local(path))
     if contents.format is None:
         raise ValueError(why_not_weights(contents.source))
-    state = random.getstate()
-    try:
-        with without_values():
-            model = contents.format.open(contents.source).build()
-    finally:
-        random.setstate(state)
-    return anatomy(model).max_sequence_length
+    return anatomy(skeleton(contents.format.open(contents.source).build)).max_sequence_length
 
 
 def why_not_weights(path: Path) -> str:
@@ -337,5 +331,5 @@ def _on_hub(path: str | os.PathLike[str]) -> str:
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Returns every registered format."""
-    return tuple(registry.values("FORMAT"))
+    """Returns every registered format, ours last: some take any file of a kind, such as `.npz`."""
+    return (*registry.additions("FORMAT"), *registry.own("FORMAT"))
