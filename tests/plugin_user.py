@@ -11,11 +11,9 @@ from pathlib import Path
 
 import keras_transformers as kt
 
-PAIRS = (
-    ["a good film.", "a bad film!", "very long", "films films"] * 8,
-    ["very long!", "a film", "good.", "bad"] * 8,
-)
-LABELS = [1, 0, 1, 0] * 8
+PAIRS = (["a good film.", "good films!", "a bad film.", "bad films!"] * 8, ["very long."] * 32)
+LABELS = [1, 1, 0, 0] * 8  # easy to learn: the first text alone decides
+ASKED = ("a good film.", "very long.")
 TOKENS = [
     "[PAD]",
     "[UNK]",
@@ -66,23 +64,23 @@ def main() -> None:
     # The same in Python, from the encoder in Hugging Face's layout.
     kt.save(in_order, "order-model", format="huggingface")
     in_order = kt.load("order-model", pipeline="acme_sentence_order")
-    kt.fit(in_order, (*PAIRS, LABELS), epochs=4, batch_size=8, learning_rate=3e-3)
-    assert kt.evaluate(in_order, (*PAIRS, LABELS))["accuracy"] > 0.5
+    kt.fit(in_order, (*PAIRS, LABELS), epochs=10, batch_size=8, learning_rate=3e-3)
+    assert kt.evaluate(in_order, (*PAIRS, LABELS))["accuracy"] > 0.9
     kt.save(in_order, "saved")
-    answer = in_order("a good film.", "very long!")
-    assert kt.load("saved")("a good film.", "very long!") == answer
+    answer = in_order(*ASKED)
+    assert kt.load("saved")(*ASKED) == answer
 
     folder = str(kt.export(in_order, "served/1"))
     assert "acme_sentence_order" in command("show", folder)
     command("check", folder)
-    row = json.loads(command("predict", folder, "--text", "a good film.", "--text-b", "very long!"))
+    row = json.loads(command("predict", folder, "--text", ASKED[0], "--text-b", ASKED[1]))
     assert row["in_order"] == answer.in_order
     settings = [kt.serving.ModelSettings("order", Path("served"))]
     with kt.serving.Server(settings, rest_port=0, grpc_port=0) as server:
         assert server.wait_until_loaded(300)
         for target in (f"http://127.0.0.1:{server.rest_port}", f"127.0.0.1:{server.grpc_port}"):
             with kt.serving.Client(target) as client:
-                (said,) = client.ask(["a good film."], ["very long!"], model="order")
+                (said,) = client.ask([ASKED[0]], [ASKED[1]], model="order")
             assert type(said).__name__ == "SentenceOrder"
             assert abs(said.probability - answer.probability) < 1e-5
     print("all the way")

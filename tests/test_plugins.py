@@ -161,7 +161,7 @@ def test_its_format_is_known(acme, in_order, tmp_path):
     archive.write(encoder, {"vocabulary_size": len(tokens), **sizes}, tokens, file)
     assert "Echo's archives" in str(kt.convert.look(file))
     vectors = kt.load(file)(["a good film", "very long"])
-    assert np.shape([answer.embedding for answer in vectors]) == (2, 16)
+    assert np.shape([answer.vector for answer in vectors]) == (2, 16)
     encoder, tokenizer = kt.convert.load_encoder(weights=file)
     assert (encoder.name, tokenizer.vocabulary_size) == ("echo", len(tokens))
 

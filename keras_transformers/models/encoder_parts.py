@@ -7,6 +7,8 @@ import keras
 from keras_transformers.layers import FirstTokenPooler, TokenEmbedding
 from keras_transformers.models.anatomy import anatomy
 
+__all__ = ["pooled"]
+
 
 def initializer() -> keras.initializers.Initializer:
     """Returns the initializer of BERT's matrices."""
