@@ -37,9 +37,10 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "ANSWER": _Kind("task", ("tasks.*.answer",)),
-    "CONTAINER": _Kind("contents", ("convert.containers.*",)),
+    "CONTAINER": _Kind("contents", ("convert.*.*", "families.*.*")),
     "FAMILY": _Kind("model_type", ("families.*.files",), brings=("MODELS",)),
-    "FORMAT": _Kind("contents", ("convert.formats.*", "families.*.*", "tasks.*.files")),
+    # The first that recognises a folder reads it: the special ones come before the general ones.
+    "FORMAT": _Kind("contents", ("tasks.*.files", "families.*.*", "convert.formats.*")),
     "MODELS": _Kind("name", ("families.*.model",)),  # a mapping
     "TASK": _Kind("name", ("tasks.*.task",)),
     "TOKENIZER": _Kind("__name__", ()),  # a class; the package's own are in its room

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,12 +49,11 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"tokenizers", "jobs"},
     "training": set(),
     "evaluation": {"data", "tokenizers", "training"},
-    # From evaluation only BLEU, which validates translations during `fit`; from the layers only
-    # what reads old files of weights; from the models only their names; of other libraries' weights
-    # only whether a path has some, and their number of positions; from the tasks, what a pipeline
-    # is.
+    # From evaluation only BLEU, which validates translations during `fit`; from the models only
+    # their names; of other libraries' weights only whether a path has some, and their number of
+    # positions; from the tasks, what a pipeline is.
     "runs": {
-        *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
+        *("data", "evaluation.bleu", "inspection", "models.registry"),
         *("convert.formats.weights", "tasks.pipeline", "saved_model", "training"),
     },
     # Pipelines trained and measured in one call: it stands on what recipes stand on.
@@ -64,7 +64,9 @@ ALLOWED: dict[str, set[str]] = {
     "results": set(),
 }
 # Every room may import these, and they import none.
-FOR_ALL = {"dependencies", "files", "quiet", "ranges", "registry", "rooms"}
+FOR_ALL = {
+    *("dependencies", "files", "layers.tensors", "options", "quiet", "ranges", "registry", "rooms"),
+}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
@@ -297,6 +299,65 @@ def layers_by_name(house: House) -> list[str]:
     ]
 
 
+# Families whose names are also those of a kind of model, and other software with one in its name.
+_KINDS_OF_MODELS = {"transformer", "seq2seq"}
+_SOFTWARE = re.compile(r"llama\.cpp|keras-bert|bert4keras|fasttext", re.IGNORECASE)
+
+
+def families_by_name(house: House) -> list[str]:
+    """Lists names of families in what all of them share, outside of docstrings."""
+    rooms = [house.root / NAME / room for room in ("models", "convert")]
+    folders = {path.parent.name for path in (house.root / NAME).glob("families/*/*.py")}
+    names = {
+        name.replace("_", mark) for name in folders - _KINDS_OF_MODELS for mark in ("", "-", "_")
+    }
+    return [
+        f"{path.relative_to(house.root)}:{node.lineno} names a family: {text!r:.60}"
+        for path in house.sources
+        if any(path.is_relative_to(room) for room in rooms)
+        for node, text in _names_and_strings(list(house.nodes(path)))
+        if names.intersection(re.findall(r"[a-z0-9_-]+", _SOFTWARE.sub("", text).lower()))
+    ]
+
+
+def tasks_by_name(house: House) -> list[str]:
+    """Lists comparisons with a task's name, outside of the task's own folder.
+
+    What others need to know about a task, its class says. Converters and families compare what
+    other libraries' files are for.
+    """
+    tasks = {path.parent.name for path in (house.root / NAME).glob("tasks/*/task.py")}
+    return [
+        f"{path.relative_to(house.root)}:{node.lineno} tells a task by name: {text}"
+        for path in house.sources
+        if not house.place(path).startswith(("convert.", "families."))
+        for node in house.nodes(path)
+        if isinstance(node, ast.Compare)
+        for text in [ast.unparse(node)]
+        if re.search(r"\b(task|base|trained)\b", text)
+        and (tasks - {path.parent.name}).intersection(re.findall(r"'(\w+)'", text))
+    ]
+
+
+def _names_and_strings(nodes: list[ast.AST]) -> Iterator[tuple[Any, str]]:
+    """Yields the variables, functions and classes of a program, and its strings."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in nodes
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in nodes:
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            if isinstance(node.value, str | bytes):
+                yield node, str(node.value)
+        elif isinstance(node, ast.Name):
+            yield node, node.id.replace("_", " ")
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node, node.name.replace("_", " ")
+
+
 _STRING_TESTS = (
     *("startswith", "endswith", "removeprefix", "removesuffix", "split", "rsplit", "partition"),
     "rpartition",
@@ -386,6 +447,23 @@ BREAKING = {
         },
         "tasks/pipeline.py:1 tells layers by name: model.get_layer('pooler')",
     ),
+    families_by_name: (
+        {
+            f"{NAME}/families/xlm_roberta/model.py": "NAME = 'xlm_roberta'\n",
+            f"{NAME}/convert/formats/gguf.py": (
+                '"""Opens llama.cpp\'s files, such as XLM-RoBERTa\'s."""\n'
+                "FORMAT = \"GGUF, llama.cpp's files\"\nMODEL_TYPE = 'xlm-roberta'\n"
+            ),
+        },
+        "convert/formats/gguf.py:3 names a family: 'xlm-roberta'",
+    ),
+    tasks_by_name: (
+        {
+            f"{NAME}/tasks/tagging/task.py": "pipeline.task == 'tagging'\n",
+            f"{NAME}/cli/main.py": "pipeline.task in ('tagging', 'other')\n",
+        },
+        "cli/main.py:1 tells a task by name: pipeline.task in ('tagging', 'other')",
+    ),
 }
 # More ways to break a rule.
 ALSO_BREAKING = [
@@ -400,6 +478,9 @@ ALSO_BREAKING = [
     (private_imports_of_recipes, "recipes/glue.py", f"from {NAME}.pipelines import NoSuchName\n"),
     (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.tasks.pipeline\n"),
     (private_imports_of_recipes, "recipes/glue.py", "import tagging\n"),
+    (families_by_name, f"{NAME}/convert/a.py", "x.startswith('gpt.blocks')\n"),
+    (families_by_name, f"{NAME}/models/a.py", "def _gpt(): ...\n"),
+    (families_by_name, f"{NAME}/models/a.py", "if kind in GPT: ...\n"),
     (layers_by_name, "recipes/glue.py", "[x for x in model.layers if x.name == 'pooler']\n"),
     (layers_by_name, "recipes/glue.py", "{x.name: x for x in inner_layers(model)}\n"),
     (layers_by_name, "benchmarks/gpu.py", "any(x.name.startswith('e') for x in m.layers)\n"),

@@ -84,29 +84,33 @@ class Summary(Command):
 
         if self.json and self.html is not None:
             raise ValueError("--html writes a page and --json prints: use one of them")
-        found = entry(self.name)
+        model_entry = entry(self.name)
         overrides = _overrides(self.vocabulary_size)
-        symbols = dict(found.symbols)
+        symbols = dict(model_entry.symbols)
         if overrides:
             symbols["V"] = overrides["vocabulary_size"]
         model = _created(self.name, overrides, self.heads)
-        expected = found.count(**overrides) if overrides and found.count else found.num_parameters
+        expected = (
+            model_entry.count(**overrides)
+            if overrides and model_entry.count
+            else model_entry.num_parameters
+        )
         if self.heads == "pretraining":
             expected += heads.pretraining_parameters(
                 vocabulary_size=symbols["V"], hidden_dim=symbols["H"]
             )
         rows = parameter_table(model, symbols)
         total = sum(row.num_parameters for row in rows if "/" not in row.name)
-        agrees = not found.paper_figure or agrees_with_figure(total, found.paper_figure)
+        agrees = not model_entry.paper_figure or agrees_with_figure(total, model_entry.paper_figure)
         result: dict[str, Any] = {
             "name": self.name,
             "symbols": symbols,
             "layers": [dataclasses.asdict(row) for row in rows],
             "total": total,
             "registered": expected,
-            "paper_figure": found.paper_figure or None,
+            "paper_figure": model_entry.paper_figure or None,
             "paper_agrees": agrees,
-            "paper_note": found.paper_note or None,
+            "paper_note": model_entry.paper_note or None,
         }
         if self.flops:
             _add_costs(result, model, self.batch_size, self.length)
@@ -114,7 +118,7 @@ class Summary(Command):
             print(json.dumps(result, indent=1))
         else:
             _show(result, self.html)
-        passed = total == expected == model.count_params() and (agrees or found.paper_note)
+        passed = total == expected == model.count_params() and (agrees or model_entry.paper_note)
         return 0 if passed else 1
 
 
@@ -243,8 +247,8 @@ def _print(result: dict[str, Any], console: Any) -> None:
         note = f": {result['paper_note']}" if result["paper_note"] else ""
         lines.append(f"paper's figure {result['paper_figure']}: {verdict}{note}")
     if "flops" in result:
-        given = result["flops"]
-        batch = f"{given['batch_size']} x {given['length']} tokens"
-        lines.append(f"forward pass of {batch}: {given['total'] / 1e9:,.2f} GFLOP")
+        flops = result["flops"]
+        batch = f"{flops['batch_size']} x {flops['length']} tokens"
+        lines.append(f"forward pass of {batch}: {flops['total'] / 1e9:,.2f} GFLOP")
     for line in lines:
         console.print(line, highlight=False)

@@ -14,9 +14,11 @@ import pkgutil
 import types
 import typing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import keras
 
 import keras_transformers as kt
 from keras_transformers import registry
@@ -116,34 +118,80 @@ def _package() -> Iterator[str]:
         f"{_annotation(inspect.signature(entry.factory).return_annotation, imports)}: ..."
         for entry in registry.own("MODELS")  # which needs the models' rooms
     ]
-    loaders = list(_loaders(imports))
+    verbs = [*_load(imports), _fit(imports)]
     yield from sorted(imports)
-    rooms = [found.name for found in pkgutil.iter_modules([str(PACKAGE)])]
+    rooms = [room.name for room in pkgutil.iter_modules([str(PACKAGE)])]
     for name in sorted(rooms):
         yield f"from . import {name} as {name}"
     for name, module in vars(kt)["_NAMES"].items():
-        if name != "load":
+        if name not in ("load", "fit"):
             yield f"from .{module} import {name} as {name}"
     yield from ("", "__version__: str", "")
-    yield from loaders
+    yield from verbs
     yield from factories
 
 
-def _loaders(imports: set[str]) -> Iterator[str]:
-    """Yields `load` for each task, with the class of its pipeline, and for any task."""
+def _load(imports: set[str]) -> Iterator[str]:
+    """Yields `load` for each task, with its options and its pipeline, and for any task."""
     from keras_transformers.tasks.pipeline import Pipeline
 
-    imports |= {"import os", "from typing import Any, Literal, overload"}
-    kinds: dict[str, type] = {
-        f'Literal["{task.name}"]': task.pipeline for task in registry.own("TASK")
+    imports |= {"import os", "from typing import Literal, overload"}
+    every: dict[str, set[str]] = {}
+    for task in registry.own("TASK"):
+        options = {
+            option: _annotation(parameter.annotation, imports)
+            for option, parameter in task.options.items()
+        }
+        for option, annotation in options.items():
+            every.setdefault(option, set()).update(annotation.split(" | "))
+        yield from _overload(f'Literal["{task.name}"]', options, task.pipeline, imports)
+    union = {option: " | ".join(sorted(parts)) for option, parts in every.items()}
+    yield from _overload("str | None = None", union, Pipeline, imports)
+
+
+def _overload(
+    kind: str, options: Mapping[str, str], pipeline: type, imports: set[str]
+) -> Iterator[str]:
+    imports.add(f"from {pipeline.__module__} import {pipeline.__name__}")
+    arguments = ", ".join(f"{name}: {annotation} = ..." for name, annotation in options.items())
+    path = "str | os.PathLike[str]"
+    yield "@overload"
+    yield (
+        f"def load(path: {path}, *, pipeline: {kind}, adapter: {path} | None = None, {arguments}) "
+        f"-> {pipeline.__name__}: ..."
+    ).replace(", )", ")")
+
+
+def _fit(imports: set[str]) -> str:
+    """Returns `fit` with the options of all tasks."""
+    from keras_transformers.fitting.fit import fit, option_names
+
+    imports.add("import keras")
+    options: dict[str, str] = {}
+    for trainer in filter(None, (task.trainer() for task in registry.own("TASK"))):
+        hints = typing.get_type_hints(trainer.fit_options())
+        for name in sorted(option_names(trainer)):
+            options[name] = _annotation(hints[name], imports)
+    signature = inspect.signature(fit)
+    hints = typing.get_type_hints(fit)
+    named = {
+        name: f"{name}: {_annotation(hints[name], imports)}"
+        + ("" if parameter.default is parameter.empty else " = ...")
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
     }
-    for kind, pipeline in {**kinds, "str | None = None": Pipeline}.items():
-        imports.add(f"from {pipeline.__module__} import {pipeline.__name__}")
-        yield "@overload"
-        yield (
-            f"def load(path: str | os.PathLike[str], *, pipeline: {kind}, adapter: str | "
-            f"os.PathLike[str] | None = None, **options: Any) -> {pipeline.__name__}: ..."
-        )
+    positional = [
+        named.pop(name)
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    others = [
+        f"{name}: {annotation} = ..."
+        for name, annotation in options.items()
+        if name not in signature.parameters
+    ]
+    arguments = ", ".join([*positional, "*", *named.values(), *others])
+    return f"def fit({arguments}) -> {_annotation(hints['return'], imports)}: ..."
 
 
 def _parameters(factory: Any, imports: set[str]) -> str:
@@ -158,6 +206,11 @@ def _annotation(annotation: Any, imports: set[str]) -> str:
     """Returns an annotation as written in a stub, and adds the imports that it needs."""
     if annotation is None or annotation is types.NoneType:
         return "None"
+    if annotation is Any:
+        imports.add("from typing import Any")
+        return "Any"
+    if isinstance(annotation, list):  # the arguments of a Callable
+        return f"[{', '.join(_annotation(each, imports) for each in annotation)}]"
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         imports.add("from typing import Literal")
@@ -172,7 +225,8 @@ def _annotation(annotation: Any, imports: set[str]) -> str:
         return annotation.__name__
     if module.partition(".")[0] == "keras":
         imports.add("import keras")
-        return f"keras.{annotation.__name__}"
+        room = "callbacks." if issubclass(annotation, keras.callbacks.Callback) else ""
+        return f"keras.{room}{annotation.__name__}"
     imports.add(f"from {module} import {annotation.__name__}")
     return annotation.__name__
 

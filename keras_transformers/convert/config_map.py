@@ -8,12 +8,14 @@ from typing import Any
 
 import keras
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import RelativePositionBias
 from keras_transformers.models.anatomy import anatomy, block_shape
 
 __all__ = ["ConfigMap"]
 
+_CONFIG = "config.json"
 _LARGEST = 2**24  # no real size is larger; a mistaken one would take all memory
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout")
 _NUMBERS = (*_RATES, "norm_epsilon", "initializer_range")
@@ -277,9 +279,11 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, 
         FileNotFoundError: the file does not exist.
         ValueError: it is not a JSON object, or describes another family.
     """
-    path = Path(path)
-    file = path / "config.json" if path.is_dir() else path
-    config = read_json(file)
+    folder = Folder.at(path)
+    if folder.path.is_dir():
+        file, config = folder / _CONFIG, folder.json(_CONFIG)
+    else:
+        file, config = folder.path, read_json(folder.path)
     found = config.get("model_type", model_types[0] if len(model_types) == 1 else None)
     if model_types and found not in model_types:
         known = " or ".join(map(repr, model_types))

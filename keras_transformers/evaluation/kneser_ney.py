@@ -5,9 +5,9 @@ A neural language model should beat it on the same tokens, and beat `unigrams` b
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["KneserNey"]
 
@@ -106,7 +106,7 @@ class KneserNey:
         self.vocabulary_size = 0
         self._levels: list[_Level] = []
 
-    def fit(self, sequences: Iterable[Any], vocabulary_size: int) -> "KneserNey":
+    def fit(self, sequences: Iterable[ArrayLike], vocabulary_size: int) -> "KneserNey":
         """Counts the n-grams of a text.
 
         Args:
@@ -135,7 +135,7 @@ class KneserNey:
             self._add_level(grams, counts)
         return self
 
-    def log_probabilities(self, token_ids: Any) -> np.ndarray:
+    def log_probabilities(self, token_ids: ArrayLike) -> np.ndarray:
         """Returns the log probability of each token of a sequence given the tokens before it.
 
         Args:
@@ -158,7 +158,7 @@ class KneserNey:
             probabilities = level.found[ids] + level.left[contexts] * probabilities
         return np.log(probabilities[self.order - 1 :])
 
-    def _marked(self, token_ids: Any) -> np.ndarray:
+    def _marked(self, token_ids: ArrayLike) -> np.ndarray:
         """Puts start marks, whose id is `vocabulary_size`, before a sequence."""
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
@@ -207,10 +207,10 @@ class KneserNey:
         total = np.bincount(grams.contexts, counts, minlength=num_contexts)
         taken = np.bincount(grams.contexts, discounts, minlength=num_contexts)
         left = np.divide(taken, total, out=np.ones(num_contexts), where=total > 0)
-        found = (counts - discounts) / np.maximum(total[grams.contexts], 1)
+        probabilities = (counts - discounts) / np.maximum(total[grams.contexts], 1)
         self.discounts.append(chosen)
         self._levels.append(
-            _Level(grams.keys, grams.num_rests, np.append(found, 0.0), np.append(left, 1.0))
+            _Level(grams.keys, grams.num_rests, np.append(probabilities, 0.0), np.append(left, 1.0))
         )
 
 
@@ -227,10 +227,10 @@ def _estimated_discounts(counts: np.ndarray) -> tuple[float, ...]:
     if not (n1 and n2 and n3 and n4):
         return FALLBACK_DISCOUNTS
     share = n1 / (n1 + 2 * n2)
-    found = tuple(
+    discounts = tuple(
         r - (r + 1) * share * b / a for r, a, b in ((1, n1, n2), (2, n2, n3), (3, n3, n4))
     )
-    return found if _are_discounts(found) else FALLBACK_DISCOUNTS
+    return discounts if _are_discounts(discounts) else FALLBACK_DISCOUNTS
 
 
 def _are_discounts(values: Sequence[float]) -> bool:

@@ -30,7 +30,7 @@ class TokenMean(keras.metrics.Metric):
     short batches count for more than those of long ones.
     """
 
-    def __init__(self, name: str, dtype: Any = None) -> None:
+    def __init__(self, name: str, dtype: str | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable(shape=(), initializer="zeros", name="total")
         self.count = self.add_variable(shape=(), initializer="zeros", name="count")
@@ -84,7 +84,7 @@ class Perplexity(TokenMean):
         8.0
     """
 
-    def __init__(self, name: str = "perplexity", dtype: Any = None) -> None:
+    def __init__(self, name: str = "perplexity", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
     def _values(self, targets: Any, logits: Any) -> Any:
@@ -126,7 +126,7 @@ class TokenAccuracy(TokenMean):
         dtype: dtype of its sums; float32 by default.
     """
 
-    def __init__(self, name: str = "token_accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str = "token_accuracy", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
     def _values(self, targets: Any, logits: Any) -> Any:

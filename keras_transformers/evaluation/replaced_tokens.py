@@ -26,7 +26,7 @@ _PACKAGE = "keras_transformers"
 class ReplacedTokenShare(TokenMean):
     """Computes the share of replaced tokens; the rest is the accuracy of calling none replaced."""
 
-    def __init__(self, name: str = "share", dtype: Any = None) -> None:
+    def __init__(self, name: str = "share", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
     def _values(self, targets: Any, judged: Any) -> Any:
@@ -37,7 +37,7 @@ class ReplacedTokenShare(TokenMean):
 class ReplacedTokenAccuracy(TokenMean):
     """Computes the share of tokens that were judged correctly."""
 
-    def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str = "accuracy", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
     def _values(self, targets: Any, judged: Any) -> Any:

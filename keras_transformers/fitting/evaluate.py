@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.options import named
 from keras_transformers.ranges import PositiveInt, check_ranges
 from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
@@ -14,6 +15,14 @@ from keras_transformers.tasks.training import Trainer
 __all__ = ["evaluate"]
 
 
+_ADVICE = {
+    "pass data=, such as data=(texts, labels)": ("x", "y", "dataset", "eval_dataset", "test_data"),
+    "use columns=, from the task's column to the data's": ("column_mapping", "text_column"),
+    "leave it out: the task decides which metrics there are": ("metrics", "metric", "verbose"),
+}
+
+
+@named(_ADVICE)
 def evaluate(
     pipeline: Pipeline,
     data: Any,

@@ -16,8 +16,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.fitting.option_names import unknown_option
+from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_optimizer import UserOptimizer
+from keras_transformers.options import unknown_option
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run, Validation
 from keras_transformers.runs.resume.folder_lock import LOCK
@@ -69,12 +70,10 @@ def fit(
 ) -> keras.callbacks.History:
     """Trains a pipeline on labelled data and keeps the weights of the best epoch.
 
-    For every task it uses AdamW with a warm-up and a linear decay, clips gradients, and takes
-    batches, metrics and checkpoints as the recipes do, with `model.fit` inside. With the same
-    options, the weights are those of `recipes/classification.py`, bit for bit. Its defaults are its
-    own: the learning rate depends on the model's size, and dropout is the pipeline's. Recipes for
-    images, translation and language models have other optimizers and schedules, and that for images
-    augments them and smooths labels, which `fit` does not.
+    For every task it uses AdamW with a warm-up and a decay, clips gradients, and takes batches,
+    metrics, checkpoints and defaults as the task's recipe does, with `model.fit` inside: with the
+    same weights and data, both train to the same weights, bit for bit. Dropout is the pipeline's.
+    For translation, the recipe trains new models, with another optimizer and schedule.
 
     Each task reads these columns, in this order if the data is a tuple:
 
@@ -110,11 +109,11 @@ def fit(
             "5", 2 is the label "2" or the third. Lists of several labels may also be "indicators",
             a 0 or 1 for each of the pipeline's labels. None takes the only way that fits, and
             raises an error if several fit and differ.
-        epochs: passes over the data, 3 by default.
+        epochs: passes over the data: 3 by default, 10 for generation, 60 for images.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
-        learning_rate: the peak, after which it falls linearly to 0. By default, the value in the
-            task's paper for models with 10 million parameters or more, and our best one for smaller
-            models: see the task's `training.py` in `tasks/`.
+        learning_rate: the peak, after which it falls to 0. By default, the `rate` of the task's
+            options for models with 10 million parameters or more, and their `small_rate` for
+            smaller models: see `runs.Training`.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the
@@ -266,7 +265,7 @@ def _check_options(trainer: Trainer[Any, Any], chosen: Mapping[str, Any]) -> Non
     for name in chosen:
         if name not in names:
             arguments = set(inspect.signature(fit).parameters) - {"pipeline", "options"}
-            raise unknown_option(name, sorted(names | arguments - {"batch_size"}))
+            raise unknown_option("fit", name, names | arguments - {"batch_size"}, ADVICE)
     check_ranges(trainer.fit_options(), chosen)
 
 

@@ -187,8 +187,8 @@ def update_cost(
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
     """
-    given = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
-    lengths: dict[str, Any] = {**given, **(other_lengths or {})}
+    by_input = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
+    lengths: dict[str, Any] = {**by_input, **(other_lengths or {})}
 
     def shape(name: str, sizes: Shape) -> Shape:
         means = iter(lengths[name]) if isinstance(length, tuple) else repeat(lengths[name])

@@ -118,9 +118,9 @@ def rollout_figure(found: AttentionMap, *, dark: bool = False) -> Any:
     return _drawn(found, [[("rollout", found.rollout())]], dark)
 
 
-def _drawn(found: AttentionMap, panels: list[list[tuple[str, np.ndarray]]], dark: bool) -> Any:
+def _drawn(attention: AttentionMap, panels: list[list[tuple[str, np.ndarray]]], dark: bool) -> Any:
     """Returns a figure with rows of titles and weights; a single one has its tokens."""
-    queries, keys = _without_padding(found.queries), _without_padding(found.keys)
+    queries, keys = _without_padding(attention.queries), _without_padding(attention.keys)
     is_one = len(panels) == len(panels[0]) == 1
     side = 1.6 + 0.25 * max(len(queries), len(keys)) if is_one else 1.3
     figure = _figure(figsize=(side * len(panels[0]), side * len(panels) + 0.4))
@@ -163,10 +163,10 @@ def _draw(
 
 
 def _without_padding(tokens: Sequence[str]) -> list[str]:
-    found = list(tokens)
-    while found and not found[-1]:
-        found.pop()
-    return [token.replace("$", r"\$") for token in found]  # matplotlib reads $...$ as math
+    texts = list(tokens)
+    while texts and not texts[-1]:
+        texts.pop()
+    return [token.replace("$", r"\$") for token in texts]  # matplotlib reads $...$ as math
 
 
 def _strings(rows: Iterable[Iterable[Any]]) -> list[list[str]]:

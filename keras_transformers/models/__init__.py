@@ -1,10 +1,12 @@
 """What the families share: named models, anatomy, and model classes that decode.
 
-It also shows the families' models by their names, as in `models.vit.vit`, and the heads.
+It also shows the families' models by their names, as in `models.vit.vit`, and the heads. Importing
+it imports the models' classes and layers, so that Keras knows those of a saved model.
 """
 
 import sys
 
+import keras_transformers.models.classes  # noqa: F401
 from keras_transformers.rooms import open_room
 
 # Modules whose public names this room shows.

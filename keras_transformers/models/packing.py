@@ -44,8 +44,8 @@ def packed(model: keras.Model, *, name: str | None = None) -> keras.Model:
     names = set(model.input) if isinstance(model.input, dict) else set()
     if names != _INPUTS or not any(isinstance(x, IndexedPositionEmbedding) for x in model.layers):
         raise ValueError(
-            f"model {model.name!r}: only a BERT with both pretraining heads reads packed rows; "
-            "pass one from keras_transformers.heads.pretrainer"
+            f"model {model.name!r}: only an encoder with segments and both pretraining heads reads "
+            "packed rows; pass one from keras_transformers.heads.pretrainer"
         )
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in _PACKED_INPUTS}
     mask = DocumentMask(name="document_mask")(inputs["document_ids"])

@@ -76,10 +76,11 @@ def create_model(name: str, **overrides: Any) -> keras.Model:
         4385920
     """
     factory = entry(name).factory
-    known = inspect.signature(factory).parameters
-    unknown = sorted(set(overrides) - set(known))
+    parameters = inspect.signature(factory).parameters
+    unknown = sorted(set(overrides) - set(parameters))
     if unknown:
         raise ValueError(
-            f"{name} takes no argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}"
+            f"{name} takes no argument {', '.join(map(repr, unknown))}; it takes "
+            f"{', '.join(parameters)}"
         )
     return factory(**overrides)

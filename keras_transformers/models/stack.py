@@ -1,6 +1,6 @@
 """Builds what BERT and its descendants share: the embeddings' norm, blocks and pooler."""
 
-from typing import Any
+from collections.abc import Callable
 
 import keras
 
@@ -11,19 +11,22 @@ from keras_transformers.layers import (
     TransformerBlock,
 )
 from keras_transformers.layers.dense import Activation
+from keras_transformers.layers.tensors import Tensor
 
 __all__: list[str] = []
 
+PoolerActivation = str | Callable[[Tensor], Tensor]
 
-def embedded(vectors: Any, *, dropout: float, norm_epsilon: float) -> Any:
+
+def embedded(vectors: Tensor, *, dropout: float, norm_epsilon: float) -> Tensor:
     """Returns embeddings (batch, length, width) after norm and dropout."""
     normed = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="embeddings_norm")(vectors)
     return keras.layers.Dropout(dropout, name="embeddings_dropout")(normed)
 
 
 def encoded(
-    hidden: Any,
-    padding_mask: Any,
+    hidden: Tensor,
+    padding_mask: Tensor,
     *,
     num_layers: int,
     num_heads: int,
@@ -34,8 +37,8 @@ def encoded(
     activation: Activation,
     norm_epsilon: float,
     initializer: keras.initializers.Initializer,
-    attention_bias: Any = None,
-) -> Any:
+    attention_bias: Tensor | None = None,
+) -> Tensor:
     """Returns vectors (batch, length, H) after `num_layers` blocks with the norm after the sum.
 
     Args:
@@ -102,15 +105,17 @@ def encoder_block(
 
 
 def pooled(
-    hidden: Any, initializer: keras.initializers.Initializer, activation: Any = "tanh"
-) -> Any:
+    hidden: Tensor,
+    initializer: keras.initializers.Initializer,
+    activation: PoolerActivation = "tanh",
+) -> Tensor:
     """Returns a dense layer on the first token's vector, (batch, H)."""
     return FirstTokenPooler(
         hidden.shape[-1], activation=activation, kernel_initializer=initializer, name="pooler"
     )(hidden)
 
 
-def with_new_pooler(encoder: keras.Model, activation: Any) -> keras.Model:
+def with_new_pooler(encoder: keras.Model, activation: PoolerActivation) -> keras.Model:
     """Adds `pooled_output` (batch, H): a new dense layer on the first token."""
     initializer = keras.initializers.TruncatedNormal(stddev=0.02)
     vector = pooled(encoder.output["sequence_output"], initializer, activation)

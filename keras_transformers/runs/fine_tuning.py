@@ -103,8 +103,8 @@ class ModelSource(Training):
             ValueError: both sources are set, or neither. See also `Options.check`.
         """
         super().check()
-        given = bool(self.weights), bool(self.model), bool(self.vocabulary)
-        if given not in ((True, False, False), (False, True, True)):
+        sources = bool(self.weights), bool(self.model), bool(self.vocabulary)
+        if sources not in ((True, False, False), (False, True, True)):
             raise ValueError("pass either --weights FOLDER, or --model NAME and --vocabulary FILE")
 
 

@@ -61,9 +61,7 @@ class Predictor:
         self.signature_names = tuple(self._loaded.signatures)
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
-        default = self._loaded.signatures.get("serving_default", self._function)
-        task = read_metadata(self.path).get("task") or reading.old_task(default.structured_outputs)
-        self._answer = reading.answer_type(task)
+        self._answer = reading.answer_type(read_metadata(self.path).get("task", ""))
         self.text_names = text_inputs(list(self.inputs))
         shapes = {name: spec.shape for name, spec in self._function.structured_outputs.items()}
         self._padded = [
@@ -92,11 +90,11 @@ class Predictor:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
                 rejects them.
         """
-        named = named_columns(inputs)
+        by_name = named_columns(inputs)
         takes = f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows"
-        if set(named) != set(self.inputs):
-            raise ValueError(f"{takes}, not {', '.join(map(str, named))}")
-        columns = {name: self._column(name, values) for name, values in named.items()}
+        if set(by_name) != set(self.inputs):
+            raise ValueError(f"{takes}, not {', '.join(map(str, by_name))}")
+        columns = {name: self._column(name, values) for name, values in by_name.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"{takes}, not rows {lengths}")

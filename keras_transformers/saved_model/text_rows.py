@@ -102,7 +102,7 @@ class TextRows:
 
     def _given(self, names: Sequence[str]) -> list[Column]:
         """Returns the given columns, or the inputs' names where none is given."""
-        given = (self.text_column, self.text_b_column)
+        columns = (self.text_column, self.text_b_column)
         return [
-            name if column is None else column for name, column in zip(names, given, strict=False)
+            name if column is None else column for name, column in zip(names, columns, strict=False)
         ]

@@ -44,10 +44,17 @@ class AnswerType:
 
     def typed(self, row: Mapping[str, Any]) -> Result | dict[str, Any]:
         """Returns one row of outputs as the answer, or unchanged if it has other outputs."""
-        names = {each.name: self.renamed.get(each.name, each.name) for each in fields(self.type)}
-        if row.keys() - {self.count} != set(names.values()):
+        if not self.fits(row):
             return dict(row)
-        return self.type(**{name: row[output] for name, output in names.items()})
+        return self.type(**{name: row[output] for name, output in self._outputs().items()})
+
+    def fits(self, outputs: Collection[str]) -> bool:
+        """Returns whether the outputs with these names make the answer."""
+        return set(outputs) - {self.count} == set(self._outputs().values())
+
+    def _outputs(self) -> dict[str, str]:
+        """Returns field -> output."""
+        return {part.name: self.renamed.get(part.name, part.name) for part in fields(self.type)}
 
 
 # The name of a signature without inputs and outputs whose `method_name` is the export's task, so
@@ -56,20 +63,6 @@ class AnswerType:
 TASK_SIGNATURE = "__task"
 # Another, whose `method_name` is the defaults of the options that requests may set, as JSON.
 OPTIONS_SIGNATURE = "__options"
-# Outputs of `serving_default` -> the task, for exports made before exports recorded their task.
-_TASKS_OF_OLD_EXPORTS = {
-    frozenset({"label", "probabilities", "label_index"}): "classification",
-    frozenset({"score"}): "regression",
-    frozenset({"translation", "score"}): "translation",
-    frozenset({"tokens", "probabilities", "num_masks"}): "fill_mask",
-    frozenset({"tokens", "labels", "starts", "ends", "scores", "num_tokens"}): "tagging",
-    frozenset({"answer", "score", "start", "end", "null_score"}): "question_answering",
-    frozenset({"text", "num_new_tokens", "log_probability", "finished"}): "generation",
-    frozenset({"embedding"}): "embedding",
-    frozenset({"tokens", "vectors", "num_tokens"}): "word_embedding",
-    frozenset({"probability"}): "next_sentence",
-    frozenset({"choice", "probabilities", "choice_index", "num_choices"}): "multiple_choice",
-}
 
 
 def answer_types() -> Iterator[AnswerType]:
@@ -89,13 +82,17 @@ def answer_type(task: str) -> AnswerType | None:
     return next((other.answer for other in registry.additions("TASK") if other.name == task), None)
 
 
-def old_task(outputs: Collection[str]) -> str:
-    """Returns the task of an export made before exports recorded it; "" if the outputs do not tell.
+def answer_type_of(outputs: Collection[str]) -> AnswerType | None:
+    """Returns how to read the answers of an export whose signatures do not say its task.
 
     Args:
         outputs: the names of the outputs of its signature `serving_default`.
+
+    Returns:
+        The answer type whose fields these are; None if there is none, or several.
     """
-    return _TASKS_OF_OLD_EXPORTS.get(frozenset(outputs), "")
+    fitting = {answer.type: answer for answer in answer_types() if answer.fits(outputs)}
+    return next(iter(fitting.values())) if len(fitting) == 1 else None
 
 
 def typed(row: Mapping[str, Any], answer: AnswerType | None) -> Result | dict[str, Any]:
@@ -125,7 +122,7 @@ def rows(
         UTF-8 become U+FFFD.
     """
     names = sorted(outputs)
-    counts = {answer.count for answer in (answer_types() if answer is None else [answer])}
+    counts = {type_.count for type_ in (answer_types() if answer is None else [answer])}
     count = next((name for name in names if name in counts), None)
     for values in zip(*(outputs[name] for name in names), strict=True):
         row = dict(zip(names, map(_plain, values), strict=True))

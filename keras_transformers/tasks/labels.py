@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
 
 __all__ = ["LabelColumn"]
@@ -37,7 +38,7 @@ class LabelColumn:
 
     def as_names(
         self,
-        pipeline: Any,
+        pipeline: Pipeline,
         columns: Sequence[tuple[Source, Sequence[Any]]],
         labels_are: LabelsAre | None = None,
     ) -> list[list[Any]]:
@@ -62,27 +63,27 @@ class LabelColumn:
         ways = ("names", "indices") if self.cells != "set" else ("names", "indices", "indicators")
         if labels_are is not None and labels_are not in ways:
             raise ValueError(f"labels_are={labels_are!r}: use one of {', '.join(ways)}")
-        chosen = ways if labels_are is None else (labels_are,)
+        candidates = ways if labels_are is None else (labels_are,)
         reader = _Reader(labels, self.cells, stated=labels_are is not None)
         read: dict[str, list[list[Any]]] = {}
         misfits: dict[str, _MisfitError] = {}
-        for way in chosen:
+        for way in candidates:
             try:
                 read[way] = [reader.column(way, *column) for column in columns]
             except _MisfitError as misfit:
                 misfits[way] = misfit
         if not read:
             raise ValueError(_why_none(reader, misfits))
-        (first, found), *others = read.items()
+        (first, names), *others = read.items()
         for way, other in others:
-            if other != found:
-                place, value, one, two = _first_difference(columns, found, other)
+            if other != names:
+                place, value, one, two = _first_difference(columns, names, other)
                 raise ValueError(
                     f"{place}: the label {value!r:.60} is {one!r:.60} if labels are {first}, but "
                     f"{two!r:.60} if they are {way}, and all {sum(len(c) for _, c in columns)} "
                     f"labels can be either: pass labels_are={first!r} or labels_are={way!r}"
                 )
-        return found
+        return names
 
 
 class _MisfitError(Exception):
@@ -136,7 +137,7 @@ class _Reader:
         read = self._name
         if way == "indices" and (self._stated or not _are_strings(column)):
             read = self._at
-        found: list[Any] = []
+        cells: list[Any] = []
         for row, cell in enumerate(column):
             is_list = isinstance(cell, list | tuple)
             if is_list != (self.cells != "one"):
@@ -147,8 +148,8 @@ class _Reader:
                 raise _MisfitError(source.row(row), value, column)
             if self.cells == "set" and not self._stated and len(set(names)) < len(names):
                 raise _MisfitError(source.row(row), cell, column)
-            found.append(names if is_list else names[0])
-        return found
+            cells.append(names if is_list else names[0])
+        return cells
 
     def _name(self, value: Any) -> str | None:
         if isinstance(value, str):

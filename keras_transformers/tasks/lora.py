@@ -99,8 +99,8 @@ def merge(adapter: Adapter, model: keras.Model) -> None:
 
 
 def _matrices(model: keras.Model, targets: Collection[str]) -> Iterator[Any]:
-    found = anatomy(model)
-    sides = [found, *([found.encoder] if found.encoder is not None else [])]
+    parts = anatomy(model)
+    sides = [parts, *([parts.encoder] if parts.encoder is not None else [])]
     blocks = [block for side in sides for block in side.blocks]
     if not blocks:
         raise ValueError(
@@ -114,13 +114,13 @@ def _matrices(model: keras.Model, targets: Collection[str]) -> Iterator[Any]:
                     yield attention.output_projection
         if "feed_forward" in targets:
             inner = block.feed_forward
-            yield from (each for each in (inner.intermediate, inner.gate) if each is not None)
+            yield from (layer for layer in (inner.intermediate, inner.gate) if layer is not None)
             yield inner.output_projection
 
 
 def _head(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns the layers above the last block, without its final norm, pooler and projection."""
-    found = anatomy(model)
-    below = {id(layer) for layer in keras.Model(model.input, found.hidden[-1]).layers}
-    ends = {id(layer) for layer in (found.final_norm, found.pooler, found.projection)}
+    parts = anatomy(model)
+    below = {id(layer) for layer in keras.Model(model.input, parts.hidden[-1]).layers}
+    ends = {id(layer) for layer in (parts.final_norm, parts.pooler, parts.projection)}
     return [layer for layer in model.layers if layer.weights and id(layer) not in below | ends]

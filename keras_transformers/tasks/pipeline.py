@@ -5,11 +5,10 @@ export use both, so they cannot disagree.
 """
 
 import abc
-import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,13 +19,16 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors, tables
+from keras_transformers.layers.scopes import KERNELS, Scope
 from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
     check_is_list,
     named_columns,
     string_column,
 )
 from keras_transformers.tasks.weights import saving
+from keras_transformers.tokenizers.protocols import Tokenizer
 
 __all__ = ["Pipeline", "Signature"]
 
@@ -35,6 +37,9 @@ CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 
 _MOST_VARIANTS = 32  # graphs kept for the options of calls
+
+# Maps a pipeline's `shared` methods to the one function that an export makes of each.
+SHARED: Scope[Callable[[Callable[..., Any]], Callable[..., Any]]] = Scope("shared functions")
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,9 @@ class Signature:
         method_name: the TF Serving API that calls it: PREDICT, CLASSIFY or REGRESS.
     """
 
-    function: Callable[..., Mapping[str, Any]]
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
+    function: Callable[..., Mapping[str, tf.Tensor]]
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tf.TensorSpec]
     examples: Sequence[Mapping[str, np.ndarray]]
     method_name: str = PREDICT
 
@@ -67,11 +72,10 @@ def shared(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **inputs: Any) -> Any:
-        if self._as_function is None:
+        functions = SHARED.of(self)
+        if functions is None:
             return method(self, *args, **inputs)
-        if method not in self._functions:
-            self._functions[method] = self._as_function(functools.partial(method, self))
-        return self._functions[method](*args, **inputs)
+        return functions(method)(*args, **inputs)
 
     return call
 
@@ -90,6 +94,8 @@ class Pipeline(abc.ABC):
 
     Attributes:
         task: the task's name in the metadata of exports.
+        explained: the model's output that explanations attribute to tokens, the numbers of a row
+            whose largest is the answer; "" if the task has none.
         model: the functional Keras model, reduced to the part that the task uses.
         text_names: the inputs, in the order in which a call takes them.
         adapter: the low-rank updates from the last training, if it trained any; they are merged
@@ -99,13 +105,11 @@ class Pipeline(abc.ABC):
     """
 
     task: ClassVar[str]
-    adapter: Any = None
+    explained: ClassVar[str] = ""
+    adapter: Adapter | None = None
     model: keras.Model
     text_names: tuple[str, ...]
     _is_complete = False
-    _run: Callable[..., Any] | None = None
-    _as_function: Callable[..., Any] | None = None
-    _functions: dict[Callable[..., Any], Callable[..., Any]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -120,7 +124,7 @@ class Pipeline(abc.ABC):
         cls.__init__ = complete  # type: ignore[method-assign]
 
     @abc.abstractmethod
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the outputs of the signature `serving_default` from strings, in the graph.
 
         Args:
@@ -131,7 +135,7 @@ class Pipeline(abc.ABC):
             Output name -> tensor (batch, ...).
         """
 
-    def input_specs(self) -> dict[str, Any]:
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of `answer`: name in `text_names` -> tf.TensorSpec of strings.
 
         Their shape is (None,), or (None, None) for inputs with a list of strings in each row, where
@@ -140,7 +144,7 @@ class Pipeline(abc.ABC):
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
 
     @abc.abstractmethod
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
 
     @abc.abstractmethod
@@ -173,13 +177,14 @@ class Pipeline(abc.ABC):
         """Returns metadata that an export records with the model and vocabulary, as JSON values."""
         return {}
 
-    def run_model(self, inputs: Mapping[str, Any]) -> Any:
+    def run_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the model's outputs from its inputs by name, in inference."""
-        if self._run is None:
+        run = KERNELS.of(self.model)
+        if run is None:
             return self.model(inputs, training=False)
-        return self._run(**{name: inputs[name] for name in self.model.input})
+        return run(**{name: inputs[name] for name in self.model.input})
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts, for `inspection.attention`.
 
         Returns:
@@ -191,22 +196,8 @@ class Pipeline(abc.ABC):
         """
         raise ValueError(f"{type(self).__name__}: the model has no attention to show")
 
-    @contextlib.contextmanager
-    def exporting(self, run: Callable[..., Any], as_function: Callable[..., Any]) -> Iterator[None]:
-        """Makes graphs compute and share functions as exports do.
-
-        Args:
-            run: `run(**inputs)` computes the model's outputs faster.
-            as_function: makes a tf.function from each `shared` method; calls then use it.
-        """
-        self._run, self._as_function, self._functions = run, as_function, {}
-        try:
-            yield
-        finally:
-            del self._run, self._as_function, self._functions
-
     @property
-    def tokenizers(self) -> Mapping[str, Any]:
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         return MappingProxyType({})
 
@@ -238,7 +229,7 @@ class Pipeline(abc.ABC):
         """
         return MappingProxyType({})
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         # An adapter changes no answer: it says which updates the model's weights already have.
         if not self._is_complete or name.startswith("_") or name == "adapter":
             super().__setattr__(name, value)
@@ -262,10 +253,10 @@ class Pipeline(abc.ABC):
         Example:
             strict = classify.with_options(thresholds=0.9)
         """
-        known = self._parameters()
-        if unknown := options.keys() - known.keys():
+        parameters = self._parameters()
+        if unknown := options.keys() - parameters.keys():
             raise ValueError(
-                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(known)}"
+                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(parameters)}"
             )
         other = type(self)(**self._arguments() | options)
         if other.model is self.model:
@@ -305,8 +296,8 @@ class Pipeline(abc.ABC):
         named = dict(zip(self.text_names, columns, strict=True))
         answer = reading.answer_type(self.task)
         rows = self.rows(named, batch_size=batch_size, **options)
-        found = [reading.typed(row, answer) for row in rows]
-        return found[0] if one else found
+        results = [reading.typed(row, answer) for row in rows]
+        return results[0] if one else results
 
     def rows(
         self,
@@ -348,15 +339,15 @@ class Pipeline(abc.ABC):
             if len(spec.shape) > 1 and spec.shape[1] is None
         ]
         answer = reading.answer_type(self.task)
-        found: list[dict[str, Any]] = [{}] * num_rows
+        answered: list[dict[str, Any]] = [{}] * num_rows
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
             with graph_errors.as_value_errors():
                 outputs = {name: value.numpy() for name, value in answers(**batch).items()}
             for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
-                found[i] = row
-        return found
+                answered[i] = row
+        return answered
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Writes the pipeline to a new folder, completely or not at all.
@@ -391,11 +382,11 @@ class Pipeline(abc.ABC):
         """Returns the graph that answers a call with these options."""
         if not options:
             return self._graph
-        known = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
-        if unknown := options.keys() - set(known):
+        names = [n for n, p in self._parameters().items() if p.kind is p.KEYWORD_ONLY]
+        if unknown := options.keys() - set(names):
             raise ValueError(
                 f"{', '.join(sorted(unknown))}: the options of a call are "
-                f"{', '.join(['batch_size', *known])}"
+                f"{', '.join(['batch_size', *names])}"
             )
         key = repr(sorted((name, _listed(value)) for name, value in options.items()))
         variant = self._variants.get(key)

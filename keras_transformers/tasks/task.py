@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import keras
 
 from keras_transformers import registry
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import save_huggingface
 from keras_transformers.convert.formats.weights import FoundWeights, TrainedModel
 from keras_transformers.tasks.answers import AnswerType
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from keras_transformers.tasks.training import Trainer
 
 __all__ = ["Task"]
+
+# How to make the one vector that a new head for whole texts reads.
+Pooling = Literal["mean", "cls", "pooler"]
 
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 
@@ -80,6 +84,19 @@ class Task(abc.ABC, Generic[PipelineT]):
         """The arguments that make the pipeline."""
         return inspect.signature(self.make).parameters
 
+    @property
+    def options(self) -> Mapping[str, inspect.Parameter]:
+        """The options of `load` for the task, beside `pipeline` and `adapter`."""
+        options = {
+            name: parameter
+            for name, parameter in self.parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY or name in self.needs
+        }
+        if self.pooled:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            options["pooling"] = inspect.Parameter("pooling", kind, annotation=Pooling)
+        return options
+
     def trainer(self) -> "Trainer[Any, Any] | None":
         """Returns how `fit` trains the task and `evaluate` measures it; None if they cannot.
 
@@ -97,7 +114,7 @@ class Task(abc.ABC, Generic[PipelineT]):
         """Returns whether its head can have this many outputs."""
         return self.num_outputs in (None, "one" if num_outputs == 1 else "several")
 
-    def read_options(self, folder: Path) -> Mapping[str, Any]:
+    def read_options(self, folder: Folder) -> Mapping[str, Any]:
         """Returns the pipeline's options from a folder in Hugging Face's layout."""
         return {}
 
@@ -132,7 +149,7 @@ def all_tasks() -> Mapping[str, Task[Any]]:
     return {task.name: task for task in registry.values("TASK")}
 
 
-def trainer_of(pipeline: Any) -> "Trainer[Any, Any]":
+def trainer_of(pipeline: object) -> "Trainer[Any, Any]":
     """Returns what trains and measures a pipeline.
 
     Raises:

@@ -20,8 +20,8 @@ def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
     >>> text_inputs(["context", "question"])
     ('question', 'context')
     """
-    possible = (inputs for answer in answer_types() for inputs in answer.inputs)
-    return next((inputs for inputs in possible if set(inputs) == set(names)), ())
+    sets = (inputs for answer in answer_types() for inputs in answer.inputs)
+    return next((inputs for inputs in sets if set(inputs) == set(names)), ())
 
 
 def takes_lists(name: str) -> bool:
@@ -40,11 +40,11 @@ def split_line(line: str, names: Sequence[str]) -> list[Any]:
     """
     if len(names) == 1:
         return [line]
-    found: list[Any] = line.split("\t")
+    parts: list[Any] = line.split("\t")
     last = len(names) - 1
-    if takes_lists(names[last]) and len(found) > last:
-        return [*found[:last], found[last:]]
-    return found
+    if takes_lists(names[last]) and len(parts) > last:
+        return [*parts[:last], parts[last:]]
+    return parts
 
 
 def string_column(name: str, texts: Iterable[Any], *, rank: int = 1) -> np.ndarray:
@@ -85,7 +85,7 @@ def strings(texts: Sequence[str | bytes]) -> np.ndarray:
     return _array([as_utf8(f"text {number}", text) for number, text in enumerate(texts)])
 
 
-def check_is_list(name: str, values: Any, wanted: str = "list of strings") -> None:
+def check_is_list(name: str, values: object, wanted: str = "list of strings") -> None:
     """Raises ValueError for a table, a mapping, a file, a path or a set.
 
     Python iterates over column names, keys or lines, which are not the rows that the user means.
@@ -133,24 +133,24 @@ def named_columns(inputs: Any) -> dict[str, Any]:
 def _listed(name: str, values: Any, wanted: str, *, but: str = "") -> list[Any]:
     """Returns values as a list; ValueError for a string and any other single value."""
     check_is_list(but or name, values, wanted)
-    if (found := tables.listed(values)) is None:
+    if (items := tables.listed(values)) is None:
         values = tables.without_tensors(values)
         shown = f"but {but} is {short_repr(values)}" if but else f"not {short_repr(values, 200)}"
         raise ValueError(f"{name} must be a {wanted}, {shown}")
-    return list(map(tables.without_tensors, found))
+    return list(map(tables.without_tensors, items))
 
 
 def _encoded(place: str, values: list[Any], wanted: str, *, of: str = "") -> list[bytes]:
     """Returns strings as UTF-8; ValueError naming the first that is not one, or not Unicode."""
-    found = []
+    encoded = []
     for number, value in enumerate(values):
         if not isinstance(value, str | bytes):
             raise ValueError(
                 f"{of or place} must be a {wanted}, but {place}[{number}] is {short_repr(value)}, "
                 f"a {type(value).__name__}: leave it out, or pass a string"
             )
-        found.append(as_utf8(f"{place}[{number}]", value))
-    return found
+        encoded.append(as_utf8(f"{place}[{number}]", value))
+    return encoded
 
 
 def _array(texts: Sequence[bytes]) -> np.ndarray:

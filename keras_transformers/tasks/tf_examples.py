@@ -1,7 +1,6 @@
 """tf.Examples with texts, which TF Serving's Classify and Regress APIs send."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +19,7 @@ def serialized(texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"inputs": strings(records)}
 
 
-def parsed(records: Any, names: Sequence[str]) -> dict[str, Any]:
+def parsed(records: tf.Tensor, names: Sequence[str]) -> dict[str, tf.Tensor]:
     """Parses serialized tf.Examples: name -> strings (batch,), in the graph."""
     with tf.device("CPU:0"):
         return tf.io.parse_example(

@@ -15,6 +15,7 @@ from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import Default
 from keras_transformers.tasks.pipeline import Pipeline, Signature
 from keras_transformers.tasks.texts import string_column, strings
+from keras_transformers.tokenizers.protocols import PackingTokenizer, Tokenizer
 
 __all__ = ["TextPipeline"]
 
@@ -50,7 +51,7 @@ class TextPipeline(Pipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: PackingTokenizer,
         *,
         outputs: Sequence[str],
         extra_inputs: Sequence[str] = (),
@@ -68,7 +69,7 @@ class TextPipeline(Pipeline):
         self.text_names = TEXT_INPUTS if pair else TEXT_INPUTS[:1]
         self._check_inputs()
 
-    def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
+    def tokenize(self, *texts: tf.Tensor) -> list[tf.RaggedTensor]:
         """Tokenizes texts without special tokens: int32 (batch, None), one tensor per text."""
         with tf.device("CPU:0"):  # string ops run only on the CPU
             segments = [self.tokenizer.tokenize(text) for text in texts]
@@ -80,7 +81,7 @@ class TextPipeline(Pipeline):
                 )
             return segments
 
-    def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
+    def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
         """Truncates and pads the tokens of one or two texts and adds special tokens.
 
         Returns:
@@ -92,11 +93,11 @@ class TextPipeline(Pipeline):
             )
             return {name: packed[name] for name in self.token_inputs}
 
-    def encode(self, *texts: Any) -> dict[str, Any]:
+    def encode(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Turns texts, strings (batch,), into the model's inputs (batch, length), in the graph."""
         return self.pack(self.tokenize(*texts))
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts; see `Pipeline.read`."""
         encoded = self.encode(*map(one_row, self.text_names, texts))
         others = {
@@ -106,16 +107,16 @@ class TextPipeline(Pipeline):
         self.run_model(others | encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
 
-    def lengths(self, segments: Sequence[tf.RaggedTensor]) -> Any:
+    def lengths(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
         """Counts each row's tokens, special ones included, before truncation: int32 (batch,)."""
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes outputs from strings, in the graph."""
         return self.decode(self.encode(*(texts[name] for name in self.text_names)))
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes outputs from the model's inputs, in the graph."""
         raise NotImplementedError
 
@@ -125,8 +126,8 @@ class TextPipeline(Pipeline):
 
     def tokens_signature(
         self,
-        function: Callable[..., Mapping[str, Any]],
-        outputs: Mapping[str, Any],
+        function: Callable[..., Mapping[str, tf.Tensor]],
+        outputs: Mapping[str, tf.TensorSpec],
         batches: Sequence[Mapping[str, np.ndarray]],
     ) -> Signature:
         """Returns a signature that takes the model's inputs."""
@@ -135,7 +136,7 @@ class TextPipeline(Pipeline):
         specs = {name: tf.TensorSpec([None] * ranks[name], dtypes[name]) for name in ranks}
         return Signature(function, specs, outputs, [self._encoded(batch) for batch in batches])
 
-    def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
+    def answer_tokens(self, **tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Checks the model's inputs and computes outputs from them."""
         return self.decode(checked_tokens(self.model, tokens))
 
@@ -152,7 +153,7 @@ class TextPipeline(Pipeline):
         return self.config()
 
     @property
-    def tokenizers(self) -> Mapping[str, Any]:
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         return MappingProxyType({"tokenizer": self.tokenizer})
 
@@ -182,26 +183,26 @@ def part(
     Raises:
         ValueError: the model lacks an input or output, or needs an input that no pipeline provides.
     """
-    found, returned = _ends(model)
-    known = {*TOKEN_INPUTS, *extra_inputs}
-    if not {"token_ids", *extra_inputs} <= set(found) or not set(outputs) <= set(returned):
+    inputs, returned = _ends(model)
+    names = {*TOKEN_INPUTS, *extra_inputs}
+    if not {"token_ids", *extra_inputs} <= set(inputs) or not set(outputs) <= set(returned):
         raise ValueError(
             f"model {model.name!r} must take {', '.join(('token_ids', *extra_inputs))} and return "
             f"{', '.join(outputs)}, in dicts: put a head of keras_transformers.heads on an encoder"
         )
-    if set(outputs) == set(returned) and set(found) <= known:
+    if set(outputs) == set(returned) and set(inputs) <= names:
         return model
-    wanted = {name: found[name] for name in found if name in known}
+    wanted = {name: inputs[name] for name in inputs if name in names}
     return keras.Model(wanted, {name: returned[name] for name in outputs}, name=model.name)
 
 
-def check_vocabulary(model: keras.Model, tokenizer: Any) -> None:
+def check_vocabulary(model: keras.Model, tokenizer: Tokenizer) -> None:
     """Raises ValueError unless the model embeds the tokenizer's tokens; see `check_rows`."""
     embedding = anatomy(model, "token_embedding").token_embedding
     check_rows(model, embedding.input_dim, tokenizer, "the tokenizer")
 
 
-def check_rows(model: keras.Model, num_rows: int, tokenizer: Any, what: str) -> None:
+def check_rows(model: keras.Model, num_rows: int, tokenizer: Tokenizer, what: str) -> None:
     """Raises ValueError unless each of the tokenizer's tokens has a row in the model's matrix.
 
     More rows are common: matrices are padded to a multiple of 8, 64 or 128. These rows have no
@@ -230,7 +231,7 @@ def check_rows(model: keras.Model, num_rows: int, tokenizer: Any, what: str) -> 
 
 
 def checked_length(
-    model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
+    model: keras.Model, tokenizer: PackingTokenizer, length: int | None, *, num_texts: int
 ) -> int:
     """Returns the length to pack to, the model's by default; ValueError if it does not fit.
 
@@ -301,17 +302,15 @@ def text_batches(
     several = len(names) > 1
     if examples is None:
         examples = [(text,) * len(names) for text in _EXAMPLES] if several else _EXAMPLES
-    given = [
-        tuple(row) if several and isinstance(row, tuple | list) else (row,) for row in examples
-    ]
-    for row in given:
+    rows = [tuple(row) if several and isinstance(row, tuple | list) else (row,) for row in examples]
+    for row in rows:
         if len(row) != len(names) or not all(isinstance(text, str) for text in row):
             wanted = f"tuples of strings ({', '.join(names)})" if several else "strings"
             wrong = short_repr(row if several else row[0])
             raise ValueError(f"examples must be {wanted}, not {wrong}")
     awkward = ["", b"\xff\xfe is no UTF-8 \x00", "long " * long]
     turned = [awkward[::-1] if i else awkward for i in range(len(names))]
-    columns = [[row[i] for row in given] for i in range(len(names))]
+    columns = [[row[i] for row in rows] for i in range(len(names))]
     batches: list[list[list[Any]]] = [columns, turned, [[]] * len(names)]
     return [
         {name: strings(column) for name, column in zip(names, batch, strict=True)}
@@ -319,12 +318,12 @@ def text_batches(
     ]
 
 
-def one_row(name: str, text: Any) -> tf.Tensor:
+def one_row(name: str, text: object) -> tf.Tensor:
     """Returns a text as a batch of one row, strings (1,); ValueError if it is not a string."""
     return tf.constant(string_column(name, [text]))
 
 
-def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
+def widened(tokens: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Pads packed tokens (batch, length) to at least two columns.
 
     An empty batch has no longest row to set its width. It becomes (0, 2): encoders read the first
@@ -334,7 +333,7 @@ def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in tokens.items()}
 
 
-def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, Any]:
+def checked_tokens(model: keras.Model, tokens: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Returns the tokens after assertions, run with the graph, that they fit the model.
 
     Without the assertions, a GPU would silently embed an id beyond the vocabulary as zeros.
@@ -364,12 +363,12 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
 
 
 def in_chunks(
-    function: Callable[[dict[str, Any]], Mapping[str, Any]],
-    rows: Mapping[str, Any],
-    outputs: Mapping[str, Any],
+    function: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+    rows: Mapping[str, tf.Tensor],
+    outputs: Mapping[str, tf.TensorSpec],
     *,
     size: int = _CHUNK,
-) -> dict[str, Any]:
+) -> dict[str, tf.Tensor]:
     """Calls a function on chunks of the rows and concatenates its outputs.
 
     Args:
@@ -384,11 +383,11 @@ def in_chunks(
     num_rows = tf.shape(next(iter(rows.values())))[0]
     num_chunks = tf.maximum(1, -(-num_rows // size))  # rounded up
 
-    def body(index: Any, *arrays: Any) -> tuple[Any, ...]:
+    def body(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
         start = index * size
-        found = function({name: value[start : start + size] for name, value in rows.items()})
+        chunk = function({name: value[start : start + size] for name, value in rows.items()})
         written = (
-            array.write(index, found[name]) for name, array in zip(outputs, arrays, strict=True)
+            array.write(index, chunk[name]) for name, array in zip(outputs, arrays, strict=True)
         )
         return index + 1, *written
 
@@ -406,11 +405,11 @@ def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns inputs and outputs by name; empty if the model has no dicts of them."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
-    named = isinstance(inputs, dict) and isinstance(outputs, dict)
-    return (inputs, outputs) if named else ({}, {})
+    has_names = isinstance(inputs, dict) and isinstance(outputs, dict)
+    return (inputs, outputs) if has_names else ({}, {})
 
 
-def zero_at_padding(outputs: Any, tokens: Mapping[str, Any]) -> Any:
+def zero_at_padding(outputs: tf.Tensor, tokens: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Sets outputs (batch, length, ...) to 0 at padding, where exports compute nothing.
 
     Args:
@@ -424,7 +423,7 @@ def zero_at_padding(outputs: Any, tokens: Mapping[str, Any]) -> Any:
     return tf.where(tf.reshape(mask, shape), outputs, 0.0)
 
 
-def token_names(tokenizer: Any, token_ids: Any) -> list[str]:
+def token_names(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:
     """Returns the tokens of one row of ids (1, length), spelled as in the vocabulary."""
     vocabulary = list(tokenizer.vocabulary)
     return [vocabulary[token_id] for token_id in token_ids[0].numpy()]

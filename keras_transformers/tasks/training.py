@@ -237,10 +237,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         )
 
 
-def check_column_names(columns: Mapping[str, str], path: Path, known: Sequence[str]) -> None:
+def check_column_names(columns: Mapping[str, str], path: Path, names: Sequence[str]) -> None:
     """Checks the names of a file's columns; ValueError for a column that is not read."""
     for name in columns:
-        if name not in known:
+        if name not in names:
             raise ValueError(
-                f"columns={dict(columns)} for {path}: pass names for {', '.join(known)}"
+                f"columns={dict(columns)} for {path}: pass names for {', '.join(names)}"
             )

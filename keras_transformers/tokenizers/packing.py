@@ -5,11 +5,11 @@ Serving's images lack (github.com/tensorflow/serving/issues/2267).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.tokenizers.tensors import kept, row_numbers
+from keras_transformers.tokenizers.protocols import SpanTokenizer, TextTokenizer
+from keras_transformers.tokenizers.tensors import Texts, kept, row_numbers
 
 
 def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
@@ -106,7 +106,7 @@ def join(segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]) 
     return tf.concat([first, *parts], axis=1)
 
 
-def ends_of_sources(tokenizer: Any) -> tuple[list[int], list[int]]:
+def ends_of_sources(tokenizer: TextTokenizer | SpanTokenizer) -> tuple[list[int], list[int]]:
     """Returns the ids before and after a source: its encoder's own, or only the end token.
 
     Args:
@@ -129,12 +129,12 @@ class BertPacking:
     sep_token_id: int
     pad_token_id: int
     mask_token: str
-    tokenize: Callable[[Any], tf.RaggedTensor]
+    tokenize: Callable[[Texts], tf.RaggedTensor]
 
     def __call__(
         self,
-        text: Any,
-        text_b: Any = None,
+        text: Texts,
+        text_b: Texts | None = None,
         *,
         max_sequence_length: int,
         pad_to_max_length: bool = False,
@@ -195,7 +195,7 @@ class BertPacking:
         """Returns the ids that `pack` adds around segments: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
 
-    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at mask tokens into one or more pieces: (batch, None)."""
         return tf.strings.split(text, self.mask_token)
 
@@ -203,7 +203,7 @@ class BertPacking:
         """Returns the number of tokens that `pack` adds."""
         return sum(map(len, self.special_tokens(num_segments)))
 
-    def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
+    def lengths(self, text: Texts, text_b: Texts | None = None) -> tf.Tensor:
         """Returns the lengths of texts or pairs before truncation and padding.
 
         Calling the tokenizer truncates those with `lengths(text) > max_sequence_length`.
@@ -219,7 +219,7 @@ class BertPacking:
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.num_special_tokens(len(segments))
 
-    def _segments(self, text: Any, text_b: Any) -> list[tf.RaggedTensor]:
+    def _segments(self, text: Texts, text_b: Texts | None) -> list[tf.RaggedTensor]:
         if text_b is None:
             return [self.tokenize(text)]
         segments = [self.tokenize(text), self.tokenize(text_b)]
@@ -238,12 +238,12 @@ class RobertaPacking:
     end_token_id: int
     pad_token_id: int
     mask_token: str = "<mask>"
-    tokenize: Callable[[Any], tf.RaggedTensor]
+    tokenize: Callable[[Texts], tf.RaggedTensor]
 
     def __call__(
         self,
-        text: Any,
-        text_b: Any = None,
+        text: Texts,
+        text_b: Texts | None = None,
         *,
         max_sequence_length: int,
         pad_to_max_length: bool = False,
@@ -256,7 +256,7 @@ class RobertaPacking:
             max_sequence_length: number of tokens, with the special ones.
             pad_to_max_length: pad to that length, not to the longest row.
         """
-        segments = [self.tokenize(given) for given in (text, text_b) if given is not None]
+        segments = [self.tokenize(strings) for strings in (text, text_b) if strings is not None]
         for segment in segments[1:]:
             tf.debugging.assert_equal(
                 segment.nrows(), segments[0].nrows(), "text and text_b differ in number"
@@ -314,7 +314,7 @@ class RobertaPacking:
         """Returns the number of tokens that `pack` adds."""
         return sum(map(len, self.special_tokens(num_segments)))
 
-    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at the mask token into pieces (batch, None).
 
         A mask stands for a word and the white space before it, so that is removed.
@@ -323,8 +323,7 @@ class RobertaPacking:
         return tf.strings.split(text, self.mask_token)
 
 
-def document_start(tokenizer: Any) -> int:
+def document_start(tokenizer: TextTokenizer) -> int:
     """Returns the token before a document: the start token, or the previous one's end token."""
     start = tokenizer.start_token_id
-    token_id: int = tokenizer.end_token_id if start is None else start
-    return token_id
+    return tokenizer.end_token_id if start is None else start

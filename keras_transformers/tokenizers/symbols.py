@@ -8,7 +8,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.files import read_lines, write_lines
-from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.tensors import Texts, row_by_row, texts_of, with_ends
 
 __all__ = ["SymbolTokenizer"]
 
@@ -90,7 +90,7 @@ class SymbolTokenizer(tf.Module):
             self._names = tf.constant(self.vocabulary)
 
     def tokenize(
-        self, text: Any, *, add_start: bool = False, add_end: bool = False
+        self, text: Texts, *, add_start: bool = False, add_end: bool = False
     ) -> tf.RaggedTensor:
         """Converts texts to token ids.
 
@@ -116,7 +116,7 @@ class SymbolTokenizer(tf.Module):
             end_token_id=self.end_token_id if add_end else None,
         )
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
 
         Padding, start and end tokens are left out; the unknown token becomes "<unk>".
@@ -152,7 +152,7 @@ class SymbolTokenizer(tf.Module):
         """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {"cut_at_spaces": self.cut_at_spaces, "lowercase": self.lowercase}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         return tf.gather(self._names, token_ids)
 

@@ -85,14 +85,14 @@ def test_hugging_face_has_the_labels(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"vocab_size": []}, r"vocab_size=\[\]; expected an integer from 1 to 16777216"),
+        ({"vocab_size": []}, r"vocab_size=\[\]; .*integer from 1 to 16777216"),
         ({"vocab_size": -1}, "vocab_size=-1; expected an integer"),
         ({"vocab_size": 10**9}, "vocab_size=1000000000; expected an integer"),
         ({"num_hidden_layers": True}, "num_hidden_layers=True; expected an integer"),
         ({"hidden_size": "8"}, "hidden_size='8'; expected an integer"),
         ({"hidden_size": 9}, "hidden_size=9 is not a multiple of num_attention_heads=2"),
         ({"type_vocab_size": 0}, "type_vocab_size=0; expected an integer"),
-        ({"hidden_dropout_prob": 1}, "hidden_dropout_prob=1; expected a number, at least 0 and"),
+        ({"hidden_dropout_prob": 1}, "hidden_dropout_prob=1; .*at least 0 and"),
         ({"layer_norm_eps": "1e-12"}, "layer_norm_eps='1e-12'; expected a number"),
         ({"initializer_range": float("nan")}, "initializer_range=nan; expected a number"),
         ({"hidden_act": ["gelu"]}, r"hidden_act=\['gelu'\]; expected one of gelu"),

@@ -228,15 +228,15 @@ def test_a_damaged_index_of_shards_is_named(golden_maker, tmp_path, text):
 def test_an_index_lists_files_beside_it_alone(golden_maker, tmp_path, shard):
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"x": shard}}))
-    with pytest.raises(ValueError, match="for x, not the name of a file beside it"):
+    with pytest.raises(ValueError, match="x, not the name of a file"):
         kt.convert.load_weights(small_bert(golden_maker), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("value", "dtype", "message"),
     [
-        (np.nan, "float32", r"with NaN or infinity: bert\.pooler\.dense\.bias has 1 of 16"),
-        (np.inf, "float16", r"with NaN or infinity: bert\.pooler\.dense\.bias has 1 of 16"),
+        (np.nan, "float32", r"NaN or infinity: bert\.pooler\.dense\.bias .*1 of 16"),
+        (np.inf, "float16", r"NaN or infinity: bert\.pooler\.dense\.bias .*1 of 16"),
         (1, "int32", r"not floating-point: bert\.pooler\.dense\.bias is int32"),
     ],
 )
@@ -279,7 +279,7 @@ def test_a_head_without_a_place_is_refused(golden_maker, tmp_path):
     with pytest.raises(ValueError, match="'odd'.*Face's BERT"):
         BERT.save(odd, tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileNotFoundError, match="does not exist: create it first"):
+    with pytest.raises(FileNotFoundError, match="create it"):
         BERT.save(encoder, tmp_path / "missing" / "x.safetensors")
 
 

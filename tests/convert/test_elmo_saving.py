@@ -93,7 +93,7 @@ def test_a_language_models_or_a_tasks_encoder_is_saved(model, tmp_path):
 
 def test_where_nothing_can_be_saved(model, tmp_path):
     for function in (save_elmo, save_elmo_options):
-        with pytest.raises(FileNotFoundError, match="none does not exist: create it first"):
+        with pytest.raises(FileNotFoundError, match="none .*create it"):
             function(model, tmp_path / "none" / "file")
         stranger = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         with pytest.raises(ValueError, match="has no CharacterCNN"):

@@ -126,14 +126,14 @@ def test_arrays_missing_misshapen_or_left_over_are_all_listed(tmp_path):
 @pytest.mark.parametrize(
     ("section", "change", "message"),
     [
-        ("lstm", {"cell_clip": 5}, "cell_clip is 5 in the file but 0.4 in the model"),
+        ("lstm", {"cell_clip": 5}, "cell_clip .*5 .*0.4"),
         ("lstm", {"use_skip_connections": False}, "use_skip_connections is False in .* but True"),
-        ("lstm", {"dim": 7}, "lstm_dim is 7 in the file but 6 in the model"),
-        ("lstm", {"n_layers": 3}, "num_layers is 3 in the file but 2"),
-        ("char_cnn", {"activation": "tanh"}, "activation is tanh in the file but relu"),
-        ("char_cnn", {"max_characters_per_token": 50}, "max_characters is 50 in the file but 9"),
-        ("char_cnn", {"n_highway": 1}, "num_highways is 1 in the file but 2"),
-        ("char_cnn", {"filters": [[1, 3]]}, r"filters is \[\(1, 3\)\] in the file but"),
+        ("lstm", {"dim": 7}, "lstm_dim .*7 .*6"),
+        ("lstm", {"n_layers": 3}, "num_layers .*3 .*2"),
+        ("char_cnn", {"activation": "tanh"}, "activation .*tanh .*relu"),
+        ("char_cnn", {"max_characters_per_token": 50}, "max_characters .*50 .*9"),
+        ("char_cnn", {"n_highway": 1}, "num_highways .*1 .*2"),
+        ("char_cnn", {"filters": [[1, 3]]}, r"filters .*\[\(1, 3\)\]"),
     ],
 )
 def test_options_that_disagree_are_refused(section, change, message, tmp_path):

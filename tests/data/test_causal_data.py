@@ -195,7 +195,7 @@ def test_bad_numbers_are_refused(stream):
     for shuffle in (True, False):
         with pytest.raises(ValueError, match="length=0 and batch_size=4"):
             RowBatches(stream, length=0, batch_size=4, shuffle=shuffle)
-    with pytest.raises(ValueError, match="is too short for rows of 500 at every cut"):
+    with pytest.raises(ValueError, match="too short .*500"):
         RowBatches(stream, length=500, batch_size=4)
     for stride in (0, 8):
         with pytest.raises(ValueError, match=f"stride={stride}:.*1.*length=7"):

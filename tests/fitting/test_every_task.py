@@ -173,7 +173,7 @@ def test_a_share_is_set_apart(task):
     trainer, pipeline = TRAINERS[task], tiny.pipeline(task)
     (examples,) = trainer.read(pipeline, {"data": DATA[task][0]}, {})
     if task == "question_answering":  # all questions are about one context, which is not divided
-        with pytest.raises(ValueError, match="split is empty: 1 contexts are too few"):
+        with pytest.raises(ValueError, match="empty: 1 contexts"):
             trainer.split(examples, 0.25)
         return
     if task == "reranking":  # of which a query is in one part only
@@ -261,7 +261,7 @@ def test_scores_are_in_the_units_of_the_answers():
 
 
 def test_what_is_not_trained_in_one_call():
-    with pytest.raises(TypeError, match="a pipeline for fill_mask cannot be trained in one call"):
+    with pytest.raises(TypeError, match="fill_mask .*cannot be trained"):
         kt.fit(tiny.pipeline("fill_mask"), ["a film"])
-    with pytest.raises(TypeError, match="a Functional cannot be trained in one call"):
+    with pytest.raises(TypeError, match="Functional .*cannot be trained"):
         kt.fit(keras.Model(*[keras.Input((1,))] * 2), ["a film"])

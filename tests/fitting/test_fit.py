@@ -195,18 +195,18 @@ print(json.dumps([max(float(np.abs(a - b).max()) for a, b in weights), [loss, lo
     [
         (
             {"data": (TEXTS, LABELS[1:])},
-            "data: the columns differ in length, 24 of text, 23 of lab",
+            "data: .* 24 of text, 23 of lab",
         ),
-        ({"data": (TEXTS, [2] * 24)}, "data, row 0: unknown label 2: the pipeline's labels are"),
+        ({"data": (TEXTS, [2] * 24)}, "data, row 0: .* 2: .*labels"),
         ({"data": (TEXTS, ["good"] * 24)}, "data, row 0: unknown label 'good'"),
         ({"data": ([1] * 24, LABELS)}, "data, row 0: text is 1, expected a string"),
-        ({"data": {"text": TEXTS}}, "data: no column 'label' among text: pass columns={'label':"),
+        ({"data": {"text": TEXTS}}, "data: .*'label' among text: pass columns={'label':"),
         (
             {"validation": (TEXTS,)},
-            r"validation: data is a tuple of 1: pass the columns \(text, lab",
+            r"validation: .*tuple of 1: .*\(text, lab",
         ),
-        ({"validation": 1.5}, "validation=1.5: pass a share between 0 and 1, or data"),
-        ({"columns": {"texts": "a"}}, "no column 'texts' is read; pass names for text, label"),
+        ({"validation": 1.5}, "validation=1.5: .*between 0 and 1"),
+        ({"columns": {"texts": "a"}}, "'texts' .*text, label"),
         ({"epochs": 0}, "epochs=0: must be 1 or more"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0: must be above 0"),
     ],
@@ -223,10 +223,10 @@ def test_errors_come_before_the_first_step(given, message, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epoch": 1}, "fit has no option 'epoch': did you mean epochs?"),
-        ({"zzz": 1}, "fit has no option 'zzz': use one of accumulate, batch_size"),
+        ({"epoch": 1}, r"'epoch': .*epochs\?"),
+        ({"zzz": 1}, "'zzz': .*accumulate, batch_size"),
         ({"precision": "mixed_bfloat16"}, "call keras.config.set_dtype_policy"),
-        ({"data": 3}, "data: data is a int: pass a tuple of columns, a mapping"),
+        ({"data": 3}, "data: .*int: pass"),
     ],
 )
 def test_unknown_options_and_kinds(given, message):

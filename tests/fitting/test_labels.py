@@ -78,7 +78,7 @@ def test_training_and_validation_decide_together():
     assert read(["bad", "good"], ["bad", "good"], [1, 0]) == [["bad", "good"], ["good", "bad"]]
     with pytest.raises(ValueError, match=r"data, row 1: 5 .*names.*|validation, row 0: 0 "):
         read(STARS, [1, 5], [0, 4])
-    with pytest.raises(ValueError, match="data, row 0: the label 1 is '1' if labels are names"):
+    with pytest.raises(ValueError, match="data, row 0: .*1 .*'1' .*names"):
         read(STARS, [1, 2], [3])
 
 
@@ -102,12 +102,12 @@ def test_a_column_of_names_and_indices_is_refused():
         ([-1, 1, 1], 0, "(labels + 1) // 2"),
         ([1, -1], 1, "(labels + 1) // 2"),
         ([0, 1, -1], 2, "drop these rows"),
-        ([0, 1, -100], 2, "-100 marks what a loss leaves out, so drop these rows"),
-        ([1, 2, 1], 1, "indices start at 0, so pass labels - 1"),
+        ([0, 1, -100], 2, "drop these rows"),
+        ([1, 2, 1], 1, "labels - 1"),
         ([0, 0.5], 1, "pipeline='regression'"),
         ([0, 7], 1, "load it with labels=[...]"),
         (["good", "great"], 1, "load it with labels=[...]"),
-        ([{"a": 1}], 0, "pass strings or integers, not dict"),
+        ([{"a": 1}], 0, "strings or integers, not dict"),
         ([10**400], 0, "load it with labels=[...]"),
         ([float("inf")], 0, "load it with labels=[...]"),
     ],
@@ -191,11 +191,11 @@ def test_validation_is_read_as_training_data_is(tmp_path):
     classify = fresh("classification")
     stars = type(classify)(classify.model, classify.tokenizer, ["1", "2"])
     options = {"epochs": 1, "quiet": True}
-    with pytest.raises(ValueError, match="validation, row 0: 0 is not among the names"):
+    with pytest.raises(ValueError, match="validation, row 0: 0 .*names"):
         kt.fit(stars, (TEXTS, [y + 1 for y in LABELS]), validation=(TEXTS, LABELS), **options)
     with pytest.raises(ValueError, match=r"labels_are='index': use one of names, indices"):
         kt.fit(stars, (TEXTS, LABELS), labels_are="index", **options)
-    with pytest.raises(ValueError, match="labels_are='names': regression has no names of labels"):
+    with pytest.raises(ValueError, match="labels_are='names': .*regression"):
         kt.evaluate(fresh("regression"), DATA["regression"][0], labels_are="names")
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\na good film\t1\na bad film\t2\n")
@@ -302,6 +302,6 @@ def test_the_remedy_for_a_table_names_columns_of_fit(tmp_path):
         assert f"pass columns={{'text': 'text', '{label}': 'label'}}" in str(caught.value)
         assert "text_column" not in str(caught.value)
     path.write_text("review,verdict\na good film,no\na bad film,yes\na film,no\nfilm,yes\n")
-    with pytest.raises(ValueError, match="'verdict' occurs only in this row") as caught:
+    with pytest.raises(ValueError, match="'verdict' .*this row") as caught:
         kt.fit(tiny.pipeline("classification"), path)
     assert "pass columns={'text': 'review', 'label': 'verdict'} if" in str(caught.value)

@@ -198,9 +198,9 @@ def test_heads_go_on_top():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"activation": "gelu"}, "activation='gelu' is unknown: use 'relu' or 'tanh'"),
+        ({"activation": "gelu"}, "activation='gelu' .*'relu' or 'tanh'"),
         ({"filters": []}, "filters is empty"),
-        ({"filters": [(13, 2)]}, "a filter is 13 characters wide, but words have only 12"),
+        ({"filters": [(13, 2)]}, "13 characters .* 12"),
         ({"projection_dim": 11}, "projection_dim=11 is above lstm_dim=10"),
     ],
 )

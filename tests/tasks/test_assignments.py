@@ -209,7 +209,7 @@ def test_options_of_a_call_hold_for_it_alone():
     assert len(fill(text).tokens[0]) == 2
     with pytest.raises(ValueError, match="top_k=0: expected 1 to"):
         fill(text, top_k=0)
-    with pytest.raises(ValueError, match="topk: the options of a call are batch_size, top_k, max"):
+    with pytest.raises(ValueError, match="topk: .*batch_size, top_k, max"):
         fill(text, topk=2)
 
 

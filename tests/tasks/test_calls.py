@@ -59,9 +59,9 @@ def test_too_few_or_too_many_texts(classify, count):
 def test_pairs_that_are_none(score):
     with pytest.raises(ValueError, match="TextRegressor.*text_b,.*1 arguments"):
         score("a")
-    with pytest.raises(ValueError, match=r"as many text as text_b, not {'text': 2, 'text_b': 1}"):
+    with pytest.raises(ValueError, match="text_b, not {'text': 2, 'text_b': 1}"):
         score(["a", "b"], ["c"])
-    with pytest.raises(ValueError, match="text_b must be a list of strings, not 'c'"):
+    with pytest.raises(ValueError, match="text_b .*list of strings, not 'c'"):
         score(["a"], "c")
 
 
@@ -138,11 +138,11 @@ def test_a_table_is_never_a_list_of_its_columns_names(classify, score, kind):
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"review": ["a good film"]}, r"a dict with the columns review: .*data\['review'\]"),
+        ({"review": ["a good film"]}, r"dict .*review: .*data\['review'\]"),
         ({}, "a dict with the columns : pass one"),
         ({"a good film", "b"}, r"a set: .*sorted\(texts\)"),
         (io.StringIO("a good film\nb\n"), r"a StringIO: .*file.read\(\).splitlines\(\)"),
-        (Path("reviews.txt"), "Path: read the file and pass what is in it"),
+        (Path("reviews.txt"), "Path: read the file"),
         (["a", {"text": "b"}], r"text\[1\] is \{'text': 'b'\}, a dict"),
         (np.array([["a"], ["b"]]), r"text\[0\] is \['a'\], a list"),
     ],
@@ -186,13 +186,13 @@ def test_what_reads_one_text_checks_it_too():
     ):
         with pytest.raises(ValueError, match="half of a surrogate pair"):
             read("a \ud83d")
-    with pytest.raises(ValueError, match="conversation 0, message 0: content has half of a surr"):
+    with pytest.raises(ValueError, match="conversation 0, message 0: content .*surr"):
         tiny.talker().chat([{"role": "user", "content": "a \ud83d"}])
-    with pytest.raises(ValueError, match=r"stop='\\ud83d' has half of a surrogate pair"):
+    with pytest.raises(ValueError, match=r"stop='\\ud83d' .*surrogate"):
         tiny.talker().chat([{"role": "user", "content": "a"}], stop=["\ud83d"])
     for kind in other_libraries.KINDS:
         table = other_libraries.table(kind, {"role": ["user"], "content": ["a"]})
-        with pytest.raises(ValueError, match="messages are a .*: pass a list of messages"):
+        with pytest.raises(ValueError, match="messages .*: pass a list"):
             tiny.talker().chat(table)
 
 

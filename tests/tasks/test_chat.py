@@ -141,7 +141,7 @@ def test_an_export_answers_conversations(generator, exported):
     found = signatures["chat_complete"](**columns, **given, seed=seeds)["text"].numpy()
     assert found[0].decode() == generator.chat(CHAT, max_length=5, repetition_penalty=3.0).text
     assert found[1].decode() == texts[1][:1]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the last message must be the user"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="last message .*user"):
         chat(roles=tf.constant([["user", "assistant"]]), texts=tf.constant([["a", "b"]]))
 
 
@@ -176,7 +176,7 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
                 assert only_length.text == generator.chat(CHAT, max_length=5).text
                 with pytest.raises(ValueError, match="options beams"):
                     client.chat(CHAT, model="chat", beams=2)
-                with pytest.raises(RequestError, match="the last message must be the user"):
+                with pytest.raises(RequestError, match="last message .*user"):
                     client.chat([{"role": "assistant", "content": "a"}], model="chat")
         assert main(["ask", rest, "abc", "--model", "chat", "--system", "Hi"]) == 0
         answer = json.loads(capsys.readouterr().out)
@@ -189,7 +189,7 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
         ({"stop": 5}, "stop=5: .*string"),
         ({"stop": [""]}, "non-empty string"),
         ({"repetition_penalty": 0.0}, "repetition_penalty=0.0: .*above 0"),
-        ({"chat_template": "{{ messages }}"}, "not one of the published templates"),
+        ({"chat_template": "{{ messages }}"}, "published templates"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message, model_and_tokenizer):

@@ -262,7 +262,7 @@ def test_a_row_without_positions_left_stops_no_other(generate, lengths):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0; to always take the likeliest"),
+        ({"temperature": 0.0}, "temperature .*above 0; .*likeliest"),
         ({"temperature": -1.0}, "temperature must be above 0"),
         ({"temperature": float("nan")}, "temperature must be above 0"),
         ({"temperature": float("inf")}, "temperature must be above 0"),
@@ -283,14 +283,14 @@ def test_options_out_of_range_are_refused(generate, model, bpe, options, message
 
 def test_one_option_for_several_prompts_is_refused(pipeline):
     rows = {"max_length": [4, 4], "temperature": [1.0, 1.0], "top_k": [0, 0], "top_p": [1.0, 1.0]}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="seed must have a value for each"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="seed .*each"):
         pipeline.generate(tf.constant(["two", "two"]), **rows, seed=[1])
 
 
 def test_texts_beyond_the_positions_are_refused(generate, pipeline):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a prompt is longer than the 24"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="prompt .*24"):
         generate(["two", "z" * POSITIONS])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a text is longer than the 24"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text .*24"):
         pipeline.score(tf.constant(["z" * (POSITIONS + 1)]))
     assert pipeline.score(tf.constant(["z" * POSITIONS]))["num_tokens"].numpy().tolist() == [24]
 

@@ -179,7 +179,7 @@ def test_bytes_that_do_not_decode_are_refused_with_a_reason(loaded, bad, text):
 
 def test_a_call_takes_bytes_alone(classify):
     for given in ("cat.png", ["cat.png"]):
-        with pytest.raises(ValueError, match="image 0 is a str: pass the bytes of its file"):
+        with pytest.raises(ValueError, match="image 0 .*str: pass the bytes"):
             classify(given)
     with pytest.raises(ValueError, match="must be PNG or JPEG"):
         classify(b"cat.png")

@@ -45,7 +45,7 @@ def test_all_labels_and_none(pipeline, thresholds):
     ("thresholds", "message"),
     [
         ([0.5, 0.5], "2 numbers for 3 labels: pass one"),
-        (1.5, "1.5 for 'joy', must be a probability, from 0 to 1"),
+        (1.5, "1.5 for 'joy'.* from 0 to 1"),
         ([0.5, float("nan"), 0.5], "nan for 'anger'"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_file_is_missing(folder, name):
 @pytest.mark.parametrize(
     ("name", "changes", "text"),
     [
-        ("pipeline.json", {"format": 2}, "format 2, but this version reads 1: update"),
+        ("pipeline.json", {"format": 2}, "format 2.* reads 1: update"),
         ("pipeline.json", {"class": "Poet"}, "no pipeline 'Poet': update"),
         ("pipeline.json", {"class": None}, "no entry 'class'"),
         ("model.json", {"class_name": "Poet", "registered_name": "Poet"}, "cannot make this model"),
@@ -152,8 +152,8 @@ def test_weights_of_another_model(pipelines, folder, tmp_path):
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
-        (np.nan, "float32", "with NaN or infinity: logits/bias has 1 of 2: save"),
-        (-np.inf, "float16", "with NaN or infinity: logits/bias has 1 of 2: save"),
+        (np.nan, "float32", "with NaN or infinity: logits/bias .*1 of 2: save"),
+        (-np.inf, "float16", "with NaN or infinity: logits/bias .*1 of 2: save"),
         (1, "int32", "not floating-point: logits/bias is int32: save"),
     ],
 )

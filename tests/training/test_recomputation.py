@@ -156,7 +156,7 @@ class Stop(keras.callbacks.Callback):
 
 def test_a_model_without_such_layers_is_refused():
     model = fasttext(vocabulary_size=10, embedding_dim=4)
-    with pytest.raises(ValueError, match="has no encoder or decoder layers"):
+    with pytest.raises(ValueError, match="no encoder or decoder"):
         recompute_layers(model)
 
 

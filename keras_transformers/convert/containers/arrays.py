@@ -122,23 +122,24 @@ class Container:
         yield "CONTAINER", self
 
 
-def open_arrays(path: Path) -> Arrays:
+def open_arrays(path: Path, containers: Sequence[tuple[Container, Path]] | None = None) -> Arrays:
     """Opens the arrays in a file or folder; reads no values yet.
 
     Args:
         path: a file, or a folder with a file of a known kind; if there are several, the first by
             `rank` is used. Also a checkpoint's prefix, which is not a file.
+        containers: what `containers_in` yields for it, if already known.
 
     Raises:
         FileNotFoundError: the path does not exist, the folder has no file of a known kind, or a
             part is missing.
         ValueError: a file is damaged or of an unknown kind.
     """
-    for container, found in containers_in(path):
-        for other in not_read_in(found) if found.is_file() else []:
+    for container, file in containers_in(path) if containers is None else containers:
+        for other in not_read_in(file) if file.is_file() else []:
             if other.contents == POINTER:
-                raise ValueError(f"{found} is {other}")
-        return container.open(found)
+                raise ValueError(f"{file} is {other}")
+        return container.open(file)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: pass a file or folder of weights")
     known = ", ".join(container.contents for container in all_containers())
@@ -150,12 +151,10 @@ def open_arrays(path: Path) -> Arrays:
     raise FileNotFoundError(f"{has}has no file of weights that can be read here, such as {known}")
 
 
-def containers_in(path: Path) -> Iterator[tuple["Container", Path]]:
-    """Yields the containers in a folder, or that of a file, with their files, by rank."""
-    for container in all_containers():
-        found = container.find(path)
-        if found is not None:
-            yield container, found
+def containers_in(path: Path) -> tuple[tuple[Container, Path], ...]:
+    """Returns the containers in a folder, or that of a file, with their files, by rank."""
+    files = ((container, container.find(path)) for container in all_containers())
+    return tuple((container, file) for container, file in files if file is not None)
 
 
 def all_containers() -> tuple[Container, ...]:

@@ -101,7 +101,7 @@ _KINDS = (
     _Kind(
         "a Keras model",
         ("*.keras",),
-        "read it with keras.models.load_model, after `import keras_transformers`",
+        "read it with keras.models.load_model, after `import keras_transformers.models`",
     ),
     _Kind(
         "a pickle",

@@ -1,18 +1,19 @@
 """Reads the options of generation: generation_config.json, or else config.json."""
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.config_map import check_number, check_size, read_config
-from keras_transformers.files import read_json
+from keras_transformers.convert.config_map import check_number, check_size
+from keras_transformers.convert.folder import Folder
 
 __all__: list[str] = []
 
 _logger = logging.getLogger(__name__)
 
-_FILE = "generation_config.json"
+_CONFIG, _FILE = "config.json", "generation_config.json"
 _MOST_BEAMS = 1000
 _TOP_K = 50  # transformers' default when it samples
 _GGUF_SAMPLING = "general.sampling."
@@ -55,7 +56,7 @@ _NOT_SAMPLED = {
 }
 
 
-def read_generation_options(folder: Path) -> dict[str, Any]:
+def read_generation_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a folder's options for `pipelines.Translator`, to search as transformers does.
 
     Settings that it does not support are named in a warning.
@@ -72,7 +73,8 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
         ValueError: a file is damaged, a value is out of range, or the search would have to start or
             end with tokens other than the model's.
     """
-    file, config = read_config(folder / "config.json")
+    folder = Folder.at(folder)
+    config = folder.json(_CONFIG)
     positions = config.get("max_position_embeddings")
     special = {name: config.get(name) for name in ("eos_token_id", "decoder_start_token_id")}
     file, config = _generation(folder)
@@ -118,7 +120,7 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
     return options
 
 
-def read_sampling_options(folder: Path) -> dict[str, Any]:
+def read_sampling_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a folder's options for `pipelines.TextGenerator`, which then decodes as its files say.
 
     As in transformers, it samples only if `do_sample` is true, from 50 tokens if the files set no
@@ -135,7 +137,8 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         FileNotFoundError: there is no config.json.
         ValueError: a file is damaged, or a value is out of range.
     """
-    size = read_config(folder / "config.json")[1].get("vocab_size")
+    folder = Folder.at(folder)
+    size = folder.json(_CONFIG).get("vocab_size")
     file, config = _generation(folder)
     given = {name for name, value in config.items() if value is not None}
     options: dict[str, Any] = {}
@@ -212,7 +215,7 @@ def gguf_sampling_options(fields: Mapping[str, Any], file: Path, num_tokens: int
     return options
 
 
-def check_end_token(folder: Path, end_token_id: int) -> None:
+def check_end_token(folder: Folder, end_token_id: int) -> None:
     """Raises ValueError if a folder's texts never end with this token of the vocabulary."""
     file, ends = _end_tokens(folder)
     if ends and end_token_id not in ends:
@@ -222,22 +225,22 @@ def check_end_token(folder: Path, end_token_id: int) -> None:
         )
 
 
-def _end_tokens(folder: Path) -> tuple[Path, list[int]]:
+def _end_tokens(folder: Folder) -> tuple[Path, list[int]]:
     """Returns the tokens that end texts, and the file that names them."""
-    size = read_config(folder / "config.json")[1].get("vocab_size")
+    size = folder.json(_CONFIG).get("vocab_size")
     file, config = _generation(folder)
     if config.get("eos_token_id") is None:
-        file, config = read_config(folder / "config.json")
-    found = config.get("eos_token_id")
-    ends = [] if found is None else found if isinstance(found, list) else [found]
+        file, config = folder / _CONFIG, folder.json(_CONFIG)
+    named = config.get("eos_token_id")
+    ends = [] if named is None else named if isinstance(named, list) else [named]
     # Configurations of small vocabularies often keep the default, an id of OpenAI's.
     return file, [end for end in ends if not isinstance(size, int) or end in range(size)]
 
 
-def _generation(folder: Path) -> tuple[Path, dict[str, Any]]:
+def _generation(folder: Folder) -> tuple[Path, dict[str, Any]]:
     """Returns the file with the generation options, and its contents."""
-    file = folder / _FILE
-    return (file, read_json(file)) if file.is_file() else read_config(folder / "config.json")
+    name = _FILE if (folder / _FILE).is_file() else _CONFIG
+    return folder / name, folder.json(name)
 
 
 def _name_others(

@@ -13,10 +13,11 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.hdf5 import hdf5_attributes, is_hdf5
 from keras_transformers.convert.containers.keras_names import is_keras_name
 from keras_transformers.convert.families import encoders, family_of
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import open_huggingface
 from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizers
 from keras_transformers.convert.formats.weights import Format, FoundWeights
@@ -30,7 +31,7 @@ _logger = logging.getLogger(__name__)
 _TF_MODEL = "tf_model.h5"
 
 
-def open_keras_h5(file: Path) -> FoundWeights:
+def open_keras_h5(folder: Folder) -> FoundWeights:
     """Opens a model with a TensorFlow encoder of transformers as a layer, or a `tf_model.h5`.
 
     The encoder is loaded. The user's own dense layer is left out, and a warning says how to copy
@@ -42,10 +43,11 @@ def open_keras_h5(file: Path) -> FoundWeights:
         ValueError: the file is damaged or has no such encoder, or its configuration needs something
             that the layers here lack.
     """
+    file = folder.path
     beside = file.with_name("config.json")
     if file.name == _TF_MODEL and beside.is_file():
-        return open_huggingface(file.parent)
-    arrays = open_arrays(file)
+        return open_huggingface(Folder(file.parent))
+    arrays = folder.arrays
     own = other_layers(arrays)
     if not any("word_embeddings" in name and name not in own for name in arrays):
         raise ValueError(
@@ -62,12 +64,12 @@ def open_keras_h5(file: Path) -> FoundWeights:
             f"config.json of the encoder that the model was built on to {beside}"
         )
     with tempfile.TemporaryDirectory() as scratch, naming({Path(scratch): file}):
-        folder = Path(scratch) if configs else file.parent
+        described = Folder(scratch if configs else file.parent)
         if configs:
-            write_json(folder / "config.json", configs[0])
-        family = family_of(folder, encoders())
-        arguments = family.read(folder)
-        length = longest_text(folder)
+            write_json(described / "config.json", configs[0])
+        family = family_of(described, encoders())
+        arguments = family.read(described)
+        length = longest_text(described)
 
     def filled(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         left_out = family.fill(model, arrays, ignore=ignore)
@@ -134,6 +136,6 @@ def report_other_layers(file: Path, weights: Mapping[str, tuple[int, ...]]) -> N
 
 FORMAT = Format(
     "a Keras 2 model around a TensorFlow encoder of transformers (.h5)",
-    lambda path: path.is_file() and is_hdf5(path),
+    lambda folder: folder.path.is_file() and is_hdf5(folder.path),
     open_keras_h5,
 )

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.unigrams import check_pieces
-from keras_transformers.files import read_json
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "ignore_merges": (False, None),
     },
 }
-_BERT: dict[str, Any] = {
+_NORMALIZER: dict[str, Any] = {
     "type": "BertNormalizer",
     "clean_text": True,
     "handle_chinese_chars": True,
@@ -50,7 +50,7 @@ def follows_file(config: Mapping[str, Any]) -> bool:
 
 
 def described_parts(
-    folder: Path,
+    folder: Folder,
     config: Mapping[str, Any],
     tokenizer: Any,
     *,
@@ -70,9 +70,8 @@ def described_parts(
         ValueError: the file's model has options that are not supported; the message names them.
     """
     kind = "BPE" if byte_level else "WordPiece"
-    file = folder / NAME
-    contents = read_json(file) if file.is_file() else {}
-    default = (None if byte_level else {**_BERT, "lowercase": lowercase}, _SPLITTERS[kind])
+    file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
+    default = (None if byte_level else {**_NORMALIZER, "lowercase": lowercase}, _SPLITTERS[kind])
     normalizer, splitter = default
     if follows_file(config) and contents:
         if not isinstance(contents.get("model"), dict):
@@ -84,8 +83,8 @@ def described_parts(
         chinese, accents = (
             _flag(folder, config, field) for field in ("tokenize_chinese_chars", "strip_accents")
         )
-        bert = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
-        normalizer = _plain({**normalizer, **bert})
+        flags = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
+        normalizer = _plain({**normalizer, **flags})
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
     own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
@@ -95,7 +94,7 @@ def described_parts(
     return {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": tokens}
 
 
-def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
+def added_pieces(folder: Folder, config: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
     """Returns the tokens that a folder's files add to a SentencePiece vocabulary.
 
     Args:
@@ -107,8 +106,7 @@ def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> lis
         ValueError: an id belongs to another token, or the file does not split texts as
             SentencePiece does; the message names it.
     """
-    file = folder / NAME
-    contents = read_json(file) if file.is_file() else {}
+    file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
     tokens = _added_tokens(folder, config, contents, set(tokenizer.own_tokens), _base(tokenizer))
     model = contents.get("model")
     if follows_file(config) and isinstance(model, dict) and model.get("type") == "Unigram":
@@ -130,7 +128,7 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     """Returns the tokenizer.json of a WordPiece tokenizer, or of another one with parts."""
     model: dict[str, Any]
     if tokenizer.parts is None:
-        normalizer = {**_BERT, "lowercase": tokenizer.lowercase}
+        normalizer = {**_NORMALIZER, "lowercase": tokenizer.lowercase}
         splitter = _SPLITTERS["WordPiece"]
         parts = {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": []}
         num_added = 0
@@ -199,12 +197,11 @@ def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
 
-def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
+def check_post_processor(folder: Folder, config: Mapping[str, Any], tokenizer: Any) -> None:
     """Raises ValueError if tokenizer.json adds different special tokens around texts."""
-    file = folder / NAME
-    if not follows_file(config) or not file.is_file():
+    if not follows_file(config):
         return
-    contents = read_json(file)
+    file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
     processor = contents.get("post_processor")
     kind = processor.get("type") if isinstance(processor, dict) else processor
     if kind is None or kind == "ByteLevel":
@@ -232,7 +229,7 @@ def _check_readable(file: Path, contents: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _flag(folder: Path, config: Mapping[str, Any], field: str) -> bool | None:
+def _flag(folder: Folder, config: Mapping[str, Any], field: str) -> bool | None:
     value = config.get(field)
     if value is not None and not isinstance(value, bool):
         raise ValueError(
@@ -249,7 +246,7 @@ def _plain(part: Any) -> Any:
     if part.get("type") == "ByteLevel":
         part = {"add_prefix_space": True, "use_regex": True, **part}
     if part.get("type") == "BertNormalizer":
-        part = {**_BERT, **part}
+        part = {**_NORMALIZER, **part}
         if part["strip_accents"] == part["lowercase"]:
             part["strip_accents"] = None
     return part
@@ -276,7 +273,7 @@ def _content(token: Any) -> Any:
 
 
 def _added_tokens(
-    folder: Path,
+    folder: Folder,
     config: Mapping[str, Any],
     contents: Mapping[str, Any],
     own: set[Any],
@@ -305,11 +302,10 @@ def _added_tokens(
             )
         found[content] = token
 
-    if file.is_file():
-        for content, token_id in read_json(file).items():
-            is_special = content in extra
-            token = {"id": token_id, "content": content, "special": is_special}
-            add(file, token, normalized=not is_special)
+    for content, token_id in folder.json(_ADDED, missing_ok=True).items():
+        is_special = content in extra
+        token = {"id": token_id, "content": content, "special": is_special}
+        add(file, token, normalized=not is_special)
     listed = contents.get("added_tokens") or []
     if not isinstance(listed, list):
         raise ValueError(f"{folder / NAME}: added_tokens={listed!r:.100}; expected a list")
@@ -348,10 +344,10 @@ def _added_tokens(
     ]
 
 
-def _extra_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _extra_tokens(folder: Folder, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns the special tokens without a name, by content, which old files may list."""
-    file = folder / "special_tokens_map.json"
-    old = read_json(file) if file.is_file() and "added_tokens_decoder" not in config else {}
+    is_old = "added_tokens_decoder" not in config
+    old = folder.json("special_tokens_map.json", missing_ok=True) if is_old else {}
     found: dict[str, dict[str, Any]] = {}
     for listed in (config, old):
         for field in ("additional_special_tokens", "extra_special_tokens"):

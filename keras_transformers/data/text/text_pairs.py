@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.splits import at_random
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat
 from keras_transformers.data.text.squad import load_squad
@@ -64,7 +65,7 @@ class TextPairs:
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         if self.negatives and self.scores is not None:
             raise ValueError(f"{self.source}: pass negatives or scores, not both")
-        counts = {len(each) for each in self.negatives}
+        counts = {len(texts) for texts in self.negatives}
         if len(counts) > 1:
             raise ValueError(
                 f"{self.source}: {min(counts)} to {max(counts)} negatives: every text needs as many"
@@ -96,10 +97,10 @@ class TextPairs:
 
     def queries(self) -> dict[str, set[str]]:
         """Returns each text once -> all of its partners."""
-        found: dict[str, set[str]] = {}
+        partners: dict[str, set[str]] = {}
         for text, partner in zip(self.texts, self.partners, strict=True):
-            found.setdefault(text, set()).add(partner)
-        return found
+            partners.setdefault(text, set()).add(partner)
+        return partners
 
 
 def load_text_pairs(
@@ -157,9 +158,9 @@ def pairs_of_questions(path: str | Path) -> TextPairs:
     Raises:
         FileNotFoundError, ValueError: see `load_squad`.
     """
-    found = load_squad(path, answered=False)
-    contexts = [found.contexts[i] for i in found.context_of]
-    return TextPairs(found.questions, contexts, source=str(path))
+    questions = load_squad(path, answered=False)
+    contexts = [questions.contexts[i] for i in questions.context_of]
+    return TextPairs(questions.questions, contexts, source=str(path))
 
 
 def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPairs]:
@@ -313,7 +314,7 @@ class TextPairBatches(LengthBatches):
             *(pairs.source, len(pairs), self._group, num_trimmed),
         )
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the pairs at `indices`, int32 (batch,); runs in graphs."""
         segments = tf.concat([tf.gather(part, indices) for part in self._segments], axis=0)
         packed = self.pipeline.pack([segments])  # (group * batch, length)
@@ -363,17 +364,17 @@ def _apart(files: Sequence[TextPairs], share: float) -> tuple[list[TextPairs], l
 
 def _joined(files: Sequence[TextPairs]) -> TextPairs:
     """Joins the pairs of several files."""
-    if len({(bool(each.negatives), each.scores is None) for each in files}) > 1:
+    if len({(bool(pairs.negatives), pairs.scores is None) for pairs in files}) > 1:
         raise ValueError(
-            f"{', '.join(each.source for each in files)}: all need negatives, scores, or neither"
+            f"{', '.join(pairs.source for pairs in files)}: all need negatives, scores, or neither"
         )
     scores = None
     if files[0].scores is not None:
-        scores = [score for each in files for score in each.scores or ()]
+        scores = [score for pairs in files for score in pairs.scores or ()]
     return TextPairs(
-        [text for each in files for text in each.texts],
-        [text for each in files for text in each.partners],
-        [texts for each in files for texts in each.negatives],
+        [text for pairs in files for text in pairs.texts],
+        [text for pairs in files for text in pairs.partners],
+        [texts for pairs in files for texts in pairs.negatives],
         scores,
-        ", ".join(each.source for each in files),
+        ", ".join(pairs.source for pairs in files),
     )

@@ -1,16 +1,16 @@
 """Describes ALBERT in Hugging Face's files: one block for any `num_layers`."""
 
-from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import TEXTS, Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.albert.model import MODELS, albert
 from keras_transformers.families.bert import files as bert
-from keras_transformers.files import read_json
 from keras_transformers.models.anatomy import anatomy
 
 __all__ = ["FAMILY"]
@@ -67,13 +67,13 @@ CONFIG: ConfigMap = ConfigMap(
 )
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.sentence_pieces.albert import AlbertTokenizer
 
-    file = path / "tokenizer_config.json"
-    keeps = bool(read_json(file).get("keep_accents")) if file.is_file() else False
-    return AlbertTokenizer(path, lowercase=lowercase, keep_accents=keeps)
+    config = folder.json("tokenizer_config.json", missing_ok=True)
+    keeps = bool(config.get("keep_accents"))
+    return AlbertTokenizer(folder, lowercase=lowercase, keep_accents=keeps)
 
 
 def _is_one_block(model: keras.Model) -> bool:
@@ -100,4 +100,13 @@ FAMILY: Family = Family(
     first_pieces=("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
     vocabulary_file="spiece.model",
     accepts=_is_one_block,
+    keras_nlp=Backbone(
+        name="AlbertBackbone",
+        fields=(*TEXTS, "num_segments", "embedding_dim"),
+        fixed={"activation": "gelu_approximate", "norm_epsilon": 1e-12},
+        only={"num_groups": 1, "num_inner_repetitions": 1},
+        has_pooler=True,
+        blocks=r"group_(0)_inner_layer_0/(.+)",
+        our_blocks="encoder_layer",
+    ),
 )

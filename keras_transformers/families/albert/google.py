@@ -1,16 +1,16 @@
 """Opens Google's ALBERT: albert_config.json, model.ckpt-best.* and 30k-clean.model."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.containers.tf1_checkpoint import (
-    checkpoint_family,
-    open_tf1_checkpoint,
-)
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.albert.files import CONFIG, FAMILY
 from keras_transformers.families.bert.google import head_labels
+from keras_transformers.families.bert.google_checkpoint import (
+    checkpoint_family,
+    open_tf1_checkpoint,
+)
 
 __all__: list[str] = []
 
@@ -23,41 +23,41 @@ _CONFIG = replace(
 )
 
 
-def open_google_albert(path: Path) -> FoundWeights:
+def open_google_albert(folder: Folder) -> FoundWeights:
     """Opens a folder as Google published them, or one fine-tuned by run_classifier.py.
 
     Texts are lower-cased and lose their accents, as in all of Google's English models.
 
     Args:
-        path: the folder, or a checkpoint's prefix in it.
+        folder: the folder, or a checkpoint's prefix in it.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or the variables are another model's.
     """
-    folder = path if path.is_dir() else path.parent
-    arrays = open_tf1_checkpoint(path)
-    file = folder / _NAME
+    arrays = open_tf1_checkpoint(folder.path)
+    directory = folder.directory
+    file = directory / _NAME
     if not file.is_file():
         raise FileNotFoundError(
-            f"{folder} has the checkpoint {arrays.source.name} of an ALBERT but no {_NAME}, which "
-            "says how many layers and attention heads it has: copy it and the SentencePiece model "
-            "from the folder of the pretrained model"
+            f"{directory} has the checkpoint {arrays.source.name} of an ALBERT but no {_NAME}, "
+            "which says how many layers and attention heads it has: copy it and the SentencePiece "
+            "model from the folder of the pretrained model"
         )
     arguments = _CONFIG.read(file)
     trained, options = _trained(arrays.shapes)
 
     def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
-        models = sorted(folder.glob("*.model"))
+        models = sorted(directory.glob("*.model"))
         if len(models) != 1:
             raise FileNotFoundError(
-                f"{folder}: expected one SentencePiece model, such as 30k-clean.model; found "
+                f"{directory}: expected one SentencePiece model, such as 30k-clean.model; found "
                 + (", ".join(model.name for model in models) or "none")
             )
-        return (FAMILY.tokenizer(models[0], lowercase is not False),)
+        return (FAMILY.tokenizer(Folder(models[0]), lowercase is not False),)
 
     return FoundWeights(
-        source=path,
+        source=folder.path,
         base="embedding",
         trained=trained,
         build=lambda **changes: FAMILY.build(**(arguments | changes)),
@@ -80,9 +80,9 @@ def _trained(shapes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return ("fill_mask",) if "predictions.bias" in shapes else ("embedding",), {}
 
 
-def _recognises(path: Path) -> bool:
-    folder = path if path.is_dir() else path.parent
-    return checkpoint_family(path) == "albert" and not (folder / "config.json").is_file()
+def _recognises(folder: Folder) -> bool:
+    is_ours = folder.once(checkpoint_family, folder.path) == "albert"
+    return is_ours and not (folder.directory / "config.json").is_file()
 
 
 FORMAT = Format("Google's checkpoints of ALBERT", _recognises, open_google_albert)

@@ -1,12 +1,17 @@
 """Describes BERT in Hugging Face's files."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import TEXTS, Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
+from keras_transformers.families.bert.gguf import GGUF
 from keras_transformers.families.bert.model import MODELS, bert
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["FAMILY"]
 
@@ -79,13 +84,12 @@ CONFIG: ConfigMap = ConfigMap(
 SPECIAL_TOKENS: tuple[str, ...] = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-def wordpieces(path: Path, lowercase: bool) -> Any:
+def wordpieces(folder: Folder, lowercase: bool) -> "WordPieceTokenizer":
     """Makes the tokenizer from a folder or from its vocab.txt."""
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
-    file = path / "vocab.txt" if path.is_dir() else path
-    return WordPieceTokenizer(file, lowercase=lowercase)
+    return WordPieceTokenizer(folder.file("vocab.txt"), lowercase=lowercase)
 
 
 FAMILY: Family = Family(
@@ -99,7 +103,16 @@ FAMILY: Family = Family(
         "Bert",
         tokenizer="WordPieceTokenizer",
         tokenizer_class="BertTokenizer",
+        reads_tokenizer_json=True,
         special_tokens=SPECIAL_TOKENS,
     ),
     parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    is_default=True,
+    gguf=GGUF,
+    keras_nlp=Backbone(
+        name="BertBackbone",
+        fields=(*TEXTS, "num_segments"),
+        fixed={"activation": "gelu_approximate", "norm_epsilon": 1e-12},
+        has_pooler=True,
+    ),
 )

@@ -4,26 +4,30 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_transformers.convert.containers.tf1_checkpoint import (
-    checkpoint_family,
-    is_training_state,
-    open_tf1_checkpoint,
-)
 from keras_transformers.convert.containers.tf_checkpoint import (
     StoredVariables,
     checkpoint_prefix,
     checkpoints_at,
     is_object_based,
 )
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.tokenizer_files import has_capitals
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.bert.files import CONFIG, FAMILY
+from keras_transformers.families.bert.google_checkpoint import (
+    checkpoint_family,
+    is_training_state,
+    open_tf1_checkpoint,
+)
 from keras_transformers.families.bert.model import bert
 from keras_transformers.files import read_json
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["read_google_bert_config"]
 
@@ -47,7 +51,7 @@ _EITHER = (
 _POOLER, _ENCODER = "bert/pooler/dense/", "bert/encoder/"
 
 
-def open_google_bert(path: Path) -> FoundWeights:
+def open_google_bert(folder: Folder) -> FoundWeights:
     """Opens a folder as Google published them, or one fine-tuned by Google's scripts.
 
     "gelu" means the tanh form, which Google used in training. `output_weights` is the head of
@@ -55,19 +59,19 @@ def open_google_bert(path: Path) -> FoundWeights:
     them, `pipeline=` must say so. If vocab.txt has words with capitals, texts keep their case.
 
     Args:
-        path: the folder, whose file `checkpoint` selects one of several checkpoints, or a
+        folder: the folder, whose file `checkpoint` selects one of several checkpoints, or a
             checkpoint's prefix in it, such as ".../model.ckpt-60".
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or describes a model other than BERT.
     """
-    folder = path if path.is_dir() else path.parent
-    file = _config(folder)
-    prefix = checkpoint_prefix(path)
+    directory = folder.directory
+    file = _config(directory)
+    prefix = checkpoint_prefix(folder.path)
     if file is None:
         raise FileNotFoundError(
-            f"{folder} has the checkpoint {prefix.name} but no bert_config.json, which says how "
+            f"{directory} has the checkpoint {prefix.name} but no bert_config.json, which says how "
             "many attention heads the model has: copy it and vocab.txt from the folder of the "
             "pretrained model, given by --bert_config_file and --vocab_file in training"
         )
@@ -85,7 +89,7 @@ def open_google_bert(path: Path) -> FoundWeights:
         return FAMILY.fill(model, arrays, ignore=ignore)
 
     return FoundWeights(
-        source=path,
+        source=folder.path,
         base="embedding",
         trained=trained,
         undecided=_EITHER if {"classification", "tagging"} <= set(trained) else "",
@@ -118,7 +122,7 @@ def read_google_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _CONFIG.read(path)
 
 
-def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> Any:
+def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> "WordPieceTokenizer":
     """Makes the tokenizer from the vocab.txt beside a checkpoint.
 
     Args:
@@ -135,7 +139,8 @@ def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> Any:
             f"{file} is missing: copy the vocabulary that {prefix.name} was trained with there, "
             "usually from the folder of the pretrained model"
         )
-    return FAMILY.tokenizer(file, not has_capitals(file) if lowercase is None else lowercase)
+    lowers = not has_capitals(file) if lowercase is None else lowercase
+    return FAMILY.tokenizer(Folder(file), lowers)
 
 
 def head_labels(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
@@ -184,12 +189,12 @@ def _config(folder: Path) -> Path | None:
     return next((folder / name for name in _CONFIGS if (folder / name).is_file()), None)
 
 
-def _recognises(path: Path) -> bool:
-    folder = path if path.is_dir() else path.parent
-    if (folder / "config.json").is_file() or any(map(is_object_based, checkpoints_at(path))):
+def _recognises(folder: Folder) -> bool:
+    path, directory = folder.path, folder.directory
+    if (directory / "config.json").is_file() or any(map(is_object_based, checkpoints_at(path))):
         return False
-    family = checkpoint_family(path)
-    return family == "bert" or (family == "" and path.is_dir() and _config(folder) is not None)
+    family = folder.once(checkpoint_family, path)
+    return family == "bert" or (family == "" and path.is_dir() and _config(directory) is not None)
 
 
 FORMAT = Format("Google's bert_config.json with bert_model.ckpt", _recognises, open_google_bert)

@@ -9,9 +9,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.hdf5 import hdf5_shapes
-from keras_transformers.convert.containers.keras_bert import CONTAINER
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.keras_h5 import (
     keras_layers,
     other_layers,
@@ -24,6 +24,7 @@ from keras_transformers.families.bert.google import (
     read_google_bert_config,
     wordpiece_beside,
 )
+from keras_transformers.families.bert.keras_bert_h5 import CONTAINER
 from keras_transformers.families.bert.model import bert
 
 __all__: list[str] = []
@@ -64,7 +65,7 @@ _ACTIVATIONS = {
 _POOLERS = ("NSP-Dense", "Pooler-Dense")
 
 
-def open_keras_bert(file: Path) -> FoundWeights:
+def open_keras_bert(folder: Folder) -> FoundWeights:
     """Opens a model that keras-bert or bert4keras made and Keras 2 saved as HDF5.
 
     The shapes of its arrays determine the model's; the number of heads comes from its
@@ -79,7 +80,8 @@ def open_keras_bert(file: Path) -> FoundWeights:
             one.
         ValueError: the file is damaged, or holds a model other than a BERT.
     """
-    arrays = open_arrays(file)
+    file = folder.path
+    arrays = folder.arrays
     missing = [name for name in _SHAPED if len(arrays.shapes.get(name, ())) != 2]
     if missing:
         raise ValueError(f"{file}: not a keras-bert model: it lacks {', '.join(missing)}")
@@ -270,6 +272,6 @@ def _with_head(arrays: Arrays, head: Mapping[str, str]) -> Arrays:
 
 FORMAT = Format(
     "keras-bert's or bert4keras' .h5 with vocab.txt",
-    lambda path: CONTAINER.find(path) is not None,
+    lambda folder: CONTAINER.find(folder.path) is not None,
     open_keras_bert,
 )

@@ -11,14 +11,8 @@ from typing import Any
 import keras
 
 from keras_transformers.convert.containers.arrays import Arrays
-from keras_transformers.convert.containers.tf2_checkpoint import (
-    lowercases,
-    number_of_heads,
-    open_tf2_checkpoint,
-    prefix_in,
-)
 from keras_transformers.convert.containers.tf_checkpoint import index_mentions
-from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.bert.files import FAMILY
 from keras_transformers.families.bert.google import (
@@ -27,6 +21,13 @@ from keras_transformers.families.bert.google import (
     wordpiece_beside,
 )
 from keras_transformers.families.bert.model import bert
+from keras_transformers.families.bert.model_garden_checkpoint import (
+    lowercases,
+    number_of_heads,
+    open_tf2_checkpoint,
+    prefix_in,
+)
+from keras_transformers.families.bert.shapes import encoder_arguments
 from keras_transformers.families.transformer.opennmt_tf import MARK as OPENNMT_MARK
 
 __all__: list[str] = []
@@ -43,7 +44,7 @@ _TRAINED = {
 }
 
 
-def open_model_garden(path: Path) -> FoundWeights:
+def open_model_garden(folder: Folder) -> FoundWeights:
     """Opens a checkpoint of Model Garden's BERT, or a SavedModel made from one, as on TF-Hub.
 
     The shapes of the variables determine the model's, its heads and their tasks, unless a
@@ -52,12 +53,13 @@ def open_model_garden(path: Path) -> FoundWeights:
     is beside the checkpoint, and texts keep their case if it has words with capitals.
 
     Args:
-        path: a folder, a checkpoint's prefix such as ".../ckpt-100", or a SavedModel's folder.
+        folder: a folder, a checkpoint's prefix such as ".../ckpt-100", or a SavedModel's folder.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or the variables are another model's.
     """
+    path = folder.path
     arrays = open_tf2_checkpoint(path)
     arguments = _arguments(path, arrays)
     trained: tuple[str, ...] = _TRAINED[arrays.architecture]
@@ -99,9 +101,9 @@ def _is_saved_model(path: Path) -> bool:
     return (path / "saved_model.pb").is_file()
 
 
-def _recognises(path: Path) -> bool:
-    folder = path if path.is_dir() else path.parent
-    if (folder / "config.json").is_file() or prefix_in(path) is None:
+def _recognises(folder: Folder) -> bool:
+    path = folder.path
+    if (folder.directory / "config.json").is_file() or prefix_in(path) is None:
         return False
     if index_mentions(path, OPENNMT_MARK):
         return False

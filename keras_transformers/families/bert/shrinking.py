@@ -53,10 +53,10 @@ def shrink_bert(
         "layers": len(blocks),
         "token_ids": by_name["token_embedding"].input_dim,
     }
-    for name, chosen in (("layers", layers), ("token_ids", token_ids)):
-        wrong = [i for i in chosen if not 0 <= i < sizes[name]]
-        if wrong or len(set(chosen)) != len(chosen) or not len(chosen):
-            shown = ", ".join(map(str, chosen[:8])) + (", ..." if len(chosen) > 8 else "")
+    for name, indices in (("layers", layers), ("token_ids", token_ids)):
+        wrong = [i for i in indices if not 0 <= i < sizes[name]]
+        if wrong or len(set(indices)) != len(indices) or not len(indices):
+            shown = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
             raise ValueError(
                 f"{name}=[{shown}]: pass different numbers from 0 to {sizes[name] - 1}"
             )
@@ -64,13 +64,13 @@ def shrink_bert(
     if not 1 <= max_sequence_length <= positions:
         raise ValueError(f"max_sequence_length={max_sequence_length}: expected 1 to {positions}")
     options = block_shape(blocks[0])
-    kept = ("num_heads", "hidden_dim", "intermediate_dim", "dropout", "attention_dropout")
+    fields = ("num_heads", "hidden_dim", "intermediate_dim", "dropout", "attention_dropout")
     small = bert(
         vocabulary_size=len(token_ids),
         num_layers=len(layers),
         max_sequence_length=max_sequence_length,
         num_segments=by_name["segment_embedding"].input_dim,
-        **{name: options[name] for name in (*kept, "activation", "norm_epsilon")},
+        **{name: options[name] for name in (*fields, "activation", "norm_epsilon")},
         name=encoder.name,
     )
     rows = {

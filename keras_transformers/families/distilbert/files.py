@@ -6,6 +6,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.distilbert.model import MODELS, distilbert, with_pooler
@@ -78,7 +79,9 @@ FAMILY: Family = Family(
         "DistilBert",
         tokenizer="WordPieceTokenizer",
         tokenizer_class="DistilBertTokenizer",
+        reads_tokenizer_json=True,
         special_tokens=bert.SPECIAL_TOKENS,
     ),
     parts=("vocab_*", "pre_classifier.*", "classifier.*", "qa_outputs.*"),
+    keras_nlp=Backbone(name="DistilBertBackbone"),
 )

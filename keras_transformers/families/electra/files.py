@@ -84,6 +84,7 @@ FAMILY: Family = Family(
         "Electra",
         tokenizer="WordPieceTokenizer",
         tokenizer_class="ElectraTokenizer",
+        reads_tokenizer_json=True,
         special_tokens=bert.SPECIAL_TOKENS,
     ),
     parts=(

@@ -1,14 +1,13 @@
 """Opens Google's ELECTRA: electra_small.* and vocab.txt, without a configuration."""
 
-from pathlib import Path
-
-from keras_transformers.convert.containers.tf1_checkpoint import (
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.families.bert.google import wordpiece_beside
+from keras_transformers.families.bert.google_checkpoint import (
     checkpoint_family,
     open_tf1_checkpoint,
 )
-from keras_transformers.convert.formats.encoder_shapes import encoder_arguments
-from keras_transformers.convert.formats.weights import Format, FoundWeights
-from keras_transformers.families.bert.google import wordpiece_beside
+from keras_transformers.families.bert.shapes import encoder_arguments
 from keras_transformers.families.electra.files import FAMILY
 
 __all__: list[str] = []
@@ -18,7 +17,7 @@ __all__: list[str] = []
 _OTHERS = ("task_specific.*",)
 
 
-def open_google_electra(path: Path) -> FoundWeights:
+def open_google_electra(folder: Folder) -> FoundWeights:
     """Opens the discriminator of an ELECTRA checkpoint as Google published them.
 
     The shapes of the variables determine the model's. The number of heads is the width divided by
@@ -27,17 +26,19 @@ def open_google_electra(path: Path) -> FoundWeights:
     read according to that.
 
     Args:
-        path: a folder, or a checkpoint's prefix in it.
+        folder: a folder, or a checkpoint's prefix in it.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or the variables are another model's.
     """
-    arrays = open_tf1_checkpoint(path)
+    arrays = open_tf1_checkpoint(folder.path)
     arguments = encoder_arguments(arrays, "electra", num_heads=None, missing="config.json")
+    embedded = arrays.shapes["electra.embeddings.word_embeddings.weight"]
+    arguments["embedding_dim"] = embedded[1]
     detects = "discriminator_predictions.dense_prediction.bias" in arrays.shapes
     return FoundWeights(
-        source=path,
+        source=folder.path,
         base="embedding",
         trained=("replaced_tokens",) if detects else ("embedding",),
         build=lambda **changes: FAMILY.build(**(arguments | changes)),
@@ -49,9 +50,9 @@ def open_google_electra(path: Path) -> FoundWeights:
     )
 
 
-def _recognises(path: Path) -> bool:
-    folder = path if path.is_dir() else path.parent
-    return checkpoint_family(path) == "electra" and not (folder / "config.json").is_file()
+def _recognises(folder: Folder) -> bool:
+    is_ours = folder.once(checkpoint_family, folder.path) == "electra"
+    return is_ours and not (folder.directory / "config.json").is_file()
 
 
 FORMAT = Format("Google's checkpoints of ELECTRA", _recognises, open_google_electra)

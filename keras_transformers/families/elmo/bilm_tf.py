@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.families.elmo.files import load_elmo, read_elmo_options
 from keras_transformers.families.elmo.model import elmo
@@ -12,7 +13,7 @@ from keras_transformers.families.elmo.model import elmo
 __all__: list[str] = []
 
 
-def open_bilm_tf(folder: Path) -> FoundWeights:
+def open_bilm_tf(folder: Folder) -> FoundWeights:
     """Opens a folder with one `*weights.hdf5` and the `*options.json` beside it.
 
     Raises:
@@ -20,8 +21,8 @@ def open_bilm_tf(folder: Path) -> FoundWeights:
     """
     weights, options = _files(folder)
     if len(weights) != 1 or len(options) != 1:
-        found = ", ".join(file.name for file in [*weights, *options])
-        raise ValueError(f"{folder} has {found}: keep one weights file and one options file")
+        names = ", ".join(file.name for file in [*weights, *options])
+        raise ValueError(f"{folder} has {names}: keep one weights file and one options file")
     arguments = read_elmo_options(options[0])
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
@@ -29,7 +30,7 @@ def open_bilm_tf(folder: Path) -> FoundWeights:
         return []
 
     return FoundWeights(
-        source=folder,
+        source=folder.path,
         base="word_embedding",
         trained=("word_embedding",),
         build=lambda **changes: elmo(**(arguments | changes)),
@@ -38,10 +39,10 @@ def open_bilm_tf(folder: Path) -> FoundWeights:
     )
 
 
-def _files(folder: Path) -> tuple[list[Path], list[Path]]:
-    return sorted(folder.glob("*weights.hdf5")), sorted(folder.glob("*options.json"))
+def _files(folder: Folder) -> tuple[list[Path], list[Path]]:
+    return sorted(folder.path.glob("*weights.hdf5")), sorted(folder.path.glob("*options.json"))
 
 
 FORMAT = Format(
-    "bilm-tf's weights.hdf5 with options.json", lambda path: all(_files(path)), open_bilm_tf
+    "bilm-tf's weights.hdf5 with options.json", lambda folder: all(_files(folder)), open_bilm_tf
 )

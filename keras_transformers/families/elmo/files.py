@@ -73,10 +73,10 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path}: has no field {error}") from error
     except (TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not bilm-tf's options ({error})") from error
-    known = get_args(CnnActivation)
-    if arguments["activation"] not in known:
+    kinds = get_args(CnnActivation)
+    if arguments["activation"] not in kinds:
         raise ValueError(
-            f"{path}: activation={arguments['activation']!r:.100}; expected {' or '.join(known)}"
+            f"{path}: activation={arguments['activation']!r:.100}; expected {' or '.join(kinds)}"
         )
     if arguments["projection_dim"] >= arguments["lstm_dim"]:  # there is no projection
         arguments["projection_clip"] = None
@@ -295,26 +295,26 @@ def _arguments(model: keras.Model) -> dict[str, Any]:
 
 def _tensors(model: keras.Model) -> list[NamedTensor]:
     """Returns every array of the encoder with its name in the file."""
-    found: list[NamedTensor] = []
+    tensors: list[NamedTensor] = []
     numbers = {False: 0, True: 0}
     num_highways = 0
     for layer in model.layers:
         if isinstance(layer, CharacterCNN):
-            found += _of_cnn(layer)
+            tensors += _of_cnn(layer)
         elif isinstance(layer, Highway):
             group = f"CNN_high_{num_highways}"
             num_highways += 1
             for part in ("carry", "transform"):
                 dense = getattr(layer, part)
-                found.append(NamedTensor(f"{group}/W_{part}", (dense.kernel,)))
-                found.append(NamedTensor(f"{group}/b_{part}", (dense.bias,)))
+                tensors.append(NamedTensor(f"{group}/W_{part}", (dense.kernel,)))
+                tensors.append(NamedTensor(f"{group}/b_{part}", (dense.bias,)))
         elif layer.name == "character_projection":
-            found.append(NamedTensor("CNN_proj/W_proj", (layer.kernel,)))
-            found.append(NamedTensor("CNN_proj/b_proj", (layer.bias,)))
+            tensors.append(NamedTensor("CNN_proj/W_proj", (layer.kernel,)))
+            tensors.append(NamedTensor("CNN_proj/b_proj", (layer.bias,)))
         elif isinstance(layer, Recurrent):
-            found += _of_lstm(layer.cell, int(layer.reverse), numbers[layer.reverse])
+            tensors += _of_lstm(layer.cell, int(layer.reverse), numbers[layer.reverse])
             numbers[layer.reverse] += 1
-    return found
+    return tensors
 
 
 def _of_cnn(layer: CharacterCNN) -> Iterator[NamedTensor]:

@@ -4,7 +4,6 @@ import functools
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +11,7 @@ import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.mapped import TRUNCATED, MappedFile
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.families.fasttext.model import fasttext, hierarchical_classifier
@@ -54,7 +54,7 @@ class _Dictionary:
     kept_buckets: list[int] | None
 
 
-def open_fasttext(file: Path) -> FoundWeights:
+def open_fasttext(folder: Folder) -> FoundWeights:
     """Opens a classifier that fastText trained: softmax or hierarchical softmax, quantized or not.
 
     The file has the words, the labels, the n-grams and the shape of the model. Quantized vectors
@@ -64,14 +64,15 @@ def open_fasttext(file: Path) -> FoundWeights:
         ValueError: the file is damaged; it has word vectors but no classifier; or its loss gives
             each label an independent probability ("ova", "ns").
     """
+    file = folder.path
     reader = MappedFile(file)
     settings = _settings(reader)
     dictionary = _dictionary(reader)
     num_words = len(dictionary.words)
     has_ngrams = settings.word_ngrams > 1 or settings.max_characters > 0
     num_rows, rows = _matrix(reader, settings.dim)
-    kept = dictionary.kept_buckets
-    num_ngrams = (settings.num_buckets if kept is None else len(kept)) if has_ngrams else 0
+    buckets = dictionary.kept_buckets
+    num_ngrams = (settings.num_buckets if buckets is None else len(buckets)) if has_ngrams else 0
     if num_rows < num_words + num_ngrams:
         raise ValueError(
             f"{file}: {num_rows} vectors for {num_words} words and {num_ngrams} n-grams: it is "
@@ -110,7 +111,7 @@ def open_fasttext(file: Path) -> FoundWeights:
                 word_ngrams=settings.word_ngrams,
                 min_characters=settings.min_characters,
                 max_characters=settings.max_characters,
-                kept_buckets=kept,
+                kept_buckets=buckets,
             )
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
@@ -183,15 +184,15 @@ def _dictionary(reader: MappedFile) -> _Dictionary:
             f"{file}: {len(labels)} labels, {', '.join(labels)[:100]}; expected at least 2 "
             "different ones: train it with more"
         )
-    kept = None
+    buckets = None
     if num_kept >= 0:  # pairs of a bucket and its row, if the dictionary was pruned
         pairs = reader.array("<i4", num_kept, 2)
-        kept = pairs[np.argsort(pairs[:, 1]), 0].tolist()
+        buckets = pairs[np.argsort(pairs[:, 1]), 0].tolist()
         if not np.array_equal(np.sort(pairs[:, 1]), np.arange(num_kept)):
             raise ValueError(
                 f"{file}: its rows of n-grams are not 0 to {num_kept - 1}; {TRUNCATED}"
             )
-    return _Dictionary([word for word, _, _ in entries[:num_words]], labels, counts, kept)
+    return _Dictionary([word for word, _, _ in entries[:num_words]], labels, counts, buckets)
 
 
 def _matrix(reader: MappedFile, dim: int) -> tuple[int, Any]:
@@ -245,10 +246,11 @@ def _centroids(reader: MappedFile) -> list[np.ndarray]:
             f"vectors of {dim}; {TRUNCATED}"
         )
     widths = [width] * (num_parts - 1) + [last_width]
-    return [reader.array("<f4", _CENTROIDS, each) for each in widths]
+    return [reader.array("<f4", _CENTROIDS, size) for size in widths]
 
 
-def _recognises(path: Path) -> bool:
+def _recognises(folder: Folder) -> bool:
+    path = folder.path
     if not path.is_file():
         return False
     with path.open("rb") as opened:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_transformers.convert.config_map import ConfigMap, read_config
-from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import PLAIN
 from keras_transformers.families.gpt.model import MODELS, gpt
@@ -86,20 +87,20 @@ CONFIG: ConfigMap = ConfigMap(
 )
 
 
-def settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+def settle(folder: Folder, arguments: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments with the activation used by the class that wrote the weights.
 
     TensorFlow's classes used the exact GELU, regardless of the configuration: GPT-2's in
     transformers 3.3 to 4.10, GPT's since 4.1.
     """
-    _, config = read_config(folder)
+    config = folder.json("config.json")
     version = re.match(r"(\d+)\.(\d+)", str(config.get("transformers_version")))
     if config["model_type"] == "openai-gpt":
         ignored = version is not None
     else:  # the field appeared and disappeared with the bug
         is_new = version is not None and tuple(map(int, version.groups())) >= (4, 11)
         ignored = "gradient_checkpointing" in config and not is_new
-    if ignored and open_arrays(folder).architecture:
+    if ignored and folder.arrays.architecture:
         return {**arguments, "activation": "gelu"}
     return arguments
 
@@ -107,11 +108,11 @@ def settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
 PARTS: tuple[str, ...] = ("score.*", "classifier.*", "multiple_choice_head.*")
 
 
-def byte_pairs(path: Path, lowercase: bool) -> "BytePairTokenizer":
+def byte_pairs(folder: Folder, lowercase: bool) -> "BytePairTokenizer":
     """Makes the tokenizer from a folder with vocab.json and merges.txt."""
     from keras_transformers.tokenizers import BytePairTokenizer
 
-    return BytePairTokenizer(path)
+    return BytePairTokenizer(folder)
 
 
 def writer(kind: str) -> Writer:
@@ -146,6 +147,12 @@ FAMILY: Family = Family(
     writer("GPT2LMHeadModel"),
     parts=PARTS,
     task="generation",
+    generates=True,
     trained={"LMHeadModel": ("generation",)},
     settle=settle,
+    keras_nlp=Backbone(
+        name="GPT2Backbone",
+        fixed={"activation": "gelu_approximate", "norm_epsilon": 1e-5, "norm_position": "pre"},
+        our_blocks="decoder_layer_{}",
+    ),
 )

@@ -1,5 +1,6 @@
 """Describes Llama, SmolLM2 and similar decoders in Hugging Face's files."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.containers.gguf import GgufMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.gpt.files import sampling_fields
+from keras_transformers.families.llama.gguf import GGUF
 from keras_transformers.families.llama.model import MODELS, llama
 from keras_transformers.layers import RotaryScaling
 from keras_transformers.models.anatomy import anatomy
@@ -153,8 +157,8 @@ def check_heads(file: Path, arguments: Arguments) -> None:
 
 def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
     """Returns the rotary positions of a file, in the spelling of transformers 4 or 5."""
-    given = config.get("rope_parameters")
-    field = "rope_scaling" if given is None else "rope_parameters"
+    parameters = config.get("rope_parameters")
+    field = "rope_scaling" if parameters is None else "rope_parameters"
     scaling = config.get(field) or {}
     if not isinstance(scaling, dict):
         raise ValueError(f"{file}: {field}={scaling!r:.100}; expected an object")
@@ -174,11 +178,11 @@ def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argument
         )
 
     def number(name: str, default: Any = None, least: float = 1e-6) -> float:
-        found = scaling.get(name)
-        found = default if found is None else found
-        if found is None:
+        value = scaling.get(name)
+        value = default if value is None else value
+        if value is None:
             raise ValueError(f"{file}: {field} of the type {kind!r} has no field {name!r}")
-        return float(check_number(file, name, found, least=least, below=_MOST_SCALED))
+        return float(check_number(file, name, value, least=least, below=_MOST_SCALED))
 
     name = "original_max_position_embeddings"
     original = longest if kind == "dynamic" else scaling.get(name, config.get(name, longest))
@@ -191,26 +195,26 @@ def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argument
         options |= _yarn(file, scaling, options["factor"], number)
     try:
         options |= {"kind": kind, "original_length": length}
-        made = RotaryScaling(**options)
+        rotary_scaling = RotaryScaling(**options)
     except ValueError as error:
         raise ValueError(f"{file}: {field}: {error}") from error
-    return {"rotary_base": base, "rotary_scaling": made}
+    return {"rotary_base": base, "rotary_scaling": rotary_scaling}
 
 
 def _yarn(
     file: Path, scaling: Mapping[str, Any], factor: float, number: Callable[..., float]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if scaling.get("truncate") is not None:
-        found["truncate"] = flag(file, scaling, "truncate")
+        options["truncate"] = flag(file, scaling, "truncate")
     if scaling.get("attention_factor") is not None:
-        found["attention_factor"] = number("attention_factor")
+        options["attention_factor"] = number("attention_factor")
     elif scaling.get("mscale") and scaling.get("mscale_all_dim"):
         over, under = (
             0.1 * number(name) * math.log(factor) + 1 for name in ("mscale", "mscale_all_dim")
         )
-        found["attention_factor"] = over / under
-    return found
+        options["attention_factor"] = over / under
+    return options
 
 
 def _written_rotary(rotary: Any) -> dict[str, Any]:
@@ -243,20 +247,20 @@ def read_windows(
         first = check_size(file, "max_window_layers", config.get("max_window_layers", 28), least=0)
         kinds = ["full_attention" if i < first else "sliding_attention" for i in range(count)]
         kinds = kinds if window else ["full_attention"] * count
-    known = ("full_attention", "sliding_attention")
-    if not isinstance(kinds, list) or len(kinds) != count or any(k not in known for k in kinds):
+    names = ("full_attention", "sliding_attention")
+    if not isinstance(kinds, list) or len(kinds) != count or any(k not in names for k in kinds):
         raise ValueError(
-            f"{file}: layer_types={kinds!r:.100}; expected {' or '.join(known)} for each of the "
+            f"{file}: layer_types={kinds!r:.100}; expected {' or '.join(names)} for each of the "
             f"{count} layers"
         )
-    windows = tuple(window if kind == known[1] else None for kind in kinds)
+    windows = tuple(window if kind == names[1] else None for kind in kinds)
     return windows if any(windows) else ()
 
 
 def windows_of(model: keras.Model) -> tuple[int | None, ...]:
     """Returns the window of each layer of a model, which counts the token itself."""
-    attentions = [block.self_attention for block in anatomy(model, "blocks").blocks]
-    return tuple(None if each.window is None else each.window + 1 for each in attentions)
+    windows = (block.self_attention.window for block in anatomy(model, "blocks").blocks)
+    return tuple(None if window is None else window + 1 for window in windows)
 
 
 def written_windows(model: keras.Model) -> dict[str, Any]:
@@ -269,11 +273,11 @@ def written_windows(model: keras.Model) -> dict[str, Any]:
     sizes = {window for window in windows if window is not None}
     if len(sizes) > 1:
         raise ValueError(f"windows={windows}: config.json has only one size for all layers")
-    kinds = ["full_attention" if each is None else "sliding_attention" for each in windows]
+    kinds = ["full_attention" if window is None else "sliding_attention" for window in windows]
     return {
         "use_sliding_window": bool(sizes),
         "sliding_window": next(iter(sizes), None),
-        "max_window_layers": next((i for i, each in enumerate(windows) if each), len(windows)),
+        "max_window_layers": next((i for i, window in enumerate(windows) if window), len(windows)),
         "layer_types": kinds,
     }
 
@@ -285,16 +289,16 @@ def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
     return attention.use_bias, attention.use_output_bias, has_norms, any(windows_of(model))
 
 
-def tokenizer(path: Path, lowercase: bool) -> "DescribedTokenizer":
+def tokenizer(folder: Folder, lowercase: bool) -> "DescribedTokenizer":
     """Makes the tokenizer from a folder; see `language_tokenizer`."""
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
+    from keras_transformers.families.llama.tokenizers import language_tokenizer
 
-    found = language_tokenizer(path)
-    if found.end_token_id is None:
-        file = path / "tokenizer_config.json"
+    tokenizer = language_tokenizer(folder)
+    if tokenizer.end_token_id is None:
+        file = folder / "tokenizer_config.json"
         raise ValueError(f"{file}: no eos_token, the token that ends texts: add the field")
-    return found
+    return tokenizer
 
 
 def family(
@@ -305,6 +309,7 @@ def family(
     accepts: Callable[..., bool],
     *,
     entries: tuple[str, ...],
+    gguf: GgufMap | None = None,
 ) -> Family:
     """Returns a family of such decoders.
 
@@ -315,10 +320,11 @@ def family(
         fields: from `config_map`.
         accepts: see `Family`.
         entries: the prefix of its names in `models.llama`.
+        gguf: see `Family`.
     """
     return Family(
         model_type,
-        {entry: found for entry, found in MODELS.items() if entry.startswith(entries)},
+        {entry: factory for entry, factory in MODELS.items() if entry.startswith(entries)},
         name_map(name),
         fields,
         llama,
@@ -332,10 +338,12 @@ def family(
         ),
         parts=("score.*",),
         task="generation",
+        generates=True,
         trained={"ForCausalLM": ("generation",)},
         vocabulary_file="tokenizer.json",
         tokenizer_classes=("GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer"),
         accepts=accepts,
+        gguf=gguf,
     )
 
 
@@ -366,4 +374,7 @@ FAMILY: Family = family(
     config_map("llama", read_more=_read_more, write_more=_write_more),
     _accepts,
     entries=("llama", "smollm2"),
+    gguf=dataclasses.replace(
+        GGUF, reordered={"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
+    ),
 )

@@ -8,8 +8,9 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ACTIVATIONS, ConfigMap
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family, Writer, search_fields
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap
 from keras_transformers.convert.tensors import Form
 from keras_transformers.families.marian.model import MODELS, marian
@@ -124,12 +125,12 @@ _CONFIG = ConfigMap(
 _WRITTEN = {ours: _SAME[theirs] for ours, theirs in _CONFIG.required.items() if theirs in _SAME}
 
 
-def _settle(folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+def _settle(folder: Folder, arguments: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments with the kind of positions found in the weights; no field has it."""
     shape = (arguments["max_sequence_length"], arguments["hidden_dim"])
-    arrays = _NAMES.today(open_arrays(folder))
-    found = [arrays[name] for name in (_ENCODER_POSITIONS, _DECODER_POSITIONS) if name in arrays]
-    if all(_are_sinusoids(tensor, shape) for tensor in found):
+    arrays = _NAMES.today(folder.arrays)
+    tensors = [arrays[name] for name in (_ENCODER_POSITIONS, _DECODER_POSITIONS) if name in arrays]
+    if all(_are_sinusoids(tensor, shape) for tensor in tensors):
         return arguments
     return {**arguments, "positions": "learned"}
 
@@ -178,7 +179,7 @@ def _are_sinusoids(tensor: np.ndarray, shape: tuple[int, int]) -> bool:
     return bool(np.all(difference <= 1e-6))  # also false for NaN
 
 
-def _side(folder: Path, side: Literal["source", "target"]) -> "MarianTokenizer":
+def _side(folder: Folder, side: Literal["source", "target"]) -> "MarianTokenizer":
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers import MarianTokenizer
 
@@ -219,6 +220,7 @@ FAMILY: Family = Family(
         generation_fields=search_fields,
     ),
     task="translation",
+    generates=True,
     trained={"MTModel": ("translation",)},
     target_tokenizer=lambda path: _side(path, "target"),
     tokenizer_classes=("MarianTokenizer",),

@@ -75,8 +75,8 @@ def marian(
         ValueError: `hidden_dim` is not a multiple of `num_heads`, or `positions` is unknown.
     """
     if positions not in get_args(Positions):
-        known = " or ".join(map(repr, get_args(Positions)))
-        raise ValueError(f"positions={positions!r}: expected {known} for Marian")
+        kinds = " or ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r}: expected {kinds} for Marian")
     return transformer.transformer(
         vocabulary_size=vocabulary_size,
         num_encoder_layers=num_encoder_layers,

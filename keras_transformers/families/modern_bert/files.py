@@ -8,6 +8,7 @@ import keras
 
 from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.llama.files import check_heads, flag, read_rotary
 from keras_transformers.families.modern_bert.model import MODELS, modern_bert, with_head
@@ -71,9 +72,9 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
         raise ValueError(f"{file}: classifier_pooling={pooling!r:.100}; expected cls or mean")
     activation = config.get("classifier_activation", "gelu")
     if not isinstance(activation, str) or activation not in _CONFIG.activations:
-        known = ", ".join(sorted(_CONFIG.activations))
+        names = ", ".join(sorted(_CONFIG.activations))
         raise ValueError(
-            f"{file}: classifier_activation={activation!r:.100}; expected one of {known}"
+            f"{file}: classifier_activation={activation!r:.100}; expected one of {names}"
         )
     # There, the window counts both sides, without the token itself.
     window = check_size(file, "local_attention", config.get("local_attention", 128), least=2) // 2
@@ -90,16 +91,16 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
 
 def _rotary_bases(file: Path, config: Mapping[str, Any], longest: int) -> Arguments:
     """Returns both bases, from the fields of transformers 4 or 5."""
-    given = config.get("rope_parameters") or {}
-    if not isinstance(given, dict) or config.get("rope_scaling"):
+    by_kind = config.get("rope_parameters") or {}
+    if not isinstance(by_kind, dict) or config.get("rope_scaling"):
         raise ValueError(
-            f"{file}: rope_parameters={given!r:.100}; expected those of both kinds of layers"
+            f"{file}: rope_parameters={by_kind!r:.100}; expected those of both kinds of layers"
         )
-    found = {}
+    bases = {}
     for kind, (ours, old, default) in _LAYERS.items():
         base = config.get(old) or default
         base = check_number(file, old, base, least=1.0 + 1e-6, below=1e12)
-        parameters = given.get(kind) or {}
+        parameters = by_kind.get(kind) or {}
         if not isinstance(parameters, dict):
             raise ValueError(f"{file}: rope_parameters.{kind}={parameters!r:.100}; not an object")
         read = read_rotary(file, {"rope_parameters": {"rope_theta": base, **parameters}}, longest)
@@ -108,8 +109,8 @@ def _rotary_bases(file: Path, config: Mapping[str, Any], longest: int) -> Argume
                 f"{file}: rope_parameters.{kind} has the type {parameters['rope_type']!r}; only "
                 "'default' is supported in this family"
             )
-        found[ours] = read["rotary_base"]
-    return found
+        bases[ours] = read["rotary_base"]
+    return bases
 
 
 def _global_every(file: Path, config: Mapping[str, Any], num_layers: int) -> int:
@@ -140,15 +141,11 @@ def _before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, 
     """
     blocks = anatomy(model, "blocks").blocks
     attentions: list[Any] = [block.self_attention for block in blocks]
-    kinds = [
-        "full_attention" if each.window is None else "sliding_attention" for each in attentions
-    ]
+    kinds = ["full_attention" if a.window is None else "sliding_attention" for a in attentions]
     every = next((i for i, kind in enumerate(kinds) if i and kind == kinds[0]), len(kinds))
-    windows = {each.window for each in attentions if each.window is not None}
+    windows = {a.window for a in attentions if a.window is not None}
     bases = {
-        kind: {
-            each.positions.base for each, its in zip(attentions, kinds, strict=True) if its == kind
-        }
+        kind: {a.positions.base for a, its in zip(attentions, kinds, strict=True) if its == kind}
         for kind in _LAYERS
     }
     if kinds != _layer_types(len(kinds), every) or any(
@@ -218,9 +215,9 @@ def _build(
     return with_head(encoder, pooling=head_pooling, activation=head_activation, use_bias=head_bias)
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.convert.formats.language_tokenizers import language_tokenizer
+    from keras_transformers.families.llama.tokenizers import language_tokenizer
 
     special = {
         "start_token": "cls",
@@ -229,7 +226,8 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
         "unknown_token": "unk",
         "mask_token": "mask",
     }
-    return language_tokenizer(path if path.is_dir() else path.parent, special=special)
+    place = folder if folder.path.is_dir() else folder.directory
+    return language_tokenizer(place, special=special)
 
 
 FAMILY: Family = Family(

@@ -1,10 +1,10 @@
 """Describes MPNet in Hugging Face's files."""
 
-from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.mpnet.model import FIRST_POSITION, MODELS, NUM_BUCKETS, mpnet
 from keras_transformers.families.roberta import files as roberta
@@ -62,11 +62,11 @@ _CONFIG = ConfigMap(
 )
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.mpnet import MPNetTokenizer
 
-    return MPNetTokenizer(path / "vocab.txt" if path.is_dir() else path, lowercase=lowercase)
+    return MPNetTokenizer(folder.file("vocab.txt"), lowercase=lowercase)
 
 
 FAMILY: Family = Family(

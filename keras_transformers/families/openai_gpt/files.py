@@ -71,4 +71,6 @@ FAMILY: Family = dataclasses.replace(
     fields=_CONFIG,
     build=build,
     writer=gpt.writer("OpenAIGPTLMHeadModel"),
+    keras_nlp=None,
+    tokenizer_classes=("GPT2Tokenizer", "OpenAIGPTTokenizer"),
 )

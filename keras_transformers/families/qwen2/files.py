@@ -8,6 +8,7 @@ import keras
 
 from keras_transformers.convert.family import Family
 from keras_transformers.families.llama import files as llama
+from keras_transformers.families.llama.gguf import GGUF
 
 __all__ = ["FAMILY"]
 
@@ -31,4 +32,5 @@ FAMILY: Family = llama.family(
     llama.config_map("qwen2", read_more=_read_more, write_more=llama.written_windows),
     _accepts,
     entries=("qwen2",),
+    gguf=GGUF,
 )

@@ -9,6 +9,7 @@ import keras
 
 from keras_transformers.convert.family import Family
 from keras_transformers.families.llama import files as llama
+from keras_transformers.families.llama.gguf import GGUF
 from keras_transformers.models.anatomy import anatomy
 
 __all__ = ["FAMILY"]
@@ -46,4 +47,5 @@ FAMILY: Family = llama.family(
     ),
     _accepts,
     entries=("qwen3",),
+    gguf=GGUF,
 )

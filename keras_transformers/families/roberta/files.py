@@ -1,11 +1,14 @@
 """Describes RoBERTa in Hugging Face's files."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.roberta.model import FIRST_POSITION, MODELS, roberta
@@ -78,13 +81,27 @@ def tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     return {"mask_token": {**added, "normalized": False, "rstrip": False, "single_word": False}}
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
-    return RobertaTokenizer(path)
+    return RobertaTokenizer(folder)
 
 
+def _with_unused_rows(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Adds what keras-nlp's class lacks: segments, and rows before the first position."""
+    positions = arrays["position_embedding/embeddings"]
+    before = np.zeros((FIRST_POSITION, positions.shape[1]), "float32")
+    return {
+        **arrays,
+        "position_embedding/embeddings": np.concatenate([before, positions]),
+        "segment_embedding/embeddings": np.zeros((1, positions.shape[1]), "float32"),
+    }
+
+
+BACKBONE: Backbone = Backbone(
+    name="RobertaBackbone", fixed={"norm_epsilon": 1e-5}, adapt=_with_unused_rows
+)
 FAMILY: Family = Family(
     "roberta",
     MODELS,
@@ -101,4 +118,5 @@ FAMILY: Family = Family(
     ),
     parts=PARTS,
     masked_lm_activation="gelu",  # regardless of the encoder's
+    keras_nlp=BACKBONE,
 )

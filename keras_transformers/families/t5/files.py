@@ -8,9 +8,10 @@ import keras
 
 from keras_transformers.convert.config_map import ACTIVATIONS, ConfigMap
 from keras_transformers.convert.family import Family, Writer, search_fields
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap
+from keras_transformers.families.t5.keras_nlp import BACKBONE
 from keras_transformers.families.t5.model import MODELS, t5
-from keras_transformers.files import read_json
 from keras_transformers.models.anatomy import anatomy
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
         ("dense_act_fn", activation.removeprefix(_GATED)),
         ("is_gated_act", activation.startswith(_GATED)),
     ):
-        found = config.get(field, implied)
-        if ACTIVATIONS.get(found, found) != implied if isinstance(found, str) else found != implied:
+        value = config.get(field, implied)
+        if ACTIVATIONS.get(value, value) != implied if isinstance(value, str) else value != implied:
             raise ValueError(
-                f"{file}: {field}={found!r:.100}, but feed_forward_proj means {implied!r}: leave "
+                f"{file}: {field}={value!r:.100}, but feed_forward_proj means {implied!r}: leave "
                 "one of the two"
             )
     # In files, tied embeddings mean that the logits are scaled; transformers 5 writes a field for
@@ -51,9 +52,9 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
 def _before_write(
     model: keras.Model, arguments: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    found = anatomy(model, "token_embedding", "projection")
+    parts = anatomy(model, "token_embedding", "projection")
     gate = _GATED if arguments["gated_feed_forward"] else ""
-    tied = found.projection is found.token_embedding
+    tied = parts.projection is parts.token_embedding
     activation = gate + arguments["activation"]
     return {**arguments, "activation": activation}, {"tie_word_embeddings": tied}
 
@@ -137,23 +138,25 @@ _NAMES = NameMap(
 )
 
 
-def _num_extra_ids(file: Path) -> int:
-    found = read_json(file).get("extra_ids", 100) if file.is_file() else 100
-    if type(found) is not int or not 0 <= found <= _MOST_EXTRA_IDS:
+def _num_extra_ids(folder: Folder) -> int:
+    name = "tokenizer_config.json"
+    count = folder.json(name, missing_ok=True).get("extra_ids", 100)
+    if type(count) is not int or not 0 <= count <= _MOST_EXTRA_IDS:
         raise ValueError(
-            f"{file}: extra_ids={found!r:.100}; expected an integer from 0 to {_MOST_EXTRA_IDS}"
+            f"{folder / name}: extra_ids={count!r:.100}; expected an integer from 0 to "
+            f"{_MOST_EXTRA_IDS}"
         )
-    return found
+    return count
 
 
-def _tokenizer(path: Path, lowercase: bool) -> "T5Tokenizer":
+def _tokenizer(folder: Folder, lowercase: bool) -> "T5Tokenizer":
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers import T5Tokenizer
 
     return T5Tokenizer(
-        path / T5Tokenizer.model_file,
-        num_extra_ids=_num_extra_ids(path / "tokenizer_config.json"),
-        vocabulary_size=_CONFIG.read(path)["vocabulary_size"],
+        folder / T5Tokenizer.model_file,
+        num_extra_ids=_num_extra_ids(folder),
+        vocabulary_size=_CONFIG.read(folder)["vocabulary_size"],
     )
 
 
@@ -173,8 +176,11 @@ FAMILY: Family = Family(
         generation_fields=search_fields,
     ),
     task="translation",
+    generates=True,
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
     tokenizer_classes=("T5Tokenizer",),
     pieces_file="spiece.model",
+    first_pieces=("<pad>", "</s>", "<unk>"),
     longest_text=512,  # the longest in pretraining; positions are relative
+    keras_nlp=BACKBONE,
 )

@@ -5,28 +5,30 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformers.convert.config_map import check_number, check_size
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import SIZES, Arguments, Arrays, Backbone
 
 _ACTIVATIONS = ("relu", "gelu", "gelu_approximate", "silu")
 _MATRICES = ("query", "key", "value", "output")
 _FEED_FORWARD = {"intermediate": "input", "output": "output"}
 
 
-def t5_arguments(file: Path, sizes: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(folder: Folder, sizes: Arguments, config: Mapping[str, Any]) -> Arguments:
     """Returns the arguments of our builder.
 
     Args:
-        file: the configuration file, for error messages.
+        folder: the preset.
         sizes: the fields with the same meaning there and here.
         config: the fields of T5Backbone.
 
     Raises:
         ValueError: a field is missing, out of range or of the wrong type.
     """
-    found = dict(sizes)
-    layers, dim, heads = found.pop("num_layers"), found["hidden_dim"], found["num_heads"]
+    file, arguments = folder / "config.json", dict(sizes)
+    layers, heads = arguments.pop("num_layers"), arguments["num_heads"]
+    dim = arguments["hidden_dim"]
     width, activation = config.get("key_value_dim"), config.get("activation")
     if isinstance(activation, dict):  # one of keras-nlp's own functions
         activation = activation.get("config")
@@ -44,24 +46,24 @@ def t5_arguments(file: Path, sizes: Mapping[str, Any], config: Mapping[str, Any]
         raise ValueError(f"{file}: hidden_dim={dim} is too small for num_heads={heads}")
     epsilon = config.get("layer_norm_epsilon", 1e-6)
     return {
-        **found,
+        **arguments,
         "num_encoder_layers": layers,
         "num_decoder_layers": layers,
         "head_dim": dim // heads if width is None else check_size(file, "key_value_dim", width),
         "norm_epsilon": check_number(file, "layer_norm_epsilon", epsilon),
-        "attention_dropout": found["dropout"],
+        "attention_dropout": arguments["dropout"],
         "activation": name,
         "gated_feed_forward": flags["use_gated_activation"],
         "tied_logits": flags["tie_embedding_weights"],
     }
 
 
-def t5_tensors(backbone: Any) -> dict[str, np.ndarray]:
+def _arrays(backbone: Any) -> Arrays:
     """Returns the variables of a T5Backbone under our paths."""
-    return {path: keras.ops.convert_to_numpy(found) for path, found in _variables(backbone)}
+    return {path: keras.ops.convert_to_numpy(value) for path, value in _variables(backbone)}
 
 
-def t5_tokenizers(assets: Path, vocabulary_size: int) -> tuple[Any, ...]:
+def _tokenizers(assets: Path, config: Mapping[str, Any]) -> tuple[Any, ...]:
     """Makes the tokenizer of a preset, without extra ids, which keras-nlp's lacks too.
 
     Raises:
@@ -71,8 +73,8 @@ def t5_tokenizers(assets: Path, vocabulary_size: int) -> tuple[Any, ...]:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers import T5Tokenizer
 
-    file = assets / "vocabulary.spm"
-    return (T5Tokenizer(file, num_extra_ids=0, vocabulary_size=vocabulary_size),)
+    file, size = assets / "vocabulary.spm", config["vocabulary_size"]
+    return (T5Tokenizer(file, num_extra_ids=0, vocabulary_size=size),)
 
 
 def _variables(backbone: Any) -> Iterator[tuple[str, Any]]:
@@ -100,3 +102,12 @@ def _of_layer(layer: Any) -> Iterator[tuple[str, Any]]:
     if layer.use_gated_activation:
         yield "feed_forward/gate/kernel", layer.gate_projector.kernel
     yield "feed_forward_norm/scale", layer.layer_norm.weight
+
+
+BACKBONE = Backbone(
+    name="T5Backbone",
+    fields=(*SIZES, "dropout"),
+    arguments=_arguments,
+    arrays=_arrays,
+    tokenizers=_tokenizers,
+)

@@ -20,6 +20,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.norms import norm_layer
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
@@ -134,7 +135,7 @@ def t5(
                 kernel_initializer=initializer,
             )
 
-        own = attention(use_causal_mask=crosses)
+        self_attention = attention(use_causal_mask=crosses)
         cross = attention() if crosses else None
         feed_forward = FeedForward(
             intermediate_dim,
@@ -146,7 +147,7 @@ def t5(
             kernel_initializer=initializer,
         )
         return TransformerBlock(
-            own,
+            self_attention,
             feed_forward,
             cross_attention=cross,
             norm="rms",
@@ -163,10 +164,10 @@ def t5(
         name="token_embedding",
     )
 
-    def drop(hidden: Any, name: str) -> Any:
+    def drop(hidden: Tensor, name: str) -> Tensor:
         return keras.layers.Dropout(dropout, name=name)(hidden)
 
-    def position_bias(side: str, hidden: Any, bidirectional: bool) -> Any:
+    def position_bias(side: str, hidden: Tensor, bidirectional: bool) -> Tensor:
         return RelativePositionBias(
             num_buckets,
             num_heads,

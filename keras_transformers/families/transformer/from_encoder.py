@@ -3,8 +3,6 @@
 "Leveraging Pre-trained Checkpoints for Sequence Generation Tasks".
 """
 
-from typing import Any
-
 import keras
 
 from keras_transformers.dependencies.private_api import run_through_graph
@@ -17,6 +15,7 @@ from keras_transformers.layers import PaddingMask
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.norms import NormPosition
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import anatomy, block_shape
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.encoder_parts import named_output
@@ -90,11 +89,11 @@ def transformer_from_encoder(
     """
     check_positions(positions)
     hidden_dim = named_output(encoder, "sequence_output").shape[-1]
-    own = anatomy(encoder, "blocks").blocks
+    blocks = anatomy(encoder, "blocks").blocks
     if weight_tying == "all":
         raise ValueError("weight_tying='all': the encoder has its own vocabulary; use 'decoder'")
     _, embedding = token_embeddings(weight_tying, vocabulary_size, vocabulary_size, hidden_dim)
-    like = block_shape(own[0])
+    like = block_shape(blocks[0])
     source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
     target_token_ids = keras.Input((None,), dtype="int32", name="target_token_ids")
     mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)
@@ -103,7 +102,7 @@ def transformer_from_encoder(
         _encoded(encoder, source_token_ids, mask),
         mask,
         embedding,
-        num_layers=num_decoder_layers or len(own),
+        num_layers=num_decoder_layers or len(blocks),
         layer_arguments={
             "num_heads": num_heads or like["num_heads"],
             "hidden_dim": hidden_dim,
@@ -127,17 +126,17 @@ def transformer_from_encoder(
     )
 
 
-def _encoded(encoder: keras.Model, source_token_ids: Any, padding_mask: Any) -> Any:
+def _encoded(encoder: keras.Model, source_token_ids: Tensor, padding_mask: Tensor) -> Tensor:
     """Returns the encoder's vectors (batch, source, hidden), at the layer "encoder_output"."""
-    known = {"token_ids": source_token_ids, "padding_mask": padding_mask}
+    inputs = {"token_ids": source_token_ids, "padding_mask": padding_mask}
     if "segment_ids" in encoder.input:
-        known["segment_ids"] = keras.ops.zeros_like(source_token_ids)
-    if encoder.input.keys() != known.keys():
+        inputs["segment_ids"] = keras.ops.zeros_like(source_token_ids)
+    if encoder.input.keys() != inputs.keys():
         raise ValueError(
             f"model {encoder.name!r} takes {', '.join(encoder.input)}, but a source has only "
-            f"{', '.join(known)}: use an encoder such as keras_transformers.bert_base()"
+            f"{', '.join(inputs)}: use an encoder such as keras_transformers.bert_base()"
         )
     # Not one layer for the whole encoder, so its layers stay visible in summaries and for
     # attention.
-    outputs = run_through_graph(encoder, known, lambda layer: layer)
+    outputs = run_through_graph(encoder, inputs, lambda layer: layer)
     return keras.layers.Identity(name="encoder_output")(outputs["sequence_output"])

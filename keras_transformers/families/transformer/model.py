@@ -21,6 +21,7 @@ from keras_transformers.layers import (
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.norms import NormPosition
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
@@ -221,7 +222,7 @@ def transformer_block(
         )
 
     places = RotaryPositions() if positions == "rotary" else None
-    own = attention(use_causal_mask=crosses, positions=places)
+    self_attention = attention(use_causal_mask=crosses, positions=places)
     cross = attention() if crosses else None
     feed_forward = FeedForward(
         intermediate_dim,
@@ -231,7 +232,7 @@ def transformer_block(
         kernel_initializer=initializer,
     )
     return TransformerBlock(
-        own,
+        self_attention,
         feed_forward,
         cross_attention=cross,
         norm_position=norm_position,
@@ -244,14 +245,14 @@ def transformer_block(
 def check_positions(positions: str) -> None:
     """Raises ValueError for an unknown kind of positions."""
     if positions not in get_args(Positions):
-        known = ", ".join(map(repr, get_args(Positions)))
-        raise ValueError(f"positions={positions!r} is unknown: use one of {known}")
+        names = ", ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r} is unknown: use one of {names}")
 
 
 def decoded(
-    target_token_ids: Any,
-    encoded: Any,
-    source_padding_mask: Any,
+    target_token_ids: Tensor,
+    encoded: Tensor,
+    source_padding_mask: Tensor,
     embedding: TokenEmbedding,
     *,
     num_layers: int,
@@ -259,7 +260,7 @@ def decoded(
     max_sequence_length: int,
     tied_logits: bool,
     use_output_bias: bool,
-) -> Any:
+) -> Tensor:
     """Decodes targets from an encoder's vectors: the decoder's half of `transformer`.
 
     Args:
@@ -303,8 +304,8 @@ def decoded(
 
 
 def _embedded(
-    side: str, vectors: Any, *, positions: Positions, max_sequence_length: int, dropout: float
-) -> Any:
+    side: str, vectors: Tensor, *, positions: Positions, max_sequence_length: int, dropout: float
+) -> Tensor:
     """Adds positions and dropout to the tokens' vectors (batch, length, hidden) of one side."""
     name = f"{side}_position_embedding"
     if positions == "learned":
@@ -316,7 +317,9 @@ def _embedded(
     return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(vectors)
 
 
-def _position_bias(stack: str, hidden: Any, positions: Positions, num_heads: int) -> Any:
+def _position_bias(
+    stack: str, hidden: Tensor, positions: Positions, num_heads: int
+) -> Tensor | None:
     """Returns the bias on the attention scores of a stack; None unless positions are relative."""
     if positions != "relative":
         return None

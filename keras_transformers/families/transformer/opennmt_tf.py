@@ -21,6 +21,7 @@ from keras_transformers.convert.containers.tf_checkpoint import (
     checkpoint_prefix,
     index_mentions,
 )
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.families.transformer.model import transformer
@@ -70,26 +71,26 @@ _WHOLE = {
 _SETTING = re.compile(r"^\s*(\w+):[ \t]*(['\"]?)([^\s'\"#]+)\2", re.MULTILINE)
 
 
-def open_opennmt_tf(path: Path) -> FoundWeights:
+def open_opennmt_tf(folder: Folder) -> FoundWeights:
     """Opens a Transformer that OpenNMT-tf 2 trained.
 
     Args:
-        path: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside it.
+        folder: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside it.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, the model is not a Transformer with sinusoidal positions, or
             no file has its number of heads.
     """
-    stored = StoredVariables.open(checkpoint_prefix(path))
+    stored = StoredVariables.open(checkpoint_prefix(folder.path))
     keys = {
         key.removeprefix("model/").removesuffix(_VALUE): key
         for key in stored.shapes
         if key.startswith("model/") and "/.OPTIMIZER_SLOT/" not in key
     }
     shapes = {name: stored.shapes[key] for name, key in keys.items()}
-    folder = stored.prefix.parent
-    settings = _settings(folder)
+    directory = stored.prefix.parent
+    settings = _settings(directory)
     arguments = _arguments(stored.prefix, shapes)
     names = {ours: theirs for theirs in keys for ours in _names(theirs, shapes)}
     arrays = Arrays(
@@ -106,21 +107,21 @@ def open_opennmt_tf(path: Path) -> FoundWeights:
         # Imported here because it needs TensorFlow, which the weights do not.
         from keras_transformers.tokenizers.opennmt import OpenNMTTokenizer
 
-        made = {}
+        by_file = {}
         for side in ("source", "target"):
-            file = _vocabulary(folder, settings, side)
-            made[file] = tokenizer = OpenNMTTokenizer.load(file)
+            file = _vocabulary(directory, settings, side)
+            by_file[file] = tokenizer = OpenNMTTokenizer.load(file)
             rows = arguments[f"{'target_' if side == 'target' else ''}vocabulary_size"]
             if tokenizer.vocabulary_size != rows:
                 raise ValueError(
                     f"{file}: {tokenizer.vocabulary_size} words with <unk>, but the model has "
                     f"{rows}: use the {side}'s vocabulary that it was trained with"
                 )
-        return tuple(made.values())
+        return tuple(by_file.values())
 
     options = {
-        "num_beams": _number(int, folder, settings, "beam_width", 1),
-        "length_penalty": _number(float, folder, settings, "length_penalty", 0),
+        "num_beams": _number(int, directory, settings, "beam_width", 1),
+        "length_penalty": _number(float, directory, settings, "length_penalty", 0),
         "rules": "opennmt",
         "max_length": _LONGEST,
         "extra_length": None,
@@ -205,8 +206,8 @@ def _names(theirs: str, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
         yield _WHOLE[theirs]
     elif module in _WHOLE:
         yield f"{_WHOLE[module]}/{last}"
-    elif found := _BLOCK.fullmatch(theirs):
-        side, number, part, layer, variable = found.groups()
+    elif match := _BLOCK.fullmatch(theirs):
+        side, number, part, layer, variable = match.groups()
         ours = f"{_PARTS[part]}/{_LAYERS[layer]}" if layer else f"{_PARTS[part]}_norm"
         yield f"{side}_layer_{number}/{ours}/{variable}"
 
@@ -227,13 +228,13 @@ def _described(file: Path) -> dict[str, Any]:
             f"{file} has more than {_LARGEST_DESCRIPTION} bytes, too many for a description: write "
             "one with a line such as num_heads = 8"
         )
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for place, name, value in _options(file):
         text = "".join(token.string for token in value)
         if name == "num_heads" and [token.type for token in value] in _CONSTANTS:
             if not text.isdecimal() or len(text) > 9 or int(text) < 1:
                 raise ValueError(f"{place}: num_heads={text:.100}; expected a number")
-            found[name] = int(text)
+            options[name] = int(text)
         elif name == "ffn_activation":
             activation = text.rpartition(".")[2].strip("'\"")
             if "(" in text or activation not in _ACTIVATIONS:
@@ -241,8 +242,8 @@ def _described(file: Path) -> dict[str, Any]:
                     f"{place}: ffn_activation={text:.100}; expected one of "
                     f"{', '.join(_ACTIVATIONS)}"
                 )
-            found[name] = _ACTIVATIONS[activation]
-    return found
+            options[name] = _ACTIVATIONS[activation]
+    return options
 
 
 def _options(file: Path) -> Iterator[tuple[str, str, list[TokenInfo]]]:
@@ -317,8 +318,8 @@ def _vocabulary(folder: Path, settings: Mapping[str, str], side: str) -> Path:
     return file
 
 
-def _recognises(path: Path) -> bool:
-    return index_mentions(path, MARK)
+def _recognises(folder: Folder) -> bool:
+    return index_mentions(folder.path, MARK)
 
 
 FORMAT = Format(

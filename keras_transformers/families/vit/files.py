@@ -10,8 +10,10 @@ import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, check_number
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import Form
+from keras_transformers.families.vit.keras_nlp import BACKBONE
 from keras_transformers.families.vit.model import MODELS, vit
 from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import PatchEmbedding
@@ -158,9 +160,9 @@ def _pixel_scaling(file: Path, image_size: Any) -> dict[str, Any]:
         if theirs in config or unit != 1.0:
             value = config.get(theirs, 0.5)
             several = isinstance(value, list | tuple)
-            for each in value if several else [value]:
-                check_number(file, theirs, each, least=_TINY if theirs == "image_std" else 0.0)
-            scaling[ours] = [unit * each for each in value] if several else unit * value
+            for number in value if several else [value]:
+                check_number(file, theirs, number, least=_TINY if theirs == "image_std" else 0.0)
+            scaling[ours] = [unit * number for number in value] if several else unit * value
     return scaling
 
 
@@ -195,8 +197,8 @@ def _sides(size: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def _no_tokenizer(path: Path, lowercase: bool) -> None:
-    raise ValueError(f"{path}: a ViT reads images, not texts: it has no tokenizer")
+def _no_tokenizer(folder: Folder, lowercase: bool) -> None:
+    raise ValueError(f"{folder}: a ViT reads images, not texts: it has no tokenizer")
 
 
 def _accepts(model: keras.Model) -> bool:
@@ -214,5 +216,7 @@ FAMILY: Family = Family(
     Writer("ViT", more_files=_write_preprocessor),
     parts=("vit.pooler.*", "classifier.*"),
     task="image_classification",
+    reads_texts=False,
     accepts=_accepts,
+    keras_nlp=BACKBONE,
 )

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.families.vit.model import vit
@@ -47,7 +48,7 @@ _PARTS = {
 }
 
 
-def open_google_vit(file: Path) -> FoundWeights:
+def open_google_vit(folder: Folder) -> FoundWeights:
     """Opens a `.npz` file with a ViT's weights.
 
     The shapes of its arrays determine the model's; images are assumed to be square. As in the
@@ -56,6 +57,7 @@ def open_google_vit(file: Path) -> FoundWeights:
     Raises:
         ValueError: the file is damaged, or holds another model, such as a hybrid with a ResNet.
     """
+    file = folder.path
     arrays = functools.cache(lambda: _read(file))
     shapes = {name: array.shape for name, array in arrays().items()}
     arguments = _arguments(file, shapes)
@@ -88,8 +90,8 @@ def _read(file: Path) -> dict[str, np.ndarray]:
             check_members(file, opened.zip)
             names = list(opened)
             start = _OPTIMIZER if any(name.startswith(_OPTIMIZER) for name in names) else ""
-            kept = [name for name in names if name.startswith(start)]
-            return {name.removeprefix(start): np.asarray(opened[name]) for name in kept}
+            names = [name for name in names if name.startswith(start)]
+            return {name.removeprefix(start): np.asarray(opened[name]) for name in names}
     except _DAMAGE as error:
         raise ValueError(
             f"{file}: not a readable .npz file ({error}); it may be truncated: download it again"
@@ -161,6 +163,6 @@ def _flat(name: str, array: np.ndarray) -> np.ndarray:
 
 FORMAT = Format(
     "a .npz file of Google's ViT",
-    lambda path: path.is_file() and path.suffix == ".npz",
+    lambda folder: folder.path.is_file() and folder.path.suffix == ".npz",
     open_google_vit,
 )

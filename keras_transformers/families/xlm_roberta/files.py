@@ -1,10 +1,10 @@
 """Describes XLM-RoBERTa in Hugging Face's files: RoBERTa with another tokenizer."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.families.roberta import files as roberta
 from keras_transformers.families.roberta.model import roberta as build
 from keras_transformers.families.xlm_roberta.model import MODELS
@@ -12,11 +12,11 @@ from keras_transformers.families.xlm_roberta.model import MODELS
 __all__ = ["FAMILY"]
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.sentence_pieces.xlm_roberta import XlmRobertaTokenizer
 
-    return XlmRobertaTokenizer(path)
+    return XlmRobertaTokenizer(folder)
 
 
 FAMILY: Family = Family(
@@ -37,5 +37,8 @@ FAMILY: Family = Family(
     masked_lm_activation="gelu",  # regardless of the encoder's
     pieces_file="sentencepiece.bpe.model",
     first_pieces=("<s>", "<pad>", "</s>", "<unk>"),
+    fairseq_pieces=True,
+    obeys_prefix=True,
     vocabulary_file="sentencepiece.bpe.model",
+    keras_nlp=dataclasses.replace(roberta.BACKBONE, name="XLMRobertaBackbone"),
 )

@@ -6,21 +6,18 @@ own step: the answer to a text does not depend on the texts beside it. The produ
 integers; everything between them stays in float32.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import int8_product
 from keras_transformers.layers import FeedForward, TokenEmbedding
-from keras_transformers.layers.dense import activation_function
+from keras_transformers.layers.dense import Function, activation_function
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.form import every_layer
-from keras_transformers.saved_model.forms.replaced import ReplacedForm
+from keras_transformers.saved_model.forms.replaced import WIDE, ReplacedForm
 
 _STEPS = 127
-_WIDE = 64  # units of the layers that int8 is for: narrower ones, such as heads, gain nothing
 _ROOT_OF_HALF = np.float32(np.sqrt(0.5))
 _LEAST = 1e-6  # stands for the largest number of a column of zeros
 
@@ -40,25 +37,17 @@ class Int8Form(ReplacedForm):
     """
 
     def __init__(self, model: keras.Model) -> None:
-        super().__init__(model, least_units=_WIDE)
+        super().__init__(model, Int8Dense, Int8Embedding)
         if not self.num_dense:
             raise ValueError(
-                f"weights_dtype='int8' is for models with dense layers of {_WIDE} units or more in "
+                f"weights_dtype='int8' is for models with dense layers of {WIDE} units or more in "
                 f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
             )
         _check_kernel()
-        replaced = {id(layer): new for layer, new in self._replaced}
-        for each in _plain_gelus(model):
-            if id(each.intermediate) in replaced and id(each.output_projection) in replaced:
-                replaced[id(each.intermediate)].move_scale_to(replaced[id(each.output_projection)])
-
-    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "Int8Dense":
-        """Returns what computes `activation(x W + b)` for rows."""
-        return Int8Dense(kernel, bias, activation)
-
-    def table(self, layer: TokenEmbedding) -> "Int8Embedding":
-        """Returns what computes a `TokenEmbedding`."""
-        return Int8Embedding(layer)
+        for layer in _plain_gelus(model):
+            if layer.intermediate in self.replaced and layer.output_projection in self.replaced:
+                following = self.replaced[layer.output_projection]
+                self.replaced[layer.intermediate].move_scale_to(following)
 
 
 class Int8Dense:
@@ -77,7 +66,7 @@ class Int8Dense:
         self,
         kernel: keras.Variable,
         bias: keras.Variable | None,
-        activation: Callable[[Any], Any] | None = None,
+        activation: Function | None = None,
     ) -> None:
         self.variables = list(_rounded(kernel.numpy(), axis=0))
         if bias is not None:
@@ -94,7 +83,7 @@ class Int8Dense:
             scaled.assign(scaled * _ROOT_OF_HALF)
         self._activation = _scaled_gelu
 
-    def __call__(self, rows: Any) -> Any:
+    def __call__(self, rows: Tensor) -> Tensor:
         """Maps rows (rows, features) to (rows, units)."""
         matrix, largest, *biases = self.variables
         outputs = _product(rows, matrix, largest)
@@ -117,10 +106,10 @@ class Int8Embedding:
         self.variables = list(_rounded(layer.embeddings.numpy(), axis=1))
         self._step = layer.scale / _STEPS
 
-    def __call__(self, inputs: Any, *, reverse: bool = False) -> Any:
+    def __call__(self, inputs: Tensor, *, reverse: bool = False) -> Tensor:
         """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
         # Read, not as variables: gathering from a variable makes each later read of it a copy.
-        table, largest = (tf.convert_to_tensor(each) for each in self.variables)
+        table, largest = (tf.convert_to_tensor(variable) for variable in self.variables)
         if not reverse:
             steps = tf.gather(largest, inputs)[..., None] * self._step  # (batch, length, 1)
             return tf.cast(tf.gather(table, inputs), tf.float32) * steps
@@ -129,7 +118,7 @@ class Int8Embedding:
         return tf.reshape(logits, (*keras.ops.shape(inputs)[:-1], table.shape[0]))
 
 
-def _product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+def _product(rows: Tensor, matrix: Tensor, largest: Tensor, *, transpose: bool = False) -> Tensor:
     """Multiplies rows (rows, features), each rounded by its own largest number, by a matrix."""
     largest_of_row = tf.reduce_max(rows, axis=1, keepdims=True)  # (rows, 1)
     smallest_of_row = tf.reduce_min(rows, axis=1, keepdims=True)
@@ -138,19 +127,19 @@ def _product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -
     return int8_product(rounded, matrix, largest, transpose=transpose) * limits
 
 
-def _rounded(array: np.ndarray, *, axis: int) -> tuple[Any, Any]:
+def _rounded(array: np.ndarray, *, axis: int) -> tuple[tf.Variable, tf.Variable]:
     """Returns a matrix in int8, and the largest number along the axis, which 127 stands for."""
     largest = np.maximum(np.abs(array).max(axis=axis, keepdims=True), _LEAST)
     rounded = np.rint(array / largest * _STEPS).astype(np.int8)
-    return tuple(tf.Variable(each, trainable=False) for each in (rounded, largest.reshape(-1)))
+    return tuple(tf.Variable(x, trainable=False) for x in (rounded, largest.reshape(-1)))
 
 
-def quick_gelu(x: Any) -> Any:
+def quick_gelu(x: Tensor) -> Tensor:
     """`gelu` by erf: TensorFlow's takes erfc, which needs twice the time."""
     return 0.5 * x * (1.0 + tf.math.erf(x * _ROOT_OF_HALF))
 
 
-def _scaled_gelu(x: Any) -> Any:
+def _scaled_gelu(x: Tensor) -> Tensor:
     return x * (1.0 + tf.math.erf(x))
 
 
@@ -163,7 +152,7 @@ def _plain_gelus(model: keras.Model) -> list[FeedForward]:
     ]
 
 
-_QUICK: dict[Any, Callable[[Any], Any]] = {activation_function("gelu"): quick_gelu}
+_QUICK: dict[Function | None, Function] = {activation_function("gelu"): quick_gelu}
 
 
 def _check_kernel() -> None:
@@ -177,21 +166,21 @@ def _check_kernel() -> None:
     right = rows @ matrix
 
     @tf.function(autograph=False)
-    def multiply() -> Any:
+    def multiply() -> Tensor:
         columns = tf.fill((8,), 127.0)  # their largest, so the matrix stands for itself
         return _product(tf.constant(rows, tf.float32), tf.constant(matrix, tf.int8), columns)
 
     try:
-        found = multiply().numpy()
+        product = multiply().numpy()
     except (tf.errors.OpError, ValueError) as error:
         raise RuntimeError(
             "weights_dtype='int8' needs TensorFlow's int8 kernels (oneDNN), which its builds for "
             f"x86 on Linux have, and this one lacks: {str(error).splitlines()[0]}. Export there, "
             "or take weights_dtype='bfloat16'"
         ) from error
-    if not np.allclose(found, right, rtol=1e-4, atol=1.0):
+    if not np.allclose(product, right, rtol=1e-4, atol=1.0):
         raise RuntimeError(
-            f"weights_dtype='int8': TensorFlow's int8 product gives {found[0, 0]} where "
+            f"weights_dtype='int8': TensorFlow's int8 product gives {product[0, 0]} where "
             f"{right[0, 0]} is right, or is wrong elsewhere, on this processor: export on one with "
             "AVX-512 VNNI, or take weights_dtype='bfloat16'"
         )

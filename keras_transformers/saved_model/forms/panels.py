@@ -5,9 +5,8 @@ product with few rows, such as one short text or a step of decoding. Here the ma
 already, and one batched product multiplies the rows by all of them.
 """
 
-import contextlib
-import functools
 from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from typing import Any
 
 import keras
@@ -15,12 +14,10 @@ import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import call_arguments, leave_out_of_checkpoints
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.layers.dense import activation_function
-from keras_transformers.saved_model.forms.form import ExportForm
+from keras_transformers.layers.dense import Function, activation_function
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
-
-_WIDE = 64  # units of the narrowest layer that gains anything
 
 # Columns of a panel: the fastest of 16, 32 and 64 in decoding, and in short texts.
 _DECODING_WIDTH = 32
@@ -39,16 +36,7 @@ class DecodingForm(ReplacedForm):
     """
 
     def __init__(self, model: keras.Model) -> None:
-        super().__init__(model, least_units=_WIDE)
-
-    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "_PanelDense":
-        """Returns what computes `activation(x W + b)` for rows."""
-        return _PanelDense(_StoredPanels(kernel, _DECODING_WIDTH), bias, activation)
-
-    def table(self, layer: TokenEmbedding) -> "_PanelEmbedding":
-        """Returns what computes a `TokenEmbedding`."""
-        panels = _StoredPanels(layer.embeddings, _DECODING_WIDTH, transposed=True)
-        return _PanelEmbedding(layer, panels)
+        super().__init__(model, *_from(partial(_StoredPanels, width=_DECODING_WIDTH)))
 
 
 class ShortTextsForm(ReplacedForm):
@@ -62,45 +50,24 @@ class ShortTextsForm(ReplacedForm):
 
     def __init__(self, model: keras.Model) -> None:
         calls = call_arguments(model)
-        self._reversed = {id(layer) for layer, _, options in calls if options.get("reverse")}
+        multiplied = {layer for layer, _, options in calls if options.get("reverse")}
         self._loading = _Loading()
-        super().__init__(model, least_units=_WIDE)
+        panels = partial(_LoadedPanels, width=_SHORT_TEXTS_WIDTH, loading=self._loading)
+        super().__init__(model, *_from(panels), lambda layer: layer in multiplied)
+        self.kernels = {}  # they would multiply any number of rows
 
-    def dense(self, kernel: Any, bias: Any, activation: Any = None) -> "_PanelDense":
-        """Returns what computes `activation(x W + b)` for rows."""
-        panels = _LoadedPanels(kernel, _SHORT_TEXTS_WIDTH, loading=self._loading)
-        return _PanelDense(panels, bias, activation)
-
-    def table(self, layer: TokenEmbedding) -> "_PanelEmbedding":
-        """Returns what computes a `TokenEmbedding`."""
-        panels = _LoadedPanels(
-            layer.embeddings, _SHORT_TEXTS_WIDTH, transposed=True, loading=self._loading
-        )
-        return _PanelEmbedding(layer, panels)
-
-    def replaces(self, layer: TokenEmbedding) -> bool:
-        """Returns whether the embedding's matrix is multiplied by, too."""
-        return id(layer) in self._reversed
-
-    def __call__(self, **inputs: Any) -> dict[str, Any]:
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
         num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
         return tf.cond(
             num_tokens <= _FEW_TOKENS,
-            lambda: self._few(inputs),
-            lambda: ExportForm.__call__(self, **inputs),
+            # With few rows the kernel for norms gains nothing.
+            lambda: self._run(inputs, self.replaced),
+            lambda: self._run(inputs, self._plain),
         )
 
-    def _few(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        with self._replacing():  # with few rows the kernel for norms gains nothing
-            return self._run(inputs)
-
-    def in_place(self) -> contextlib.AbstractContextManager[None]:
-        """Leaves the model's own layers as they are, outside of `__call__`."""
-        return ExportForm.in_place(self)
-
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
-        """Returns what to save: no originals or copies that no function reads."""
+        """Returns what to save: the variables that a function reads, and what fills the panels."""
         return [*super().read(variables, functions), *self._loading.tracked()]
 
 
@@ -121,11 +88,11 @@ class _Panels:
         self._matrix, self._transposed = matrix, transposed
         self.variables: list[keras.Variable] = []
 
-    def read(self) -> Any:
+    def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         raise NotImplementedError
 
-    def cut(self) -> Any:
+    def cut(self) -> Tensor:
         """Cuts the matrix into panels."""
         matrix = tf.convert_to_tensor(self._matrix.value)
         matrix = tf.transpose(matrix) if self._transposed else matrix
@@ -141,7 +108,7 @@ class _StoredPanels(_Panels):
         super().__init__(matrix, width, transposed=transposed)
         self.variables.append(keras.Variable(self.cut(), trainable=False))
 
-    def read(self) -> Any:
+    def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         return keras.ops.convert_to_tensor(self.variables[0])
 
@@ -161,11 +128,11 @@ class _LoadedPanels(_Panels):
         super().__init__(matrix, width, transposed=transposed)
         self._loading = loading
 
-    def read(self) -> Any:
+    def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         return tf.convert_to_tensor(self._variable)
 
-    @functools.cached_property
+    @cached_property
     def _variable(self) -> tf.Variable:
         with tf.init_scope():
             variable = tf.Variable(self.cut(), trainable=False)
@@ -181,23 +148,23 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
 
     def __init__(self) -> None:
         super().__init__()
-        self._made: list[tuple[tf.Variable, Callable[[], Any]]] = []
+        self._values: list[tuple[tf.Variable, Callable[[], Tensor]]] = []
 
-    def add(self, variable: tf.Variable, make: Callable[[], Any]) -> None:
-        """Lets loading set the variable to what `make` returns, and saving leave it out."""
+    def add(self, variable: tf.Variable, value: Callable[[], Tensor]) -> None:
+        """Lets loading set the variable to what `value` returns, and saving leave it out."""
         leave_out_of_checkpoints(variable)
-        self._made.append((variable, make))
+        self._values.append((variable, value))
 
     def tracked(self) -> list[Any]:
         """Returns what an export must hold: this, and its variables."""
-        return [self, *(variable for variable, _ in self._made)] if self._made else []
+        return [self, *(variable for variable, _ in self._values)] if self._values else []
 
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
 
     def _initialize(self) -> None:
-        for variable, make in self._made:
-            variable.assign(make())
+        for variable, value in self._values:
+            variable.assign(value())
 
 
 class _PanelDense:
@@ -216,14 +183,14 @@ class _PanelDense:
         self,
         panels: _Panels,
         bias: keras.Variable | None,
-        activation: Callable[[Any], Any] | None = None,
+        activation: Function | None = None,
     ) -> None:
         self.variables = panels.variables
         self._panels, self._bias = panels, bias
         is_gelu = activation is activation_function("gelu")
         self._activation = quick_gelu if is_gelu else activation
 
-    def __call__(self, rows: Any) -> Any:
+    def __call__(self, rows: Tensor) -> Tensor:
         """Maps rows (rows, features) to (rows, units)."""
         outputs = _product(rows, self._panels)
         if self._bias is not None:
@@ -246,7 +213,7 @@ class _PanelEmbedding:
         self.variables = panels.variables
         self._panels, self._hidden, self._scale = panels, layer.output_dim, layer.scale
 
-    def __call__(self, inputs: Any, *, reverse: bool = False) -> Any:
+    def __call__(self, inputs: Tensor, *, reverse: bool = False) -> Tensor:
         """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
         if reverse:
             logits = _product(tf.reshape(inputs, (-1, self._hidden)), self._panels)
@@ -258,7 +225,19 @@ class _PanelEmbedding:
         return vectors if self._scale == 1.0 else vectors * self._scale
 
 
-def _product(rows: Any, panels: _Panels) -> Any:
+def _from(panels: Callable[..., _Panels]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Returns what makes a `_PanelDense` and a `_PanelEmbedding`, with panels of this kind."""
+
+    def dense(kernel: keras.Variable, *others: Any) -> _PanelDense:
+        return _PanelDense(panels(kernel), *others)
+
+    def table(layer: TokenEmbedding) -> _PanelEmbedding:
+        return _PanelEmbedding(layer, panels(layer.embeddings, transposed=True))
+
+    return dense, table
+
+
+def _product(rows: Tensor, panels: _Panels) -> Tensor:
     """Multiplies rows (rows, features) by a matrix in panels: (rows, units)."""
     read = panels.read()
     products = tf.matmul(rows[None], read)  # (panels, rows, width)

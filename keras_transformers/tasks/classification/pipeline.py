@@ -1,6 +1,6 @@
 """Classifies text: one text or a pair in, its label and probabilities out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -13,6 +13,7 @@ from keras_transformers.tasks.token_inputs import (
     TextPipeline,
     checked_labels,
 )
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["TextClassifier"]
 
@@ -57,11 +58,12 @@ class TextClassifier(TextPipeline):
     """
 
     task = "classification"
+    explained = "logits"
 
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: PackingTokenizer,
         labels: Sequence[str],
         *,
         max_sequence_length: int | None = None,
@@ -76,11 +78,11 @@ class TextClassifier(TextPipeline):
         )
         self.labels = checked_labels(labels, self.model)
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes label, probabilities and label_index from the model's inputs."""
         return labelled(self.run_model(tokens)["logits"], self.labels)
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return labelled_specs(self.labels)
 
@@ -96,7 +98,7 @@ class TextClassifier(TextPipeline):
         return {"labels": list(self.labels), **super().config()}
 
 
-def labelled(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+def labelled(logits: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:
     """Computes label, probabilities and label_index from logits (batch, classes), in the graph."""
     probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
     label_index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
@@ -105,7 +107,7 @@ def labelled(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     return {"label": label, "probabilities": probabilities, "label_index": label_index}
 
 
-def labelled_specs(labels: Sequence[str]) -> dict[str, Any]:
+def labelled_specs(labels: Sequence[str]) -> dict[str, tf.TensorSpec]:
     """Returns the outputs of `labelled`: name -> tf.TensorSpec."""
     return {
         "label": tf.TensorSpec([None], tf.string),
@@ -115,7 +117,7 @@ def labelled_specs(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def classify_signature(
-    answer: Any,
+    answer: Callable[..., Mapping[str, tf.Tensor]],
     names: Sequence[str],
     labels: Sequence[str],
     batches: Sequence[Mapping[str, np.ndarray]],
@@ -129,7 +131,7 @@ def classify_signature(
         batches: examples: name -> strings (batch,).
     """
 
-    def classify(inputs: Any) -> dict[str, Any]:
+    def classify(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.device("CPU:0"):
             classes = tf.repeat(tf.constant([labels]), tf.size(inputs), axis=0)
         return {"classes": classes, "scores": answer(**parsed(inputs, names))["probabilities"]}

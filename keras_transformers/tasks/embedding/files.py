@@ -9,11 +9,12 @@ import keras
 import numpy as np
 from safetensors.numpy import save_file
 
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import open_huggingface, save_huggingface
 from keras_transformers.convert.formats.weights import Format, FoundWeights, TrainedModel
 from keras_transformers.convert.tensors import TRANSPOSED, NamedTensor, assign
-from keras_transformers.files import may_be_name, read_json, read_json_list, write_json
+from keras_transformers.files import may_be_name, read_json_list, write_json
 from keras_transformers.tasks.embedding.head import embedder_parts
 
 __all__: list[str] = []
@@ -51,7 +52,7 @@ _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 _MOST_DIMENSIONS = 1 << 16  # so that a damaged number cannot take all memory
 
 
-def open_sentence_transformers(folder: Path) -> FoundWeights:
+def open_sentence_transformers(folder: Folder) -> FoundWeights:
     """Opens a folder that sentence-transformers saved: an embedder or a CrossEncoder.
 
     Raises:
@@ -61,17 +62,15 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
     """
     modules = _modules(folder)
     _, first = modules[0]
-    encoder = dataclasses.replace(open_huggingface(first), source=folder)
-    lengths = (first / name for name in _LENGTHS)
-    file = next((each for each in lengths if each.is_file()), None)
-    config = {} if file is None else read_json(file)
+    encoder = dataclasses.replace(open_huggingface(first), source=folder.path)
+    name = next((name for name in _LENGTHS if (first / name).is_file()), _LENGTH)
+    file, config = first / name, first.json(name, missing_ok=True)
     encoder = dataclasses.replace(
         encoder,
         max_sequence_length=_length(file, config, encoder),
         tokenizers=_lowercasing(file, config, encoder),
     )
-    settings_file = folder / _SETTINGS
-    settings = read_json(settings_file) if settings_file.is_file() else {}
+    settings_file, settings = folder / _SETTINGS, folder.json(_SETTINGS, missing_ok=True)
     if len(modules) == 1:
         if not encoder.heads.lower().endswith("forsequenceclassification"):
             raise ValueError(
@@ -79,8 +78,8 @@ def open_sentence_transformers(folder: Path) -> FoundWeights:
                 f"{first / 'config.json'} has no head for it: remove {_MODULES} to load the encoder"
             )
         return encoder
-    pooling_file = modules[1][1] / "config.json"
-    pooling = read_json(pooling_file)
+    _, of_pooling = modules[1]
+    pooling_file, pooling = of_pooling / "config.json", of_pooling.json("config.json")
     after = modules[2:]
     normalize = bool(after) and after[-1][0] == "Normalize"
     projections = after[:-1] if normalize else after
@@ -151,7 +150,7 @@ def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
     write_json(folder / _SETTINGS, settings)
 
 
-def _modules(folder: Path) -> list[tuple[str, Path]]:
+def _modules(folder: Folder) -> list[tuple[str, Folder]]:
     """Returns the kind and folder of each module, in order.
 
     Raises:
@@ -159,7 +158,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             Transformer, a Pooling and modules that may follow it.
     """
     file = folder / _MODULES
-    found: list[tuple[str, Path]] = []
+    modules: list[tuple[str, Folder]] = []
     for module in read_json_list(file):
         fields = module if isinstance(module, dict) else {}
         kind, path = fields.get("type"), fields.get("path", "")
@@ -171,9 +170,10 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             raise ValueError(f"{file}: path {path!r:.100} is not a valid folder")
         # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
         # .modules.pooling.Pooling"; modules from other packages are foreign code.
-        own = kind.startswith("sentence_transformers.")
-        found.append((kind.rpartition(".")[2] if own else kind, folder / path))
-    kinds = [kind for kind, _ in found]
+        is_theirs = kind.startswith("sentence_transformers.")
+        place = Folder(folder / path) if PurePosixPath(path).parts else folder
+        modules.append((kind.rpartition(".")[2] if is_theirs else kind, place))
+    kinds = [kind for kind, _ in modules]
     after = {"Dense", "LayerNorm", "Normalize"}
     if kinds != ["Transformer"] and (
         kinds[:2] != ["Transformer", "Pooling"] or not after.issuperset(kinds[2:])
@@ -182,24 +182,24 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             f"{file}: modules {', '.join(kinds) or 'none'}; only Transformer, Pooling and then any "
             f"of {', '.join(sorted(after))} are supported, or only Transformer for a CrossEncoder"
         )
-    return found
+    return modules
 
 
 def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
     """Returns the mode or modes of pooling, from the fields of any version."""
-    chosen = config.get("pooling_mode")
-    if isinstance(chosen, str):
-        chosen = [chosen]
-    if chosen is None:
+    pooling = config.get("pooling_mode")
+    if isinstance(pooling, str):
+        pooling = [pooling]
+    if pooling is None:
         fields = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
         unknown = sorted(set(fields) - _POOLINGS.keys())
-        chosen = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
-    known = _POOLINGS.values()
-    if not isinstance(chosen, list) or not chosen or not all(mode in known for mode in chosen):
+        pooling = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
+    modes = _POOLINGS.values()
+    if not isinstance(pooling, list) or not pooling or not all(mode in modes for mode in pooling):
         raise ValueError(
-            f"{file}: pooling by {chosen or 'nothing'}; expected one or more of {', '.join(known)}"
+            f"{file}: pooling by {pooling or 'nothing'}; expected one or more of {', '.join(modes)}"
         )
-    return chosen[0] if len(chosen) == 1 else tuple(chosen)
+    return pooling[0] if len(pooling) == 1 else tuple(pooling)
 
 
 def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict[str, Any]:
@@ -222,12 +222,11 @@ def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict
     return {"prompts": prompts, "default_prompt_name": default}
 
 
-def _projection(kind: str, folder: Path) -> keras.layers.Layer:
+def _projection(kind: str, folder: Folder) -> keras.layers.Layer:
     """Makes the layer of a module after the pooling, with its weights."""
     if kind == "Normalize":
         return keras.layers.UnitNormalization(dtype="float32")
-    file = folder / "config.json"
-    config, arrays = read_json(file), open_arrays(folder)
+    file, config, arrays = folder / "config.json", folder.json("config.json"), folder.arrays
     if kind == "LayerNorm":
         width = _size(file, "dimension", config)
         layer: Any = keras.layers.LayerNormalization(epsilon=_LAYER_NORM_EPSILON, dtype="float32")
@@ -260,10 +259,10 @@ def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layer
     if not isinstance(config.get("bias", True), bool):
         raise ValueError(f"{file}: bias={config['bias']!r}; expected true or false")
     widths = [_size(file, name, config) for name in ("in_features", "out_features")]
-    found = arrays.shapes.get("linear.weight")
-    if found not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
+    shape = arrays.shapes.get("linear.weight")
+    if shape not in (None, tuple(reversed(widths))):  # before creating weights of a mistaken size
         raise ValueError(
-            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {found}"
+            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights have shape {shape}"
         )
     layer = keras.layers.Dense(
         widths[1],
@@ -287,12 +286,13 @@ def _module_of(layer: Any) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
             return "LayerNorm", config, dict(zip(names, arrays, strict=True))
     elif isinstance(layer, keras.layers.Dense):
         ours = layer.activation.__name__
-        named = next((theirs for theirs, each in _ACTIVATIONS.items() if each == ours), None)
+        named = next((theirs for theirs, name in _ACTIVATIONS.items() if name == ours), None)
         if named is not None:
             kernel = np.ascontiguousarray(arrays[0].T)
-            found = dict(zip(("linear.weight", "linear.bias"), (kernel, *arrays[1:]), strict=False))
+            names = ("linear.weight", "linear.bias")
+            tensors = dict(zip(names, (kernel, *arrays[1:]), strict=False))
             sizes = {"in_features": kernel.shape[1], "out_features": kernel.shape[0]}
-            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, found
+            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, tensors
     raise ValueError(
         f"sentence-transformers has no module for layer {layer.name!r}: save the pipeline in the "
         "format 'keras_transformers'"
@@ -309,7 +309,7 @@ def _size(file: Path, name: str, config: Mapping[str, Any]) -> int:
     return value
 
 
-def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights) -> int | None:
+def _length(file: Path, config: Mapping[str, Any], encoder: FoundWeights) -> int | None:
     """Returns the maximum length in sentence_bert_config.json, or else the tokenizer's."""
     length = config.get("max_seq_length")
     if length is None:
@@ -320,28 +320,28 @@ def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights)
 
 
 def _lowercasing(
-    file: Path | None, config: Mapping[str, Any], encoder: FoundWeights
+    file: Path, config: Mapping[str, Any], encoder: FoundWeights
 ) -> Callable[..., tuple[Any, ...]]:
     """Returns the function that makes the tokenizers, which must lower-case if the file says so."""
     if not config.get("do_lower_case"):
         return encoder.tokenizers
 
     def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
-        made = encoder.tokenizers(lowercase)
-        for tokenizer in made:
+        tokenizers = encoder.tokenizers(lowercase)
+        for tokenizer in tokenizers:
             if not getattr(tokenizer, "lowercase", False):
                 raise ValueError(
                     f"{file}: do_lower_case=True, but its {type(tokenizer).__name__} keeps case, "
                     "and lower-casing before a tokenizer is not supported: set do_lower_case to "
                     "false there if the model was trained on unchanged texts"
                 )
-        return made
+        return tokenizers
 
     return tokenizers
 
 
 FORMAT = Format(
     "sentence-transformers' modules.json",
-    lambda path: (path / _MODULES).is_file(),
+    lambda folder: (folder / _MODULES).is_file(),
     open_sentence_transformers,
 )

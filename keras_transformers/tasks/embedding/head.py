@@ -181,10 +181,5 @@ def embedder_parts(model: keras.Model) -> EmbedderParts:
     while len(inputs) == 1 and isinstance(layer, PROJECTIONS):
         projections.insert(0, layer)
         layer, inputs = made_by[id(inputs[0])]
-    if isinstance(layer, TokenPooling):
-        pooling = layer.modes
-    else:  # older models have a mean with a mask, or [:, 0], instead of TokenPooling
-        is_mean = isinstance(layer, keras.layers.GlobalAveragePooling1D)
-        pooling = ("mean",) if is_mean else ("cls",)
     encoder = keras.Model(model.input, {"sequence_output": inputs[0]}, name=model.name)
-    return EmbedderParts(encoder, pooling, tuple(projections), normalize, truncate_dim)
+    return EmbedderParts(encoder, layer.modes, tuple(projections), normalize, truncate_dim)

@@ -12,6 +12,7 @@ from keras_transformers.files.surrogates import check_text
 from keras_transformers.tasks.embedding.head import embedder
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import TextPipeline, checked_tokens
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Embedder"]
 
@@ -66,7 +67,7 @@ class Embedder(TextPipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: PackingTokenizer,
         *,
         pooling: str | Sequence[str] | None = None,
         projections: Sequence[keras.layers.Layer] = (),
@@ -76,9 +77,9 @@ class Embedder(TextPipeline):
         default_prompt_name: str | None = None,
         max_sequence_length: int | None = None,
     ) -> None:
-        given = {"pooling": pooling, "normalize": normalize, "truncate_dim": truncate_dim}
+        head = {"pooling": pooling, "normalize": normalize, "truncate_dim": truncate_dim}
         super().__init__(
-            _pooled(model, {"projections": projections or None, **given}),
+            _pooled(model, {"projections": projections or None, **head}),
             tokenizer,
             outputs=("embedding",),
             max_sequence_length=max_sequence_length,
@@ -109,7 +110,7 @@ class Embedder(TextPipeline):
             options["default_prompt_name"] = prompt_name
         return super().__call__(*texts, batch_size=batch_size, **options)
 
-    def tokenize(self, *texts: Any, prompt: str | None = None) -> list[tf.RaggedTensor]:
+    def tokenize(self, *texts: tf.Tensor, prompt: str | None = None) -> list[tf.RaggedTensor]:
         """Tokenizes texts with a prompt before them; see `TextPipeline`."""
         prompt = self._prompt if prompt is None else prompt
         if not prompt:
@@ -117,7 +118,7 @@ class Embedder(TextPipeline):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             return super().tokenize(*(tf.strings.join([prompt, text]) for text in texts))
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the embedding from the model's inputs."""
         embedding = self.run_model(tokens)["embedding"]  # (batch, width)
         return {"embedding": tf.cast(embedding, tf.float32)}
@@ -138,7 +139,7 @@ class Embedder(TextPipeline):
         }
         return {**prompted, **super().other_signatures(batches)}
 
-    def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
+    def answer_tokens(self, **tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Checks the model's inputs and computes the embedding from them."""
         tokens = checked_tokens(self.model, tokens)
         if "padding_mask" in tokens:
@@ -147,7 +148,7 @@ class Embedder(TextPipeline):
                 tf.debugging.Assert(tf.reduce_all(real), ["a row has only padding"])
         return self.decode(tokens)
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {"embedding": tf.TensorSpec([None, self._embedding_dim], tf.float32)}
 
@@ -171,8 +172,8 @@ class Embedder(TextPipeline):
 
     def _prompt_of(self, name: str) -> str:
         if name not in self.prompts:
-            known = ", ".join(self.prompts) or "none"
-            raise ValueError(f"prompt_name={name!r}: the prompts of this pipeline are {known}")
+            names = ", ".join(self.prompts) or "none"
+            raise ValueError(f"prompt_name={name!r}: the prompts of this pipeline are {names}")
         return self.prompts[name]
 
 
@@ -192,12 +193,12 @@ def _checked_prompts(prompts: Mapping[str, str]) -> Mapping[str, str]:
 
 def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
     """Returns the model if it outputs embeddings, else the model with a head added."""
-    given = {name: value for name, value in options.items() if value is not None}
+    head_options = {name: value for name, value in options.items() if value is not None}
     outputs: Any = getattr(model, "output", None)
     if not (isinstance(outputs, dict) and "embedding" in outputs):
-        return embedder(model, **given, name=model.name)
-    if given:
-        choices = " and ".join(f"{name}={value!r}" for name, value in given.items())
+        return embedder(model, **head_options, name=model.name)
+    if head_options:
+        choices = " and ".join(f"{name}={value!r}" for name, value in head_options.items())
         raise ValueError(
             f"{choices} for model {model.name!r}, which already pools: leave them out, or pass its "
             "encoder"

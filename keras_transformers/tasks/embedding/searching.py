@@ -1,18 +1,18 @@
 """Measures how well vectors find texts, or compare them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from keras_transformers.data.text import TextPairs
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
+from keras_transformers.tasks.embedding.pipeline import Embedder
 
 __all__ = ["bm25_scores", "main_figure", "similarity_scores"]
 
 
 def similarity_scores(
-    embed: Any, pairs: TextPairs, *, dims: int | None = None, batch_size: int = 64
+    embed: Embedder, pairs: TextPairs, *, dims: int | None = None, batch_size: int = 64
 ) -> dict[str, float]:
     """Measures how well an embedder's cosine similarities find partners, or agree with scores.
 
@@ -56,16 +56,16 @@ def bm25_scores(pairs: TextPairs) -> dict[str, float]:
 
 
 def vectors(
-    embed: Any, texts: Sequence[str], prompt_name: str | None = None, *, batch_size: int = 64
+    embed: Embedder, texts: Sequence[str], prompt_name: str | None = None, *, batch_size: int = 64
 ) -> np.ndarray:
     """Returns the vectors of texts: float32 (texts, width)."""
-    found = embed(list(texts), prompt_name=prompt_name, batch_size=batch_size)
-    return np.array([each.vector for each in found], np.float32)
+    embeddings = embed(list(texts), prompt_name=prompt_name, batch_size=batch_size)
+    return np.array([embedding.vector for embedding in embeddings], np.float32)
 
 
 def _relevant(pairs: TextPairs) -> list[set[int]]:
     place = {document: i for i, document in enumerate(pairs.documents())}
-    return [{place[partner] for partner in found} for found in pairs.queries().values()]
+    return [{place[partner] for partner in partners} for partners in pairs.queries().values()]
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -1,11 +1,10 @@
 """Masked language modeling."""
 
-from typing import Any
-
 import keras
 
 from keras_transformers.layers import AddBias, GatherPositions
 from keras_transformers.layers.dense import Activation, activation_function
+from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models import encoder_parts
 
 __all__ = ["masked_lm"]
@@ -45,8 +44,8 @@ def masked_lm(
 
 
 def masked_lm_logits(
-    encoder: keras.Model, mask_positions: Any, activation: Activation, norm_epsilon: float
-) -> Any:
+    encoder: keras.Model, mask_positions: Tensor, activation: Activation, norm_epsilon: float
+) -> Tensor:
     """Applies dense layer, norm, tied projection and bias: (batch, masked, vocabulary).
 
     An encoder with the output `token_output` has its own dense layer and norm.

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tasks.token_inputs import TextPipeline
+from keras_transformers.tokenizers.protocols import MaskTokenizer
 
 __all__ = ["MaskFiller"]
 
@@ -57,11 +58,12 @@ class MaskFiller(TextPipeline):
     """
 
     task = "fill_mask"
+    tokenizer: MaskTokenizer
 
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: MaskTokenizer,
         *,
         top_k: int = 5,
         max_sequence_length: int | None = None,
@@ -86,7 +88,7 @@ class MaskFiller(TextPipeline):
         self.top_k = int(top_k)
         self._vocabulary = list(tokenizer.vocabulary)
 
-    def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
+    def tokenize(self, *texts: tf.Tensor) -> list[tf.RaggedTensor]:
         """Tokenizes texts, turning each mask into one token; adds no special tokens.
 
         The tokenizer alone would split a mask as text.
@@ -100,7 +102,7 @@ class MaskFiller(TextPipeline):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             return [self._tokenize(tf.convert_to_tensor(text, tf.string)) for text in texts]
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes tokens, probabilities and num_masks from the model's inputs."""
         is_real = tokens.get("padding_mask", True)
         positions = _positions(is_real & (tokens["token_ids"] == self.tokenizer.mask_token_id))
@@ -113,14 +115,14 @@ class MaskFiller(TextPipeline):
         num_masks = tf.cast(positions.row_lengths(), tf.int32)
         answered = tf.sequence_mask(num_masks, tf.shape(mask_positions)[1])[..., None]
         with tf.device("CPU:0"):
-            found = tf.where(answered, tf.gather(tf.constant(self._vocabulary), token_ids), "")
+            names = tf.where(answered, tf.gather(tf.constant(self._vocabulary), token_ids), "")
         return {
-            "tokens": found,
+            "tokens": names,
             "probabilities": tf.where(answered, probabilities, 0.0),
             "num_masks": num_masks,
         }
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "tokens": tf.TensorSpec([None, None, self.top_k], tf.string),
@@ -144,7 +146,7 @@ class MaskFiller(TextPipeline):
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"top_k": self.top_k, "max_sequence_length": self.max_sequence_length}
 
-    def _tokenize(self, text: Any) -> tf.RaggedTensor:
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         pieces = self.tokenizer.split_at_masks(text)  # (batch, None)
         tokens = self.tokenizer.tokenize(pieces.values)  # (pieces, None)
         masks = tf.fill([tokens.nrows(), 1], self.tokenizer.mask_token_id)
@@ -153,12 +155,12 @@ class MaskFiller(TextPipeline):
         return rows.merge_dims(1, 2)[:, :-1]
 
 
-def _positions(chosen: Any) -> tf.RaggedTensor:
+def _positions(mask: tf.Tensor) -> tf.RaggedTensor:
     """Returns where booleans (batch, length) are True: int32 (batch, None)."""
-    places = tf.where(chosen)  # (chosen, 2), row by row
+    places = tf.where(mask)  # (chosen, 2), row by row
     return tf.RaggedTensor.from_value_rowids(
         tf.cast(places[:, 1], tf.int32),
         places[:, 0],
-        nrows=tf.shape(chosen, tf.int64)[0],
+        nrows=tf.shape(mask, tf.int64)[0],
         validate=False,
     )

@@ -25,7 +25,7 @@ class FillMaskTask(Task[MaskFiller]):
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds the head for masks, and BERT's other head if the weights have it."""
-        make = pretrainer if "next_sentence" in weights.trained else masked_lm
+        make = pretrainer if len(weights.trained) > 1 else masked_lm
         return make(encoder, **weights.masked_lm)
 
 

@@ -1,8 +1,8 @@
 """Describes generation, for `load`, `fit` and files of other libraries."""
 
-from pathlib import Path
 from typing import Any
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.chat_templates import read_chat_template
 from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.tasks.generation.answer import ANSWER
@@ -18,7 +18,7 @@ class GenerationTask(Task[TextGenerator]):
     pipeline = TextGenerator
     headless = True
 
-    def read_options(self, folder: Path) -> dict[str, Any]:
+    def read_options(self, folder: Folder) -> dict[str, Any]:
         """Returns the options of sampling and the chat template."""
         return {**read_sampling_options(folder), **read_chat_template(folder)}
 

@@ -72,16 +72,16 @@ class ImageClassifier(Pipeline):
         self.decoder = decoder
         self.labels = checked_labels(labels, model)
 
-    def encode(self, image_bytes: Any) -> dict[str, Any]:
+    def encode(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         """Turns encoded images, strings (batch,), into the model's input, in the graph."""
         return {"images": self.decoder(image_bytes)}  # (batch, height, width, channels)
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes label, probabilities and label_index of encoded images, in the graph."""
         images = self.encode(texts["image_bytes"])
         return labelled(self.run_model(images)["logits"], self.labels)
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one encoded image; see `Pipeline.read`.
 
         The names are "[CLS]", then the row and the column of each patch, such as "0,3".
@@ -92,7 +92,7 @@ class ImageClassifier(Pipeline):
         patches = [f"{row},{column}" for row in range(rows) for column in range(columns)]
         return {"source": ["[CLS]", *patches]}
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return labelled_specs(self.labels)
 
@@ -102,10 +102,10 @@ class ImageClassifier(Pipeline):
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
         """Returns the examples or synthetic pictures, unusual images and an empty batch."""
-        given = self._made_up() if examples is None else self._checked(examples)
+        images = self._made_up() if examples is None else self._checked(examples)
         return [
             {"image_bytes": np.array(encoded, dtype=object)}
-            for encoded in (given, _odd_images(), [])
+            for encoded in (images, _odd_images(), [])
         ]
 
     def rows(
@@ -204,7 +204,7 @@ class ImageDecoder:
                 f"image_size={self.image_size}, max_pixels={self.max_pixels}: must be 1 or more"
             )
 
-    def __call__(self, image_bytes: Any) -> Any:
+    def __call__(self, image_bytes: tf.Tensor) -> tf.Tensor:
         """Decodes images, strings (batch,).
 
         Returns:
@@ -218,16 +218,16 @@ class ImageDecoder:
         height, width = self.image_size
         spec = tf.TensorSpec([height, width, self.num_channels], tf.float32)
         with tf.device("CPU:0"):  # string ops run only on the CPU
-            known = _starts_with(image_bytes, _PNG) | _starts_with(image_bytes, _JPEG)
-            wrong = tf.where(~known)[:, 0]
+            is_image = _starts_with(image_bytes, _PNG) | _starts_with(image_bytes, _JPEG)
+            wrong = tf.where(~is_image)[:, 0]
             message = "image_bytes must be PNG or JPEG; these rows of the batch are neither:"
-            check = tf.debugging.Assert(tf.reduce_all(known), [message, wrong], summarize=20)
+            check = tf.debugging.Assert(tf.reduce_all(is_image), [message, wrong], summarize=20)
             # In eager mode the check has already run and is None.
             with tf.control_dependencies([check] if check is not None else []):
                 image_bytes = tf.identity(image_bytes)
             return tf.map_fn(self._decode, image_bytes, fn_output_signature=spec)
 
-    def _decode(self, encoded: Any) -> Any:
+    def _decode(self, encoded: tf.Tensor) -> tf.Tensor:
         """Decodes one image, a scalar string, to (height, width, channels)."""
         with tf.device("CPU:0"):
             height, width = _size(encoded)
@@ -260,41 +260,41 @@ class ImageDecoder:
             )
 
 
-def _starts_with(image_bytes: Any, magic: bytes) -> Any:
+def _starts_with(image_bytes: tf.Tensor, magic: bytes) -> tf.Tensor:
     return tf.equal(tf.strings.substr(image_bytes, 0, len(magic)), magic)
 
 
-def _size(encoded: Any) -> tuple[Any, Any]:
+def _size(encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Reads an image's height and width, int32, from its header."""
 
-    def png() -> Any:
+    def png() -> tf.Tensor:
         # Bytes 16 to 23 are width and height; in a shorter file, zeros replace them.
         header = tf.strings.substr(encoded + b"\0" * 24, 16, 8)
         return tf.reverse(tf.io.decode_raw(header, tf.int32, little_endian=False), [0])
 
-    def jpeg() -> Any:
+    def jpeg() -> tf.Tensor:
         return tf.image.extract_jpeg_shape(encoded)[:2]
 
     size = tf.cond(_starts_with(encoded, _PNG), png, jpeg)
     return size[0], size[1]
 
 
-def _check_model(model: keras.Model, decoder: Any) -> None:
+def _check_model(model: keras.Model, decoder: ImageDecoder) -> None:
     """Raises ValueError unless the model takes the decoder's images and returns logits."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
-    named = isinstance(inputs, dict) and isinstance(outputs, dict)
-    if not named or set(inputs) != {"images"} or "logits" not in outputs:
+    has_names = isinstance(inputs, dict) and isinstance(outputs, dict)
+    if not has_names or set(inputs) != {"images"} or "logits" not in outputs:
         raise ValueError(
             f"model {model.name!r} must take images and return logits, in dicts: put "
             "keras_transformers.heads.classifier on a model of keras_transformers.families.vit"
         )
-    taken = tuple(inputs["images"].shape[1:])
-    made = (*decoder.image_size, decoder.num_channels)
-    if taken != made:
+    size = tuple(inputs["images"].shape[1:])
+    decoded = (*decoder.image_size, decoder.num_channels)
+    if size != decoded:
         raise ValueError(
-            f"model {model.name!r} takes images of {taken} (height, width, channels) but the "
-            f"decoder makes {made}: give it the model's image_size and num_channels"
+            f"model {model.name!r} takes images of {size} (height, width, channels) but the "
+            f"decoder makes {decoded}: give it the model's image_size and num_channels"
         )
 
 

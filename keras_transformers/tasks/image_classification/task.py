@@ -1,7 +1,6 @@
 """Describes image classification, for `load`, `fit` and files of other libraries."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 
@@ -17,11 +16,15 @@ def _of_model(
     labels: Sequence[str],
     *,
     decoder: ImageDecoder | None = None,
-    **options: Any,
+    max_pixels: int = ImageDecoder.max_pixels,
+    crop_to_aspect_ratio: bool = ImageDecoder.crop_to_aspect_ratio,
+    antialias: bool = ImageDecoder.antialias,
 ) -> ImageClassifier:
     """Makes the pipeline; by default, with a decoder of the model's image size and channels."""
     height, width, channels = model.input["images"].shape[1:]
-    decoder = decoder or ImageDecoder((height, width), channels, **options)
+    decoder = decoder or ImageDecoder(
+        (height, width), channels, max_pixels, crop_to_aspect_ratio, antialias
+    )
     return ImageClassifier(model, decoder, labels)
 
 

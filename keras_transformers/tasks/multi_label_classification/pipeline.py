@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformers.tasks.classification.pipeline import classify_signature
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import TextPipeline, checked_labels
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["MultiLabelClassifier"]
 
@@ -63,7 +64,7 @@ class MultiLabelClassifier(TextPipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: PackingTokenizer,
         labels: Sequence[str],
         *,
         thresholds: float | Sequence[float] = 0.5,
@@ -80,7 +81,7 @@ class MultiLabelClassifier(TextPipeline):
         self.labels = checked_labels(labels, self.model)
         self.thresholds = _checked_thresholds(thresholds, self.labels)
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes labels, num_labels and probabilities from the model's inputs."""
         probabilities = tf.sigmoid(tf.cast(self.run_model(tokens)["logits"], tf.float32))
         has = probabilities > tf.constant(self.thresholds)  # (batch, classes)
@@ -93,7 +94,7 @@ class MultiLabelClassifier(TextPipeline):
             labels = tf.where(tf.gather(has, order, batch_dims=1), names, "")
         return {"labels": labels, "num_labels": num_labels, "probabilities": probabilities}
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "labels": tf.TensorSpec([None, None], tf.string),
@@ -110,8 +111,8 @@ class MultiLabelClassifier(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        own = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
-        return {**own, **super().config()}
+        options = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
+        return {**options, **super().config()}
 
 
 def _checked_thresholds(

@@ -11,6 +11,7 @@ from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.texts import string_column
 from keras_transformers.tasks.token_inputs import TextPipeline, one_row, token_names
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["MultipleChoice"]
 
@@ -59,14 +60,18 @@ class MultipleChoice(TextPipeline):
         >>> answer = choose("Good", ["films", "!", "good"])
         >>> answer.choice == ["films", "!", "good"][answer.choice_index]
         True
-        >>> [len(each.probabilities) for each in choose(["Good", "film"], [["!", "film"], ["!"]])]
+        >>> [len(a.probabilities) for a in choose(["Good", "film"], [["!", "film"], ["!"]])]
         [2, 1]
     """
 
     task = "multiple_choice"
 
     def __init__(
-        self, model: keras.Model, tokenizer: Any, *, max_sequence_length: int | None = None
+        self,
+        model: keras.Model,
+        tokenizer: PackingTokenizer,
+        *,
+        max_sequence_length: int | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -83,7 +88,7 @@ class MultipleChoice(TextPipeline):
                 "length): put keras_transformers.heads.multiple_choice on an encoder"
             )
 
-    def encode(self, *texts: Any) -> dict[str, Any]:
+    def encode(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Turns texts into the model's inputs, in the graph.
 
         Args:
@@ -100,7 +105,7 @@ class MultipleChoice(TextPipeline):
             return self.pack_choices(text_tokens, choice_tokens, is_choice)
 
     def pack_choices(
-        self, text: tf.RaggedTensor, choices: tf.RaggedTensor, is_choice: Any
+        self, text: tf.RaggedTensor, choices: tf.RaggedTensor, is_choice: tf.Tensor
     ) -> dict[str, Any]:
         """Pairs the tokens of texts with those of their choices and pads them.
 
@@ -122,7 +127,7 @@ class MultipleChoice(TextPipeline):
             at = tf.cast(places, tf.int32)
             return {name: tf.scatter_nd(at, value, shape) for name, value in packed.items()}
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on a text and its first choice; see `Pipeline.read`.
 
         Raises:
@@ -136,18 +141,18 @@ class MultipleChoice(TextPipeline):
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"][0])}
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes outputs from strings, in the graph."""
         text, choices = (texts[name] for name in self.text_names)
-        found = self.decode(self.encode(text, choices))
+        outputs = self.decode(self.encode(text, choices))
         with tf.device("CPU:0"):
             nothing = tf.fill([tf.shape(choices)[0], 1], "")
             choice = tf.gather(
-                tf.concat([nothing, choices], axis=1), found["choice_index"] + 1, batch_dims=1
+                tf.concat([nothing, choices], axis=1), outputs["choice_index"] + 1, batch_dims=1
             )
-        return {"choice": choice, **found}
+        return {"choice": choice, **outputs}
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes probabilities, choice_index and num_choices from the model's inputs."""
         logits = tf.cast(self.run_model(tokens)["logits"], tf.float32)  # (batch, choices)
         is_choice = tf.reduce_any(tokens["padding_mask"], axis=-1)
@@ -163,14 +168,14 @@ class MultipleChoice(TextPipeline):
             "num_choices": tf.reduce_max(ends, axis=1),
         }
 
-    def input_specs(self) -> dict[str, Any]:
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of `answer`: name -> tf.TensorSpec of strings."""
         return {
             "text": tf.TensorSpec([None], tf.string),
             "choices": tf.TensorSpec([None, None], tf.string),
         }
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "choice": tf.TensorSpec([None], tf.string),
@@ -190,7 +195,7 @@ class MultipleChoice(TextPipeline):
         Args:
             examples: a text and the list of its choices per row; None for default ones.
         """
-        for row in (given := _EXAMPLES if examples is None else examples):
+        for row in (pairs := _EXAMPLES if examples is None else examples):
             is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
             if not is_pair or isinstance(row[1], str):
                 raise ValueError(f"examples must be tuples (text, choices), not {short_repr(row)}")
@@ -201,7 +206,7 @@ class MultipleChoice(TextPipeline):
                 "text": string_column("text", [text for text, _ in rows]),
                 "choices": string_column("choices", [choices for _, choices in rows], rank=2),
             }
-            for rows in (given, awkward, [])
+            for rows in (pairs, awkward, [])
         ]
 
     def config(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.tasks.token_inputs import TextPipeline
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["NextSentenceClassifier"]
 
@@ -46,7 +47,11 @@ class NextSentenceClassifier(TextPipeline):
     task = "next_sentence"
 
     def __init__(
-        self, model: keras.Model, tokenizer: Any, *, max_sequence_length: int | None = None
+        self,
+        model: keras.Model,
+        tokenizer: PackingTokenizer,
+        *,
+        max_sequence_length: int | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -56,12 +61,12 @@ class NextSentenceClassifier(TextPipeline):
             pair=True,
         )
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the probability from the model's inputs."""
         logits = self.run_model(tokens)["next_sentence_logits"]  # (batch, 2)
         return {"probability": tf.nn.softmax(tf.cast(logits, tf.float32))[:, 0]}
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {"probability": tf.TensorSpec([None], tf.float32)}
 

@@ -24,7 +24,7 @@ class NextSentenceTask(Task[NextSentenceClassifier]):
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds both of BERT's heads, or only this task's if the weights lack the one for masks."""
         model = pretrainer(encoder, **weights.masked_lm)
-        return model if "fill_mask" in weights.trained else part(model, ("next_sentence_logits",))
+        return model if len(weights.trained) > 1 else part(model, ("next_sentence_logits",))
 
 
 TASK = NextSentenceTask()

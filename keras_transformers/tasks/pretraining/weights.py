@@ -10,8 +10,8 @@ import keras
 from keras_transformers.convert.config_map import arguments_of
 from keras_transformers.convert.families import encoders, family_named
 from keras_transformers.convert.family import Family
-from keras_transformers.convert.formats.weights import FoundWeights, find_weights
-from keras_transformers.dependencies.private_api import give_values, without_values
+from keras_transformers.convert.formats.weights import find_weights
+from keras_transformers.dependencies.private_api import without_values
 from keras_transformers.families.bert import model as bert
 from keras_transformers.families.electra.model import MODELS as ELECTRAS
 from keras_transformers.families.electra.model import electra, electra_generator
@@ -21,6 +21,7 @@ from keras_transformers.tasks.pretraining.head import pretrainer
 from keras_transformers.tasks.replaced_tokens.head import (
     replaced_token_detector,
 )
+from keras_transformers.tasks.weights.assembly import assemble
 
 __all__ = ["load_electra_pair", "load_pretrainer", "pretrained_tokenizer", "pretraining_size"]
 
@@ -77,9 +78,14 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
         ValueError: the weights are not an encoder's, its tokenizer is not WordPiece, or it has too
             few positions.
     """
-    found, _ = _pretrained(weights, max_sequence_length)
-    tokenizer = found.tokenizers()[0]
-    if type(tokenizer).__name__ != "WordPieceTokenizer":
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
+
+    opened = find_weights(weights)
+    with without_values():
+        _check(weights, opened.build(), max_sequence_length)
+    tokenizer = opened.tokenizers()[0]
+    if type(tokenizer) is not WordPieceTokenizer:
         raise ValueError(
             f"{weights}: its tokenizer is a {type(tokenizer).__name__}, but pretraining data is "
             "made with a WordPieceTokenizer: pass weights that have one"
@@ -87,26 +93,23 @@ def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: i
     return tokenizer
 
 
-def _pretrained(
-    weights: str | os.PathLike[str], max_sequence_length: int, **rates: float
-) -> tuple[FoundWeights, keras.Model]:
-    """Finds an encoder with enough positions, and builds it without loading its weights."""
-    found = find_weights(weights)
-    if found.base == "embedding":
-        with without_values():
-            encoder = found.build(**rates)
-        if set(encoder.input) >= _INPUTS and "pooled_output" in encoder.output:
-            positions = anatomy(encoder).max_sequence_length
-            if positions is not None and positions < max_sequence_length:
-                raise ValueError(
-                    f"{weights} has {positions} positions, but the examples have "
-                    f"{max_sequence_length} tokens: shorten the examples"
-                )
-            return found, encoder
-    raise ValueError(
-        f"{weights}: its model is not an encoder of texts: pass the weights of a BERT or "
-        "ModernBERT, or leave them out and pass the name of a model"
-    )
+def _check(
+    weights: str | os.PathLike[str],
+    encoder: keras.Model,
+    max_sequence_length: int,
+) -> None:
+    """Raises ValueError unless weights are an encoder's with enough positions."""
+    if not set(encoder.input) >= _INPUTS or "pooled_output" not in encoder.output:
+        raise ValueError(
+            f"{weights}: its model is not an encoder of texts: pass the weights of a BERT or "
+            "ModernBERT, or leave them out and pass the name of a model"
+        )
+    positions = anatomy(encoder).max_sequence_length
+    if positions is not None and positions < max_sequence_length:
+        raise ValueError(
+            f"{weights} has {positions} positions, but the examples have {max_sequence_length} "
+            "tokens: shorten the examples"
+        )
 
 
 def _with_heads(encoder: keras.Model, **options: Any) -> keras.Model:
@@ -147,18 +150,19 @@ def load_pretrainer(
     """
     rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
     if weights:
-        found, encoder = _pretrained(weights, max_sequence_length, **rates)
-        size = anatomy(encoder).token_embedding.input_dim
-        if size < vocabulary_size:
-            raise ValueError(
-                f"{weights} has {size} tokens, but the vocabulary has {vocabulary_size}: use the "
-                "vocabulary that belongs to the weights"
-            )
-        with without_values():
-            loaded = _with_heads(encoder, **found.masked_lm)
-        found.fill(loaded, ())
-        give_values(loaded)
-        return loaded
+        opened = find_weights(weights)
+
+        def head(encoder: keras.Model) -> keras.Model:
+            _check(weights, encoder, max_sequence_length)
+            size = anatomy(encoder).token_embedding.input_dim
+            if size < vocabulary_size:
+                raise ValueError(
+                    f"{weights} has {size} tokens, but the vocabulary has {vocabulary_size}: use "
+                    "the vocabulary that belongs to the weights"
+                )
+            return _with_heads(encoder, **opened.masked_lm)
+
+        return assemble(opened, head, fills_head=True, ignore=(), **rates).model
     family, size = _named(model)
     given = {name: value for name, value in (shape or {}).items() if value is not None}
     made: dict[str, Any] = {

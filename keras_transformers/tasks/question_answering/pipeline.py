@@ -19,6 +19,7 @@ from keras_transformers.tasks.token_inputs import (
     zero_at_padding,
 )
 from keras_transformers.tokenizers import offsets, windows
+from keras_transformers.tokenizers.protocols import SpanTokenizer
 
 __all__ = ["QuestionAnswerer"]
 
@@ -82,11 +83,12 @@ class QuestionAnswerer(TextPipeline):
     """
 
     task = "question_answering"
+    tokenizer: SpanTokenizer
 
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: SpanTokenizer,
         *,
         max_sequence_length: int = Default(384),
         doc_stride: int = 128,
@@ -118,17 +120,17 @@ class QuestionAnswerer(TextPipeline):
         )
         self.offset_unit: str = offset_unit
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds answers, their offsets and scores, in the graph."""
         question, context = (texts[name] for name in self.text_names)
         with tf.device("CPU:0"):  # string ops run only on the CPU
-            found = windows.question_windows(
+            inputs = windows.question_windows(
                 self.tokenizer, question, context, **self.window_lengths
             )
-            tokens = widened({name: found[name] for name in self.token_inputs})
-            missing = tf.shape(tokens["token_ids"])[1] - tf.shape(found["starts"])[1]
+            tokens = widened({name: inputs[name] for name in self.token_inputs})
+            missing = tf.shape(tokens["token_ids"])[1] - tf.shape(inputs["starts"])[1]
             bounds = {
-                name: tf.pad(found[name], [[0, 0], [0, missing]], constant_values=-1)
+                name: tf.pad(inputs[name], [[0, 0], [0, missing]], constant_values=-1)
                 for name in ("starts", "ends")
             }
         score, numbers = tf.TensorSpec([None], tf.float64), tf.TensorSpec([None], tf.int32)
@@ -138,16 +140,16 @@ class QuestionAnswerer(TextPipeline):
             {"score": score, "start": numbers, "end": numbers, "null_score": score},
         )
         with tf.device("CPU:0"):
-            return self._answers(context, found["rows"], spans)
+            return self._answers(context, inputs["rows"], spans)
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the model's logits, float32 (batch, length), 0 at padding, from its inputs."""
         outputs = self.run_model(tokens)
         return {
             name: zero_at_padding(tf.cast(outputs[name], tf.float32), tokens) for name in _LOGITS
         }
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         dtypes = {
             "answer": tf.string,
@@ -187,7 +189,7 @@ class QuestionAnswerer(TextPipeline):
             }
         )
 
-    def _best_spans(self, window: dict[str, Any]) -> dict[str, Any]:
+    def _best_spans(self, window: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns each window's best span, in bytes of the context, and its null score: (windows,).
 
         It computes in float64, where sums of two float32 numbers are exact enough to detect ties.
@@ -216,7 +218,9 @@ class QuestionAnswerer(TextPipeline):
             "null_score": null_score,
         }
 
-    def _answers(self, context: Any, rows: Any, spans: dict[str, Any]) -> dict[str, Any]:
+    def _answers(
+        self, context: tf.Tensor, rows: tf.Tensor, spans: dict[str, tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
         """Returns the best answer among the windows of each row."""
         batch = tf.shape(context)[0]
         score = tf.math.unsorted_segment_max(spans["score"], rows, batch)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformers.tasks.pipeline import REGRESS, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import TextPipeline
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["TextRegressor"]
 
@@ -56,11 +57,12 @@ class TextRegressor(TextPipeline):
     """
 
     task = "regression"
+    explained = "score"
 
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: PackingTokenizer,
         *,
         scale: float = 1.0,
         offset: float = 0.0,
@@ -83,14 +85,14 @@ class TextRegressor(TextPipeline):
             raise ValueError(f"activation={activation!r}: use 'linear' or 'sigmoid'")
         self.scale, self.offset, self.activation = float(scale), float(offset), activation
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the score from the model's inputs."""
         score = tf.cast(self.run_model(tokens)["score"], tf.float32)  # (batch,)
         if self.activation == "sigmoid":
             score = tf.sigmoid(score)
         return {"score": self.scale * score + self.offset}
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {"score": tf.TensorSpec([None], tf.float32)}
 

@@ -1,11 +1,11 @@
 """Describes regression, for `load`, `fit` and files of other libraries."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights
 from keras_transformers.tasks.regression.answer import ANSWER
 from keras_transformers.tasks.regression.head import regressor, scaled
@@ -32,7 +32,7 @@ class RegressionTask(Task[TextRegressor]):
         """Adds the regressor."""
         return regressor(encoder)
 
-    def read_options(self, folder: Path) -> dict[str, Any]:
+    def read_options(self, folder: Folder) -> dict[str, Any]:
         """Returns the activation, and whether texts are pairs."""
         return read_activation(folder)
 

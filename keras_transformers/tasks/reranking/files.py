@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.files import read_json
+from keras_transformers.convert.folder import Folder
 
 __all__: list[str] = []
 
@@ -27,13 +27,13 @@ def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: the activation is not supported.
     """
-    own = config.get("sentence_transformers")
-    own = own if isinstance(own, dict) else {}
-    said = (  # since 5.4, since 4.0 and before
-        *(config.get("activation_fn"), own.get("activation_fn")),
+    newer = config.get("sentence_transformers")
+    newer = newer if isinstance(newer, dict) else {}
+    values = (  # since 5.4, since 4.0 and before
+        *(config.get("activation_fn"), newer.get("activation_fn")),
         config.get("sbert_ce_default_activation_function"),
     )
-    name = next((each for each in said if each is not None), None)
+    name = next((value for value in values if value is not None), None)
     if name is None:
         return {"activation": "sigmoid", "pair": True} if "activation_fn" in config else {}
     if name not in _ACTIVATIONS:
@@ -44,17 +44,16 @@ def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     return {"activation": _ACTIVATIONS[name], "pair": True}
 
 
-def read_activation(folder: Path) -> dict[str, Any]:
+def read_activation(folder: Folder) -> dict[str, Any]:
     """Returns the options of `TextRegressor` from a folder's files; see `activation_options`.
 
     Args:
         folder: has config.json and, in newer versions, config_sentence_transformers.json.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name in ("config.json", "config_sentence_transformers.json"):
-        if (folder / name).is_file():
-            found |= activation_options(folder / name, read_json(folder / name))
-    return found
+        options |= activation_options(folder / name, folder.json(name, missing_ok=True))
+    return options
 
 
 def activation_fields(activation: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.texts import string_column
 from keras_transformers.tasks.token_inputs import TextPipeline, in_chunks, one_row, token_names
+from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Reranker"]
 
@@ -65,7 +66,7 @@ class Reranker(TextPipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: PackingTokenizer,
         *,
         activation: Literal["linear", "sigmoid"] = "sigmoid",
         max_sequence_length: int | None = None,
@@ -78,7 +79,7 @@ class Reranker(TextPipeline):
         self.activation = activation
         self.text_names = ("text", "documents")
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores and orders documents, in the graph."""
         text, documents = texts["text"], texts["documents"]
         with tf.device("CPU:0"):  # string ops run only on the CPU
@@ -90,8 +91,8 @@ class Reranker(TextPipeline):
             queries = tf.gather(self.tokenizer.tokenize(text), places[:, 0])
             tokens = self.pack([queries, self.tokenizer.tokenize(documents[is_document])])
         score = {"score": tf.TensorSpec([None], tf.float32)}
-        found = in_chunks(self.decode, tokens, score)["score"]  # (pairs,)
-        scores = tf.scatter_nd(places, found, tf.shape(documents, tf.int64))
+        of_pairs = in_chunks(self.decode, tokens, score)["score"]  # (pairs,)
+        scores = tf.scatter_nd(places, of_pairs, tf.shape(documents, tf.int64))
         ranked = tf.where(is_document, scores, -np.inf)
         order = tf.argsort(ranked, axis=1, direction="DESCENDING", stable=True)
         counts = tf.reduce_sum(tf.cast(is_document, tf.int32), axis=1, keepdims=True)
@@ -103,12 +104,12 @@ class Reranker(TextPipeline):
             "num_documents": tf.reduce_max(ends, axis=1),
         }
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the score of packed pairs from the model's inputs."""
         score = tf.cast(self.run_model(tokens)["score"], tf.float32)  # (pairs,)
         return {"score": tf.sigmoid(score) if self.activation == "sigmoid" else score}
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on a query and its first document; see `Pipeline.read`.
 
         Raises:
@@ -122,14 +123,14 @@ class Reranker(TextPipeline):
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
 
-    def input_specs(self) -> dict[str, Any]:
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of `answer`: name -> tf.TensorSpec of strings."""
         return {
             "text": tf.TensorSpec([None], tf.string),
             "documents": tf.TensorSpec([None, None], tf.string),
         }
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "scores": tf.TensorSpec([None, None], tf.float32),
@@ -153,7 +154,7 @@ class Reranker(TextPipeline):
         Args:
             examples: a query and the list of its documents per row; None for default ones.
         """
-        for row in (given := _EXAMPLES if examples is None else examples):
+        for row in (queries := _EXAMPLES if examples is None else examples):
             is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
             if not is_pair or isinstance(row[1], str):
                 raise ValueError(
@@ -164,9 +165,9 @@ class Reranker(TextPipeline):
         return [
             {
                 "text": string_column("text", [text for text, _ in rows]),
-                "documents": string_column("documents", [found for _, found in rows], rank=2),
+                "documents": string_column("documents", [items for _, items in rows], rank=2),
             }
-            for rows in (given, awkward, [])
+            for rows in (queries, awkward, [])
         ]
 
     def config(self) -> dict[str, Any]:

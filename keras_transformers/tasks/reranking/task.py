@@ -1,11 +1,11 @@
 """Describes reranking, for `load`, `fit` and files of other libraries."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights
 from keras_transformers.tasks.regression.head import regressor
 from keras_transformers.tasks.reranking.answer import ANSWER
@@ -31,7 +31,7 @@ class RerankingTask(Task[Reranker]):
         """Adds the regressor."""
         return regressor(encoder)
 
-    def read_options(self, folder: Path) -> dict[str, Any]:
+    def read_options(self, folder: Folder) -> dict[str, Any]:
         """Returns the activation."""
         options = read_activation(folder)
         return {name: options[name] for name in ("activation",) if name in options}

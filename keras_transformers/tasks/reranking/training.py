@@ -40,10 +40,10 @@ class _Batches(ScoredTextBatches):
 
     def samples(self, count: int) -> Samples:
         """Returns the first pairs with their scores."""
-        found = self.examples
-        rows = [[document] for document in (found.texts_b or ())[:count]]
-        given = {"text": found.texts[:count], "documents": rows}
-        return Samples(self.pipeline, given, (found.labels or ())[:count])
+        examples = self.examples
+        rows = [[document] for document in (examples.texts_b or ())[:count]]
+        texts = {"text": examples.texts[:count], "documents": rows}
+        return Samples(self.pipeline, texts, (examples.labels or ())[:count])
 
 
 def _are_judgements(examples: Examples) -> bool:
@@ -51,7 +51,9 @@ def _are_judgements(examples: Examples) -> bool:
     return {float(score) for score in examples.labels or ()} <= {0.0, 1.0}
 
 
-def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float]:
+def _ranked(
+    examples: Examples, values: np.ndarray | list[float], suffix: str = ""
+) -> dict[str, float]:
     """Returns ranking metrics over the documents of each query that has a relevant one."""
     of_query: dict[str, list[int]] = {}
     for row, text in enumerate(examples.texts):
@@ -61,7 +63,7 @@ def _ranked(examples: Examples, found: Any, suffix: str = "") -> dict[str, float
     for places in of_query.values():
         right = {i for i, row in enumerate(places) if float((examples.labels or ())[row]) > 0.5}
         if right:
-            rows.append([*(found[row] for row in places), *[-np.inf] * (width - len(places))])
+            rows.append([*(values[row] for row in places), *[-np.inf] * (width - len(places))])
             relevant.append(right)
     if not rows:
         return {}

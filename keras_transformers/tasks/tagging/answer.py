@@ -52,16 +52,16 @@ class Tags(Result):
         B- starts an entity; so does I- after O or after another type. A label without either prefix
         counts as I-, as in transformers' `aggregation_strategy="first"`.
         """
-        found: list[list[int]] = []  # the words of each
+        groups: list[list[int]] = []  # the words of each
         open_type = None
         for word, label in enumerate(self.labels):
             kind = entity_type(label)
             if kind is not None:
                 if kind != open_type or label.startswith("B-"):
-                    found.append([])
-                found[-1].append(word)
+                    groups.append([])
+                groups[-1].append(word)
             open_type = kind
-        return [self._entity(words) for words in found]
+        return [self._entity(words) for words in groups]
 
     def _entity(self, words: Sequence[int]) -> TaggedEntity:
         first, last = words[0], words[-1]

@@ -18,6 +18,7 @@ from keras_transformers.tasks.token_inputs import (
 )
 from keras_transformers.tokenizers import offsets, windows
 from keras_transformers.tokenizers import words as running_words
+from keras_transformers.tokenizers.protocols import SpanTokenizer
 
 __all__ = ["Tagger"]
 
@@ -74,11 +75,12 @@ class Tagger(TextPipeline):
     """
 
     task = "tagging"
+    tokenizer: SpanTokenizer
 
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
+        tokenizer: SpanTokenizer,
         labels: Sequence[str],
         *,
         max_sequence_length: int | None = None,
@@ -96,7 +98,7 @@ class Tagger(TextPipeline):
         check_offset_unit(offset_unit)
         self.offset_unit: str = offset_unit
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds words, their offsets, labels and scores, in the graph."""
         text = texts["text"]
         with tf.device("CPU:0"):  # string ops run only on the CPU
@@ -115,7 +117,7 @@ class Tagger(TextPipeline):
             rows = {name: column.to_tensor() for name, column in columns.items()}
             return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
 
-    def answer_entities(self, text: Any) -> dict[str, Any]:
+    def answer_entities(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the entities of texts, strings (batch,), in the graph."""
         with tf.device("CPU:0"):
             token_ids, *tokens = self.tokenizer.tokenize_with_offsets(text)
@@ -154,10 +156,10 @@ class Tagger(TextPipeline):
                 "end": self._in_unit(text, stops),
                 "score": rows.with_values(score),
             }
-            found = {name: column.to_tensor() for name, column in columns.items()}
-            return {**found, "num_entities": tf.cast(rows.row_lengths(), tf.int32)}
+            dense = {name: column.to_tensor() for name, column in columns.items()}
+            return {**dense, "num_entities": tf.cast(rows.row_lengths(), tf.int32)}
 
-    def answer_words(self, words: Any) -> dict[str, Any]:
+    def answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds labels and scores of words, strings (batch, words), in the graph."""
         with tf.device("CPU:0"):
             is_word = words != ""  # (batch, words)
@@ -173,13 +175,13 @@ class Tagger(TextPipeline):
                 "scores": tf.gather(tf.concat([scores, [0.0]], axis=0), place),
             }
 
-    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the probabilities of each token's labels, 0 at padding, from the inputs."""
         logits = self.run_model(tokens)["logits"]  # (batch, length, labels)
         probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
         return {"probabilities": zero_at_padding(probabilities, tokens)}
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         dtypes = {
             "tokens": tf.string,
@@ -234,7 +236,9 @@ class Tagger(TextPipeline):
         counted = [name for name in self.answer_specs() if name != "num_tokens"]
         return {**self.config(), "lengths": {"num_tokens": counted}}
 
-    def _labelled(self, token_ids: Any, first: Any, has_tokens: Any) -> tuple[Any, Any]:
+    def _labelled(
+        self, token_ids: tf.Tensor, first: tf.Tensor, has_tokens: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the labels of words and their probabilities, (words,).
 
         Args:
@@ -262,20 +266,20 @@ class Tagger(TextPipeline):
             label = tf.gather(tf.constant(self.labels), label_index)
             return tf.where(has_tokens, label, _OUTSIDE), tf.where(has_tokens, probability, 0.0)
 
-    def _best(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def _best(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         probabilities = self.decode(tokens)["probabilities"]
         return {
             "label_index": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             "probability": tf.reduce_max(probabilities, axis=-1),
         }
 
-    def _in_unit(self, text: Any, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+    def _in_unit(self, text: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
         if self.offset_unit == "byte":
             return byte_offsets
         return offsets.to_characters(text, byte_offsets)
 
 
-def _places(token_ids: tf.RaggedTensor, halves: windows.Halves, num_before: int) -> Any:
+def _places(token_ids: tf.RaggedTensor, halves: windows.Halves, num_before: int) -> tf.Tensor:
     """Returns where to read each token's label: int64 (tokens, 2), window and position in it.
 
     Args:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -26,6 +26,7 @@ from keras_transformers.tasks.token_inputs import (
     widened,
 )
 from keras_transformers.tokenizers.packing import ends_of_sources, join
+from keras_transformers.tokenizers.protocols import SpanTokenizer, TargetTokenizer, Tokenizer
 
 __all__ = ["Translator"]
 
@@ -80,8 +81,8 @@ class Translator(Pipeline):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: Any,
-        target_tokenizer: Any = None,
+        tokenizer: TargetTokenizer | SpanTokenizer,
+        target_tokenizer: TargetTokenizer | None = None,
         *,
         max_sequence_length: int | None = None,
         num_beams: int = 4,
@@ -99,7 +100,7 @@ class Translator(Pipeline):
                 raise ValueError(f"{name}={value}: expected a number of tokens, 0 or more")
         self.model = model
         self.tokenizer = tokenizer
-        self.target_tokenizer = target_tokenizer or tokenizer
+        self.target_tokenizer = target_tokenizer or cast(TargetTokenizer, tokenizer)
         self._num_ends = sum(map(len, ends_of_sources(tokenizer)))
         _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
@@ -117,7 +118,7 @@ class Translator(Pipeline):
         """Returns translations as plain strings, for metrics such as BLEU."""
         return [row["translation"] for row in self.rows({"text": texts}, batch_size=batch_size)]
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the best translation of each text, in the graph.
 
         Args:
@@ -127,17 +128,17 @@ class Translator(Pipeline):
             `translation`, strings (batch,), and `score`, float32 (batch,): the log-probability
             divided by the length penalty.
         """
-        found = self._search(text=texts["text"], num_wanted=tf.constant(1))
+        best = self._search(text=texts["text"], num_wanted=tf.constant(1))
         return {
-            "translation": found["translations"][:, 0],
-            "score": found["scores"][:, 0],
+            "translation": best["translations"][:, 0],
+            "score": best["scores"][:, 0],
         }
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
         return {"translation": _STRINGS, "score": tf.TensorSpec([None], tf.float32)}
 
-    def n_best(self, text: Any) -> dict[str, Any]:
+    def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the translations of all beams, best first, in the graph.
 
         Args:
@@ -149,7 +150,7 @@ class Translator(Pipeline):
         """
         return self._search(text=text, num_wanted=tf.constant(self.num_beams))
 
-    def attend(self, text: Any, translation: Any) -> dict[str, Any]:
+    def attend(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns how each token of a translation attends to the source, in the graph.
 
         Args:
@@ -182,13 +183,13 @@ class Translator(Pipeline):
         """Translates one text and calls `on_step` after each step of the beam search."""
         return self._hypotheses(one_row("text", text), tf.constant(self.num_beams), on_step)
 
-    def read(self, *texts: Any) -> dict[str, list[str]]:
+    def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on a text and a translation, the model's own by default.
 
         See `Pipeline.read`.
         """
-        given = texts if len(texts) > 1 else (*texts, self(*texts).text)
-        text, translation = map(one_row, ("text", "translation"), given)
+        pair = texts if len(texts) > 1 else (*texts, self(*texts).text)
+        text, translation = map(one_row, ("text", "translation"), pair)
         source = self._source(text)
         ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
         ids = ids[:, : self.max_length + 1].to_tensor()
@@ -210,9 +211,9 @@ class Translator(Pipeline):
             "translations": tf.TensorSpec([None, self.num_beams], tf.string),
             "scores": tf.TensorSpec([None, self.num_beams], tf.float32),
         }
-        found = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
+        signatures = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
         if not self.has_attention:
-            return found
+            return signatures
         # Without the long text, whose attention alone would add half a megabyte to the metadata.
         translated = [
             {
@@ -228,7 +229,7 @@ class Translator(Pipeline):
             "attention": tf.TensorSpec([None, None, None], tf.float32),
         }
         inputs = {"text": _STRINGS, "translation": _STRINGS}
-        return found | {"attend": Signature(self.attend, inputs, attended, translated)}
+        return signatures | {"attend": Signature(self.attend, inputs, attended, translated)}
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
@@ -250,22 +251,27 @@ class Translator(Pipeline):
         }
 
     @property
-    def tokenizers(self) -> Mapping[str, Any]:
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
-        found = {"tokenizer": self.tokenizer}
+        tokenizers = {"tokenizer": self.tokenizer}
         if self.target_tokenizer is not self.tokenizer:
-            found["target_tokenizer"] = self.target_tokenizer
-        return MappingProxyType(found)
+            tokenizers["target_tokenizer"] = self.target_tokenizer
+        return MappingProxyType(tokenizers)
 
     @shared
-    def _search(self, text: Any, num_wanted: Any) -> dict[str, Any]:
+    def _search(self, text: tf.Tensor, num_wanted: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the translations of all beams, of which the first `num_wanted` are the best."""
-        found = self._hypotheses(text, num_wanted)
+        hypotheses = self._hypotheses(text, num_wanted)
         with tf.device("CPU:0"):
-            translations = self.target_tokenizer.detokenize(found.token_ids)
-        return {"translations": translations, "scores": found.scores}
+            translations = self.target_tokenizer.detokenize(hypotheses.token_ids)
+        return {"translations": translations, "scores": hypotheses.scores}
 
-    def _hypotheses(self, text: Any, num_wanted: Any, on_step: Any = None) -> Hypotheses:
+    def _hypotheses(
+        self,
+        text: tf.Tensor,
+        num_wanted: tf.Tensor,
+        on_step: Callable[[BeamStep], None] | None = None,
+    ) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
         is_token = source != self.tokenizer.pad_token_id
@@ -295,7 +301,7 @@ class Translator(Pipeline):
             on_step=on_step,
         )
 
-    def _source(self, text: Any) -> Any:
+    def _source(self, text: tf.Tensor) -> tf.Tensor:
         """Returns ids (batch, source) with special tokens, truncated to the maximum length."""
         tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - self._num_ends]
         ends = ends_of_sources(self.tokenizer)
@@ -304,15 +310,15 @@ class Translator(Pipeline):
         return widened({"token_ids": source})["token_ids"] if self._num_ends > 1 else source
 
 
-def _num_tokens(tokenizer: Any) -> int:
+def _num_tokens(tokenizer: Tokenizer) -> int:
     """Returns the number of tokens, without those that only pad a model's matrices."""
     return getattr(tokenizer, "num_tokens", tokenizer.vocabulary_size)
 
 
-def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:
+def _forcing(step: StepFunction, end_token_id: int, limits: tf.Tensor) -> StepFunction:
     """Returns a step that allows only the end token at a translation's last position."""
 
-    def forcing(token_ids: Any, index: Any, cache: Cache) -> tuple[Any, Cache]:
+    def forcing(token_ids: tf.Tensor, index: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
         logits, cache = step(token_ids, index, cache)
         num_beams = tf.shape(logits)[0] // tf.maximum(tf.shape(limits)[0], 1)
         is_last = tf.repeat(limits, num_beams) == index + 1  # (rows,)
@@ -333,7 +339,7 @@ def check_encoder_decoder(model: keras.Model) -> None:
         )
 
 
-def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
+def _check_vocabularies(model: keras.Model, source: Tokenizer, target: Tokenizer) -> None:
     """Raises ValueError unless the model fits the source's and the target's tokens."""
     encoder = anatomy(model, "encoder").encoder
     for side, tokenizer, size in (
@@ -371,6 +377,6 @@ def _checked_length(
     return length
 
 
-def _tokens(tokenizer: Any, token_ids: Any) -> Any:
+def _tokens(tokenizer: TargetTokenizer | SpanTokenizer, token_ids: tf.Tensor) -> tf.Tensor:
     """Returns the strings of token ids, empty for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))

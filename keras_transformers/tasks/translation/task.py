@@ -1,8 +1,8 @@
 """Describes translation, for `load`, `fit` and files of other libraries."""
 
-from pathlib import Path
 from typing import Any
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.generation_config import read_generation_options
 from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.translation.answer import ANSWER
@@ -17,7 +17,7 @@ class TranslationTask(Task[Translator]):
     pipeline = Translator
     headless = True
 
-    def read_options(self, folder: Path) -> dict[str, Any]:
+    def read_options(self, folder: Folder) -> dict[str, Any]:
         """Returns the options of the search."""
         return read_generation_options(folder)
 

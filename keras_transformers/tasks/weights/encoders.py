@@ -7,14 +7,16 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.families import families, without_pooler
+from keras_transformers.convert.families import families
 from keras_transformers.convert.family import Family
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights
 from keras_transformers.dependencies.private_api import give_values, without_values
 from keras_transformers.families.vit.model import copy_weights
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.entry import Entry
 from keras_transformers.models.registry import entry
+from keras_transformers.tasks.weights.assembly import assemble
 
 __all__ = ["load_encoder", "load_image_encoder", "load_language_model"]
 
@@ -96,48 +98,33 @@ def load_image_encoder(
         FileNotFoundError: a file is missing.
         ValueError: the weights are not a ViT's, are damaged, or have another number of channels.
     """
-    found = _found(weights, "image_classification")
+    opened = _open(weights, "image_classification")
     sizes = {"image_size": image_size, "num_channels": num_channels}
     with without_values():
-        resized = found.build(dropout=dropout, **sizes)
-    own = load_headless(found, dropout=dropout)
-    copy_weights(own, resized)
+        resized = opened.build(dropout=dropout, **sizes)
+    copy_weights(_headless(opened, dropout=dropout), resized)
     give_values(resized)
     return resized
 
 
-def load_headless(found: FoundWeights, **rates: float) -> keras.Model:
-    """Loads the model of the weights found, without the head of its task.
+def _open(weights: Path | str, base: str) -> FoundWeights:
+    """Opens weights; ValueError unless they serve this base task."""
+    opened = find_weights(weights)
+    if opened.base != base:
+        raise ValueError(
+            f"{weights}: its model is for {opened.base}, not for {base}: pass weights for that"
+        )
+    return opened
 
-    Args:
-        found: from `find_weights`.
-        **rates: rates of dropout, instead of those in the files.
 
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or weights are missing, left over or of another shape.
-    """
-    with without_values():
-        model = found.build(**rates)
-    filled = model
-    if found.base == "embedding" and not found.has_pooler and "pooled_output" in model.output:
+def _headless(opened: FoundWeights, **rates: Any) -> keras.Model:
+    """Loads a model without the head of its task, with other rates of dropout."""
+    model, new, _ = assemble(opened, **rates)
+    if new:
         # Masked language models and token classifiers have no pooler. A task that needs one trains
         # it.
-        _logger.warning("%s has no pooler: the encoder's starts with random weights", found.source)
-        filled = without_pooler(model)
-    found.fill(filled, found.parts)
-    give_values(model)
+        _logger.warning("%s has no pooler: the encoder's starts with random weights", opened.source)
     return model
-
-
-def _found(weights: Path | str, base: str) -> FoundWeights:
-    """Finds weights; ValueError unless they serve this base task."""
-    found = find_weights(weights)
-    if found.base != base:
-        raise ValueError(
-            f"{weights}: its model is for {found.base}, not for {base}: pass weights for that"
-        )
-    return found
 
 
 def _load(
@@ -148,41 +135,37 @@ def _load(
     lowercase: bool | None,
     dropout: float,
 ) -> tuple[Any, Any]:
-    rates = {"dropout": dropout, "attention_dropout": dropout}
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
     if weights and not model and not vocabulary:
-        found = _found(weights, base)
-        loaded = load_headless(found, **rates)
-        tokenizer = found.tokenizers(lowercase)[0]
+        opened = _open(weights, base)
+        encoder = _headless(opened, **rates)
+        tokenizer = opened.tokenizers(lowercase)[0]
         if lowercase not in (None, getattr(tokenizer, "lowercase", lowercase)):
             raise ValueError(
                 f"lowercase={lowercase}, but the files of {weights} say {tokenizer.lowercase}: "
                 "leave it out"
             )
-        size = anatomy(loaded, "token_embedding").token_embedding.input_dim
+        size = anatomy(encoder, "token_embedding").token_embedding.input_dim
         if tokenizer.vocabulary_size > size:
             raise ValueError(
                 f"{weights}: its vocabulary has {tokenizer.vocabulary_size} tokens, but the model "
                 f"embeds {size}: use the vocabulary that belongs to the weights"
             )
-        return loaded, tokenizer
+        return encoder, tokenizer
     if model and vocabulary and not weights:
         family, named = _named(base, model)
-        tokenizer = family.tokenizer(Path(vocabulary), lowercase is not False)
-        made = named.factory(vocabulary_size=tokenizer.vocabulary_size, **rates)
-        return made, tokenizer
+        tokenizer = family.tokenizer(Folder(vocabulary), lowercase is not False)
+        return named.factory(vocabulary_size=tokenizer.vocabulary_size, **rates), tokenizer
     raise ValueError("pass either weights=FOLDER, or model=NAME and vocabulary=FILE")
 
 
 def _named(base: str, model: str) -> tuple[Family, Entry]:
     """Returns the family and the entry of a registered model; ValueError for other names."""
-    known = [family for family in families() if family.task == base]
-    for family in known:
-        if model in family.entries:
-            return family, family.entries[model]
+    possible = [family for family in families() if family.task == base]
     with contextlib.suppress(ValueError):
-        found = entry(model)  # a size that its family does not list
-        for family in known:
-            if family.model_type == found.family:
-                return family, found
-    names = ", ".join(name for family in known for name in family.entries)
+        named = entry(model)
+        for family in possible:
+            if named.family in {each.family for each in family.entries.values()}:
+                return family, named
+    names = ", ".join(name for family in possible for name in family.entries)
     raise ValueError(f"model={model!r}: use one of {names}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_transformers import files, registry
 from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.saved_pipeline import (
     FORMAT_NUMBER,
     MODEL,
@@ -61,9 +62,9 @@ def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
     return Path(folder)
 
 
-def task_of(folder: str | os.PathLike[str]) -> Any:
+def task_of(folder: Folder) -> Any:
     """Returns the task of a saved pipeline."""
-    return read_description(Path(folder)).get("task")
+    return read_description(folder).get("task")
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
@@ -73,13 +74,13 @@ def load(folder: str | os.PathLike[str]) -> Any:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or comes from a newer version of this package.
     """
-    folder = Path(folder)
+    folder = Folder.at(folder)
     description = read_description(folder)
     tokenizers = read_saved_tokenizers(folder, description)
     with reading(folder / PIPELINE):
         make, config = _pipeline(description), description["config"]
     arrays = dict(open_arrays(folder / WEIGHTS))
-    model = read_model(folder / MODEL, arrays)
+    model = read_model(folder, arrays)
     set_weights(model, folder / WEIGHTS, arrays)
     give_values(model)
     try:

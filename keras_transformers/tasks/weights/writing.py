@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformers import files
+from keras_transformers.options import named
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import all_tasks
 from keras_transformers.tasks.weights import adapters, loading, saving
@@ -20,6 +21,13 @@ _NEVER_FOUND = -9e3  # lower logits are never found by a search or an answer
 _TRIAL_LENGTH = 6
 
 
+_ADVICE = {
+    "use folder=": ("path", "filepath", "save_directory", "output_dir"),
+    'use format=, such as format="huggingface"': ("save_format", "safe_serialization"),
+}
+
+
+@named(_ADVICE)
 def save(
     pipeline: Pipeline,
     folder: str | os.PathLike[str],

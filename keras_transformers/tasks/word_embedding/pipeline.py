@@ -50,8 +50,8 @@ class WordEmbedder(Pipeline):
         >>> model = kt.families.elmo.elmo(
         ...     lstm_dim=8, projection_dim=4, num_highways=1, filters=[(1, 3), (2, 5)]
         ... )
-        >>> found = WordEmbedder(model)("The cat sat .")
-        >>> found.tokens, np.shape(found.vectors)
+        >>> answer = WordEmbedder(model)("The cat sat .")
+        >>> answer.tokens, np.shape(answer.vectors)
         (['The', 'cat', 'sat', '.'], (4, 3, 8))
     """
 
@@ -71,14 +71,14 @@ class WordEmbedder(Pipeline):
         max_characters = model.input["character_ids"].shape[-1]
         self.tokenizer = CharacterTokenizer(max_characters=max_characters)
 
-    def answer(self, **texts: Any) -> dict[str, Any]:
+    def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Splits texts into words and computes their vectors, in the graph."""
         with tf.device("CPU:0"):  # string ops run only on the CPU
             words = self.tokenizer.words(texts["text"])
             tokens = words.to_tensor("")
         return {"tokens": tokens, **self._embedded(words)}
 
-    def answer_words(self, words: Any) -> dict[str, Any]:
+    def answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of words, strings (batch, words), in the graph."""
         with tf.device("CPU:0"):
             place = tf.range(1, tf.shape(words)[1] + 1)
@@ -87,7 +87,7 @@ class WordEmbedder(Pipeline):
             cut = tf.RaggedTensor.from_tensor(words, tf.maximum(lengths, 0))
         return self._embedded(cut)
 
-    def answer_specs(self) -> dict[str, Any]:
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "tokens": tf.TensorSpec([None, None], tf.string),
@@ -126,7 +126,7 @@ class WordEmbedder(Pipeline):
         num_layers, width = self.model.output["layer_outputs"].shape[2:]
         return num_layers, width
 
-    def _embedded(self, words: tf.RaggedTensor) -> dict[str, Any]:
+    def _embedded(self, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Returns the vectors and the number of words (batch, None)."""
         with tf.device("CPU:0"):
             # The characters of each distinct word once, after those of the two markers.
@@ -142,7 +142,7 @@ class WordEmbedder(Pipeline):
         is_real = tf.sequence_mask(num_tokens, tf.shape(vectors)[1])[:, :, None, None]
         return {"vectors": tf.where(is_real, vectors, 0.0), "num_tokens": num_tokens}
 
-    def _vectors(self, character_ids: Any, rows: Any) -> Any:
+    def _vectors(self, character_ids: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Returns vectors (batch, words, layers, dim).
 
         Args:
@@ -155,9 +155,9 @@ class WordEmbedder(Pipeline):
         inputs = [tf.gather(alone["words"], tf.maximum(rows, 0)), rows >= 0]
         return tf.cast(self._in_context(inputs, training=False)["layer_outputs"], tf.float32)
 
-    def _spell(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        found = self._spelled({"character_ids": inputs["character_ids"][:, None]}, training=False)
-        return {"words": tf.cast(found["words"][:, 0], tf.float32)}
+    def _spell(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        outputs = self._spelled({"character_ids": inputs["character_ids"][:, None]}, training=False)
+        return {"words": tf.cast(outputs["words"][:, 0], tf.float32)}
 
 
 def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:

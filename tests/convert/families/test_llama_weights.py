@@ -339,7 +339,7 @@ def test_gguf_says_the_scaling_of_llama_3_1_by_its_factors(tmp_path):
     )
     factors["rope_freqs.weight"][0] = 2.0  # a fast pair turns as before
     write_gguf(tmp_path / "other.gguf", "llama", tensors | factors, fields, **base)
-    with pytest.raises(ValueError, match="not those of Llama 3.1 at 8,192 tokens"):
+    with pytest.raises(ValueError, match="Llama 3.1 .*8,192"):
         find_weights(tmp_path / "other.gguf")
     write_gguf(tmp_path / "both.gguf", "llama", tensors | factors, fields, scaling="linear", **base)
     with pytest.raises(ValueError, match="scale rotary positions twice"):

@@ -160,7 +160,7 @@ def test_positions_of_another_shape_are_refused(tmp_path):
         ({"model_type": "bart"}, "model_type is 'bart'; expected 'marian'"),
         ({"scale_embedding": None}, "scale_embedding must be true"),
         ({"normalize_before": True}, "normalize_before=True; only False is supported"),
-        ({"decoder_ffn_dim": 8}, "decoder_ffn_dim=8 and encoder_ffn_dim=24; they must be the same"),
+        ({"decoder_ffn_dim": 8}, "decoder_ffn_dim=8 .*encoder_ffn_dim=24"),
         ({"decoder_start_token_id": 1}, "decoder_start_token_id=1 and pad_token_id=39; they must"),
         ({"activation_function": "elu"}, "activation_function='elu'; expected one of gelu"),
         ({"d_model": None}, "has no field 'd_model'"),

@@ -85,7 +85,7 @@ def test_other_labels_get_a_new_head_on_the_vectors(caplog):
     ("name", "message"),
     [
         ("vectors.bin", r"word vectors \(CBOW\) but no classifier.*package fasttext"),
-        ("all.bin", r"the loss ova.*each label an independent probability.*softmax or hs"),
+        ("all.bin", "loss ova.*softmax or hs"),
         ("sampled.bin", r"the loss ns"),
     ],
 )
@@ -110,7 +110,7 @@ def changed(path: Path, start: int, kind: str, value: int, name: str = "ngrams.b
         (28, "i", 10**9, "n-grams of 1 to 1000000000 words"),
         (40, "i", -1, "in -1 buckets"),
         (40, "i", 10**6, "vectors for .* n-grams"),
-        (64, "i", 10**8, "100000000 words and labels do not fit into the file"),
+        (64, "i", 10**8, "100000000 .*file"),
         (68, "i", 1, "not in order"),
     ],
 )

@@ -295,7 +295,7 @@ def test_the_words_of_the_vocabulary_decide_about_case(copy):
     ("change", "message"),
     [
         ({"num_hidden_groups": 1}, "num_hidden_groups makes it an ALBERT"),
-        ({"embedding_size": 4}, "embedding_size makes it an ALBERT or ELECTRA"),
+        ({"embedding_size": 4}, "embedding_size .*ALBERT or ELECTRA"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
         ({"hidden_size": 10}, "of another shape: .*word_embeddings.weight is .14, 8."),
         ({"num_hidden_layers": 1}, "not used .*bert.encoder.layer.1.attention"),

@@ -156,9 +156,7 @@ def test_what_is_missing_or_not_a_bert_is_named(copy, tmp_path):
         kt.load(folder)
     other = tf.train.Checkpoint(step=tf.Variable(1.0, name="step"))
     other.save(str(tmp_path / "other" / "ckpt"))
-    with pytest.raises(
-        ValueError, match=r"ckpt-1 is not a single Model Garden BERT.* 0 variables word_emb.* step"
-    ):
+    with pytest.raises(ValueError, match="ckpt-1 .* 0 variables word_emb.* step"):
         kt.load(tmp_path / "other")
     (data,) = folder.glob("*.data-*")
     data.write_bytes(data.read_bytes()[:-3000])

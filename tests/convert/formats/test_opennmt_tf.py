@@ -92,7 +92,7 @@ def test_logits_are_opennmts(name, more, left_behind, tmp_path):
     ("name", "message"),
     [
         ("relative", "relative positions .*: serve its SavedModel"),
-        ("lstm", "not a Transformer but another OpenNMT-tf model"),
+        ("lstm", "another OpenNMT-tf model"),
     ],
 )
 def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
@@ -107,7 +107,7 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
             "model_description.py",
             None,
             ValueError,
-            "how many heads .* width 16 have: copy the run's model_d",
+            "how many heads .* 16 .*copy .*model_d",
         ),
         ("model_description.py", "num_heads = 0", ValueError, "num_heads=0; expected a number"),
         (
@@ -142,7 +142,7 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
             "transformer.yml",
             "beam_width: many",
             ValueError,
-            "beam_width: many, which is not a number",
+            "beam_width: many.*number",
         ),
         ("tgt.vocab", None, FileNotFoundError, "tgt.vocab is missing: copy the vocabulary data/"),
         ("tgt.vocab", "a\nb\n", ValueError, "tgt.vocab: the vocabulary starts with"),

@@ -322,7 +322,7 @@ def test_wrong_arguments(folder: Path) -> None:
     with pytest.raises(ValueError, match="batch_size=0"):
         pretraining_dataset(folder, batch_size=0)
     other = Masker([*VOCABULARY, "k"])
-    with pytest.raises(ValueError, match="made with a vocabulary other than the masker's"):
+    with pytest.raises(ValueError, match="vocabulary .*masker"):
         pretraining_dataset(folder, batch_size=2, masker=other)
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from acme.echo.model import echo
-from keras_transformers.convert import Arrays, Format, FoundWeights, NamedTensor, assign
+from keras_transformers.convert import Arrays, Folder, Format, FoundWeights, NamedTensor, assign
 
 _CONFIG = "config"
 _VOCABULARY = "vocabulary"
@@ -20,7 +20,8 @@ def write(model: keras.Model, arguments: dict, vocabulary: list[str], file: Path
     np.savez(file, **arrays, config=json.dumps(arguments), vocabulary=np.array(vocabulary))
 
 
-def _open(file: Path) -> FoundWeights:
+def _open(folder: Folder) -> FoundWeights:
+    file = folder.path
     with np.load(file) as archive:
         arrays = dict(archive)
     arguments = json.loads(str(arrays.pop(_CONFIG)))
@@ -46,4 +47,8 @@ def _open(file: Path) -> FoundWeights:
     )
 
 
-FORMAT = Format("Echo's archives (.echo.npz)", lambda path: path.name.endswith(".echo.npz"), _open)
+def _recognises(folder: Folder) -> bool:
+    return folder.path.name.endswith(".echo.npz")
+
+
+FORMAT = Format("Echo's archives (.echo.npz)", _recognises, _open)

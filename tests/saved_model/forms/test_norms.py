@@ -6,7 +6,7 @@ from checks import in_float64, same_but_for_rounding
 from tensorflow.python.util import _pywrap_util_port
 
 import keras_transformers as kt
-from keras_transformers.saved_model.forms.norms import fused, fusible_norms, layer_norm
+from keras_transformers.saved_model.forms.norms import fused_norms, layer_norm
 
 pytestmark = pytest.mark.kernels
 
@@ -28,20 +28,6 @@ def test_the_kernel_has_the_layers_numbers(shape, epsilon):
     same_but_for_rounding(found, layer(inputs), in_float64(layer)(inputs))
 
 
-def test_layers_are_themselves_again():
-    layer = norm()
-    inputs = tf.ones((2, 8))
-    with fused([layer]):
-        assert "FusedBatchNormV3" in operations(layer)
-    assert "FusedBatchNormV3" not in operations(layer)
-    assert layer(inputs).shape == (2, 8)
-
-
-def operations(layer):
-    graph = tf.function(layer).get_concrete_function(tf.TensorSpec((None, 8))).graph
-    return {op.type for op in graph.get_operations()}
-
-
 def test_only_plain_layer_norms_in_float32_are_fused():
     others = [
         norm(center=False),
@@ -51,7 +37,7 @@ def test_only_plain_layer_norms_in_float32_are_fused():
         keras.layers.LayerNormalization(axis=(1, 2)),
     ]
     plain = norm()
-    assert fusible_norms([*others, plain]) == [plain]
+    assert list(fused_norms([*others, plain])) == [plain]
 
 
 needs_onednn = pytest.mark.skipif(
@@ -69,7 +55,9 @@ def test_tensorflow_puts_its_kernel_in_place():
         rows = v1.placeholder(tf.float32, (None, 8))
         gain, shift = (v1.get_variable(f"v{i}", initializer=w) for i, w in enumerate(weights))
         session.run(v1.global_variables_initializer())
-        stand_in = type("Norm", (), {"gamma": gain, "beta": shift, "epsilon": layer.epsilon})()
+        stand_in = type(
+            "Norm", (), {"gamma": gain, "beta": shift, "epsilon": 1e-12, "name": "norm"}
+        )()
         outputs = tf.identity(run.python_function(stand_in, tf.nn.relu(rows)))
         made = operations_that_run(session, outputs, {rows: np.ones((3, 8))})
     assert "_MklLayerNorm" in made

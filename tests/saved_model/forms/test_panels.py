@@ -10,7 +10,6 @@ import tiny
 from checks import in_float64, same_but_for_rounding
 
 import keras_transformers as kt
-from keras_transformers.dependencies.private_api import inner_layers
 from keras_transformers.layers import RowDense, TokenEmbedding
 from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.forms.panels import (
@@ -138,15 +137,6 @@ def test_unloading_one_copy_leaves_the_other(mask_filler, tmp_path):
     np.testing.assert_array_equal(
         second.signatures["serving_default"](text=text)["probabilities"], before
     )
-
-
-def test_a_models_own_layers_stay_as_they_are(encoder):
-    form = ShortTextsForm(encoder)
-    with form.in_place():
-        graph_of(form)
-        assert all(
-            each.in_place is None for each in inner_layers(encoder) if isinstance(each, RowDense)
-        )
 
 
 def test_narrow_models_gain_nothing_and_stay_plain(tmp_path):

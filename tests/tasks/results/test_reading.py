@@ -9,8 +9,8 @@ from keras_transformers import pipelines
 from keras_transformers.pipelines import results
 from keras_transformers.tasks.answers import (
     answer_type,
+    answer_type_of,
     answer_types,
-    old_task,
     rows,
     typed,
 )
@@ -33,7 +33,7 @@ ROWS = {
 def test_a_row_becomes_its_tasks_answer(task):
     row, wanted = ROWS[task]
     assert typed(row, answer_type(task)) == wanted
-    assert old_task(row) == task
+    assert answer_type_of(row).type is type(wanted)
 
 
 def test_other_rows_stay_as_they_are():
@@ -41,7 +41,7 @@ def test_other_rows_stay_as_they_are():
     assert typed(row, answer_type("classification")) == row
     assert answer_type("no task") is None
     assert typed(row, None) == row
-    assert old_task(row) == ""
+    assert answer_type_of(row) is None
 
 
 def test_rows_are_cut_to_what_their_task_counts():

@@ -190,7 +190,7 @@ def test_longer_texts_are_trimmed_to_the_length_asked_for(pipelines):
         (["same", "same"], r"labels \['same'\] occur more than once"),
         (["a", ""], r"non-empty strings, not \[''\]"),
         ([0, 1], r"must be non-empty strings, not \[0, 1\]"),
-        ("no", "must be non-empty strings, not 'no'"),
+        ("no", "non-empty strings, not 'no'"),
     ],
 )
 def test_labels_that_do_not_fit(classify, tokenizer, labels, text):

@@ -93,7 +93,7 @@ def test_signature(run):
         empty = run(name, text=tf.fill(shape[:1], "a"), choices=tf.fill(shape, "a"))
         assert empty["probabilities"].shape == shape
         assert empty["choice"].tolist() == [b""] * shape[0]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text and choices differ in number"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text and choices"):
         run(name, text=strings("a", "b"), choices=strings(["c"]))
 
 
@@ -117,10 +117,10 @@ def test_tokens_in_place_of_texts(run, choose):
     ("given", "text"),
     [
         (("a",), "MultipleChoice takes text, choices, not 1 arguments"),
-        (("a", "b"), r"choices must be a list with .* row, but choices\[0\] is 'b'"),
-        ((["a"], ["b"]), "choices must be a list with a list of strings"),
-        (("a", ["b", 3]), "choices must be a list with a list of strings"),
-        ((["a"], [["b"], ["c"]]), "as many text as choices, not {'text': 1, 'choices': 2}"),
+        (("a", "b"), r"choices .*list .*choices\[0\] is 'b'"),
+        ((["a"], ["b"]), "choices .*list of strings"),
+        (("a", ["b", 3]), "choices .*list of strings"),
+        ((["a"], [["b"], ["c"]]), "choices, not {'text': 1, 'choices': 2}"),
     ],
 )
 def test_what_is_not_a_text_with_choices(choose, given, text):

@@ -296,11 +296,11 @@ def test_inputs_that_the_tokenizer_does_not_make(tokenizer):
         ([3], "classification", "must be strings, not 3"),
         ([3], "embedding", "must be strings, not 3"),
         ([3], "fill_mask", "must be strings, not 3"),
-        (["a"], "pairs", r"must be tuples of strings \(text, text_b\), not \('a',\)"),
+        (["a"], "pairs", r"\(text, text_b\), not \('a',\)"),
         ([("a", "b", "c")], "regression", "must be tuples"),
         ([3], "next_sentence", "must be tuples"),
         ([("a", "b")], "multiple_choice", r"must be tuples \(text, choices\), not \('a', 'b'\)"),
-        ([("a", ["b", 3])], "multiple_choice", "choices must be a list with a list of strings"),
+        ([("a", ["b", 3])], "multiple_choice", "choices .*list of strings"),
     ],
 )
 def test_examples_that_do_not_fit(pipelines, tmp_path, examples, name, text):

@@ -266,8 +266,8 @@ def test_without_positions_the_length_must_be_reported():
     [
         ({"num_beams": 0}, "num_beams=0: must be at least 1"),
         ({"length_penalty": -0.5}, "length_penalty=-0.5: must be 0"),
-        ({"extra_length": -1}, "extra_length=-1: expected a number of tokens, 0 or more"),
-        ({"min_length": -1}, "min_length=-1: expected a number of tokens, 0 or more"),
+        ({"extra_length": -1}, "extra_length=-1: .*0 or more"),
+        ({"min_length": -1}, "min_length=-1: .*0 or more"),
     ],
 )
 def test_options_out_of_range_are_refused(translate, options, message):

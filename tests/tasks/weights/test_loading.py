@@ -75,7 +75,7 @@ def test_it_can_be_saved_and_loaded_again(tmp_path):
     assert loaded(TEXTS) == written(TEXTS)
     loaded.save(tmp_path / "saved")
     same_pipelines(kt.load(tmp_path / "saved"), loaded)
-    with pytest.raises(ValueError, match="is a saved pipeline.*leave out pipeline, labels"):
+    with pytest.raises(ValueError, match="saved pipeline.*leave out pipeline, labels"):
         kt.load(tmp_path / "saved", pipeline="classification", labels=["a", "b"])
 
 
@@ -128,7 +128,7 @@ def test_an_image_classifier_classifies(tmp_path, caplog):
     same_pipelines(loaded, written)
     assert not warnings_in(caplog)
     change_json(tmp_path / "config.json", architectures=["ViTModel"])
-    with pytest.raises(ValueError, match="no pipeline here uses the head of ViTModel.*one of im"):
+    with pytest.raises(ValueError, match="no pipeline .*ViTModel.*one of im"):
         kt.load(tmp_path)
     new = kt.load(tmp_path, pipeline="image_classification", labels=["x", "y", "z"])
     assert new.model.output["logits"].shape[-1] == 3
@@ -147,7 +147,7 @@ def test_elmo_embeds_words(tmp_path):
     for found, wanted in rest:
         np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
     (tmp_path / "other_options.json").write_text("{}")
-    with pytest.raises(ValueError, match="keep one weights file and one options file"):
+    with pytest.raises(ValueError, match="one weights file and one options file"):
         kt.load(tmp_path)
 
 
@@ -347,7 +347,7 @@ def test_a_new_head_on_sentence_transformers_reads_what_their_files_pool(kind, p
     # Ours keeps it bit for bit; transformers has no class for it.
     loaded.save(tmp_path / "saved")
     same_pipelines(kt.load(tmp_path / "saved"), loaded)
-    with pytest.raises(ValueError, match="reads the first token's vector through a pooler, and"):
+    with pytest.raises(ValueError, match="first token's vector through a pooler"):
         kt.save(loaded, tmp_path / "hf", format="huggingface")
 
 
@@ -390,7 +390,7 @@ def test_a_new_head_takes_another_pooling_if_it_is_given(tmp_path):
     ("change", "message"),
     [
         ({"modules": (*POOLED, ("CNN", "2_CNN"))}, "modules Transformer, Pooling, CNN; only"),
-        ({"modules": POOLED[:1]}, "a single Transformer means a CrossEncoder"),
+        ({"modules": POOLED[:1]}, "CrossEncoder"),
         (
             {"modules": (("Transformer", "../x"), POOLED[1])},
             "path '../x' points outside the folder",
@@ -520,17 +520,17 @@ def test_the_encoder_of_a_model_for_another_task_is_there(tmp_path, caplog):
             "uses the head of BertLMHeadModel",
         ),
         ("config.json", {"architectures": "Bert"}, "architectures='Bert'"),
-        ("config.json", {"architectures": ["A", "B"]}, "names A, B; expected one class"),
+        ("config.json", {"architectures": ["A", "B"]}, "A, B; .*one class"),
         (
             "config.json",
             {"problem_type": "regression"},
             "=.regression.,.* 3 outputs.* one: pass",
         ),
         ("config.json", {"problem_type": "ranking"}, "problem_type='ranking' is unknown"),
-        ("config.json", {"id2label": {"a": 0, "b": 1}}, "expected names for the numbers 0, 1, 2"),
-        ("config.json", {"id2label": {"-1": "a"}}, "expected names for the numbers 0, 1, 2"),
-        ("config.json", {"id2label": {"0": ["a"]}}, "expected names for the numbers 0, 1, 2"),
-        ("config.json", {"id2label": {"0": ""}}, "expected names for the numbers 0, 1, 2"),
+        ("config.json", {"id2label": {"a": 0, "b": 1}}, "names .*0, 1, 2"),
+        ("config.json", {"id2label": {"-1": "a"}}, "names .*0, 1, 2"),
+        ("config.json", {"id2label": {"0": ["a"]}}, "names .*0, 1, 2"),
+        ("config.json", {"id2label": {"0": ""}}, "names .*0, 1, 2"),
         ("config.json", {"id2label": {"0": "a", "00": "b"}}, "expected names for the numbers 0,"),
         ("config.json", {"id2label": {"0": 1, "1": "1", "2": 2}}, "expected different names"),
         ("config.json", {"id2label": {"0": "a", "1": "a", "2": "b"}}, "expected different names"),
@@ -593,9 +593,7 @@ def test_no_weights_of_ours(tmp_path):
     handlers = list(logging.getLogger("keras_transformers").handlers)  # a recipe's test adds one
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         kt.load(tmp_path / "nowhere")
-    with pytest.raises(
-        ValueError, match="holds no weights in a known format; expected one of .*bilm-tf"
-    ):
+    with pytest.raises(ValueError, match="no weights .*bilm-tf"):
         kt.load(tmp_path)
     weights_folders.write("bert", "classification", tmp_path / "bert")
     with pytest.raises(ValueError, match="part of a folder, with a config.json: pass"):

@@ -245,7 +245,7 @@ def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
         tokenizer = kt.tokenizers.MPNetTokenizer(weights_folders.MPNET_VOCABULARY[::-1])
     encoder = ENCODERS[family][0](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
     made = kt.pipelines.Embedder(encoder, tokenizer)
-    with pytest.raises(ValueError, match="'<pad>' has the id .*must be the padding: save in the"):
+    with pytest.raises(ValueError, match="'<pad>' .*padding: save"):
         kt.save(made, tmp_path / "hf", format="huggingface")
     assert not (tmp_path / "hf").exists()
 

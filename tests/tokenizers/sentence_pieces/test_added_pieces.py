@@ -201,8 +201,8 @@ def test_every_file_that_adds_tokens_is_read(name, tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ({"<new>": 99}, "the added tokens have the ids \\[99\\]; expected 54"),
-        ({"<new>": 20}, "'<new>' has the id 20, which the vocabulary gives to"),
+        ({"<new>": 99}, r"\[99\]; .*54"),
+        ({"<new>": 20}, "'<new>' .*20"),
         ({"▁film": 54}, "'▁film' has the id 54, but the id"),
     ],
 )

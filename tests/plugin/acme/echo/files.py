@@ -1,12 +1,11 @@
 """Describes Echo's files in Hugging Face's layout."""
 
-from pathlib import Path
 from typing import Any
 
 import keras
 
 from acme.echo.model import MODELS, PassEmbedding, echo
-from keras_transformers.convert import Blocks, ConfigMap, Family, NameMap, Writer
+from keras_transformers.convert import Blocks, ConfigMap, Family, Folder, NameMap, Writer
 
 _NAMES = NameMap(
     "Echo",
@@ -69,11 +68,11 @@ _CONFIG = ConfigMap(
 )
 
 
-def _tokenizer(path: Path, lowercase: bool) -> Any:
-    """Makes the tokenizer from a folder or from its vocab.txt."""
+def _tokenizer(folder: Folder, lowercase: bool) -> Any:
+    """Makes the tokenizer from a folder with vocab.txt, or from that file."""
     from acme.echo.tokenizer import EchoTokenizer
 
-    return EchoTokenizer(path / "vocab.txt" if path.is_dir() else path, lowercase=lowercase)
+    return EchoTokenizer(folder.file("vocab.txt"), lowercase=lowercase)
 
 
 FAMILY = Family(

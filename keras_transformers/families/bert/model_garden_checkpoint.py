@@ -98,8 +98,8 @@ def number_of_heads(path: Path) -> int | None:
     """Returns the number of attention heads, an axis of Model Garden's kernels; None if missing."""
     stored, names = _opened(path)
     for name, key in names.items():
-        found = _LAYER.fullmatch(name)
-        if found and found[2] == "self_attention/query" and len(stored.shapes[key]) == 3:
+        match = _LAYER.fullmatch(name)
+        if match and match[2] == "self_attention/query" and len(stored.shapes[key]) == 3:
             return stored.shapes[key][1]
     return None
 
@@ -143,15 +143,15 @@ def _name(name: str, stored: StoredVariables, names: Iterable[str]) -> str:
     for end, ours in _MODULES.items():
         if module == end or module.endswith(f"/{end}"):
             return f"{ours}.{weight}"
-    if found := _LAYER.fullmatch(name):
-        return f"bert.encoder.layer.{found[1]}.{_PARTS[found[2]]}.{weight}"
+    if match := _LAYER.fullmatch(name):
+        return f"bert.encoder.layer.{match[1]}.{_PARTS[match[2]]}.{weight}"
     if _OLD_HEAD.fullmatch(name):
-        pretrains = any("cls/predictions/" in each for each in names)
+        pretrains = any("cls/predictions/" in path for path in names)
         spans = "span_labeling" in stored.attributes
         head = "cls.seq_relationship" if pretrains else "qa_outputs" if spans else "classifier"
         return f"{head}.{weight}"
-    if found := _HEAD.fullmatch(name):
-        return f"{_POOLER if found[1] == 'pooler_dense' else 'classifier'}.{weight}"
+    if match := _HEAD.fullmatch(name):
+        return f"{_POOLER if match[1] == 'pooler_dense' else 'classifier'}.{weight}"
     return name
 
 

@@ -100,8 +100,8 @@ def checkpoint_family(path: Path) -> str:
     """
     prefixes = [prefix for prefix in checkpoints_at(path) if not is_object_based(prefix)]
     index = b"".join(index_of(prefix).read_bytes() for prefix in prefixes[:1])
-    found = [family for mark, family in _MARKS.items() if mark in index]
-    return found[0] if found else ""
+    families = [family for mark, family in _MARKS.items() if mark in index]
+    return families[0] if families else ""
 
 
 def _name(name: str, scopes: Iterable[tuple[str, str]]) -> str:

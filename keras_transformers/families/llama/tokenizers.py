@@ -3,6 +3,7 @@
 All become a tokenizer.json, which `tokenizers.DescribedTokenizer` runs in the graph.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +11,8 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_transformers.files import read_json, read_lines
+from keras_transformers.convert.folder import Folder
+from keras_transformers.files import read_lines
 from keras_transformers.tokenizers.byte_pairs.files import NAMES, read_tokens
 from keras_transformers.tokenizers.described import decoders, templates
 from keras_transformers.tokenizers.described.splitters import LLAMA3, QWEN2
@@ -66,7 +68,7 @@ _CLASSES = {"GPT2Tokenizer": _GPT2, "Qwen2Tokenizer": _QWEN2}
 
 
 def language_tokenizer(
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     vocabulary_size: int | None = None,
     special: Mapping[str, str] = MappingProxyType(_SPECIAL),
@@ -86,11 +88,11 @@ def language_tokenizer(
         ValueError: a file is damaged, or describes something that cannot be reproduced exactly; the
             message names it.
     """
-    told = folder / _CONFIG
-    config = read_json(told) if told.is_file() else {}
+    folder = Folder.at(folder)
+    told, config = folder / _CONFIG, folder.json(_CONFIG, missing_ok=True)
     if (folder / FILE).is_file():
         file = folder / FILE
-        description = read_json(file)
+        description = dict(folder.json(FILE))
     elif (folder / _PIECES).is_file():
         file = folder / _PIECES
         description = _of_pieces(file, legacy=config.get("legacy") is not False)
@@ -272,7 +274,7 @@ def _merges_of_scores(
         for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
         if kind in (_NORMAL, _USER_DEFINED)
     }
-    found = []
+    merges = []
     for token, number in pieces.items():
         if len(token) > _LONGEST_PIECE:
             raise ValueError(f"the piece {token!r:.50} has {len(token)} characters: it is damaged")
@@ -280,18 +282,18 @@ def _merges_of_scores(
             left, right = token[:place], token[place:]
             if left in pieces and right in pieces:
                 rank = (-scores[number], -len(left), pieces[left], pieces[right])
-                found.append((*rank, left, right))
-    return [merge[-2:] for merge in sorted(found)]
+                merges.append((*rank, left, right))
+    return [merge[-2:] for merge in sorted(merges)]
 
 
 def _of_pieces(file: Path, *, legacy: bool) -> dict[str, Any]:
     """Returns the tokenizer.json of a SentencePiece model of byte pairs."""
     proto: Any = sentencepiece_model_pb2  # created at run time, without types
     try:
-        found = proto.ModelProto.FromString(file.read_bytes())
+        model_proto = proto.ModelProto.FromString(file.read_bytes())
     except Exception as error:  # protobuf's error
         raise ValueError(f"{file}: not a SentencePiece model ({error})") from error
-    trainer, normalizer = found.trainer_spec, found.normalizer_spec
+    trainer, normalizer = model_proto.trainer_spec, model_proto.normalizer_spec
     if trainer.model_type != _BPE or not trainer.byte_fallback:
         raise ValueError(
             f"{file}: a SentencePiece model of type {trainer.model_type} with byte_fallback="
@@ -302,7 +304,7 @@ def _of_pieces(file: Path, *, legacy: bool) -> dict[str, Any]:
             f"{file}: a SentencePiece model that normalizes texts ({normalizer.name!r}) or removes "
             "spaces is not supported here: get the tokenizer.json of the model"
         )
-    pieces = [(piece.piece, piece.score, piece.type) for piece in found.pieces]
+    pieces = [(piece.piece, piece.score, piece.type) for piece in model_proto.pieces]
     tokens, scores, kinds = (list(column) for column in zip(*pieces, strict=True)) if pieces else (
         [], [], [])  # fmt: skip
     try:
@@ -313,7 +315,7 @@ def _of_pieces(file: Path, *, legacy: bool) -> dict[str, Any]:
         raise ValueError(f"{file}: {error}") from error
 
 
-def _of_two_files(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def _of_two_files(folder: Folder, config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tokenizer.json of vocab.json and merges.txt, with its class's parts."""
     if not (folder / NAMES[0]).is_file():
         raise FileNotFoundError(
@@ -335,11 +337,11 @@ def _add_listed(description: dict[str, Any], config: Mapping[str, Any]) -> None:
     """Adds the tokens of tokenizer_config.json that the description lacks."""
     listed = config.get("added_tokens_decoder") or {}
     tokens = description.setdefault("added_tokens", []) or []
-    known = {token.get("content") for token in tokens}
+    contents = {token.get("content") for token in tokens}
     more = [
         {**token, "id": int(number)}
         for number, token in listed.items()
-        if token.get("content") not in known
+        if token.get("content") not in contents
     ]
     description["added_tokens"] = sorted([*tokens, *more], key=lambda token: token["id"])
 
@@ -378,16 +380,16 @@ def _listed(
     ggml: Mapping[str, Any], name: str, kind: Any, *, size: int | None = None, default: Any = None
 ) -> list[Any]:
     """Returns a list from the metadata, checked."""
-    found = ggml.get(name)
-    if found is None and default is not None:
+    values = ggml.get(name)
+    if values is None and default is not None:
         return [default] * (size or 0)
-    if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
-        raise ValueError(f"tokenizer.ggml.{name}={found!r:.100}; expected a list of values")
-    if size is not None and len(found) != size:
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise ValueError(f"tokenizer.ggml.{name}={values!r:.100}; expected a list of values")
+    if size is not None and len(values) != size:
         raise ValueError(
-            f"tokenizer.ggml.{name} has {len(found)} values, tokenizer.ggml.tokens {size}"
+            f"tokenizer.ggml.{name} has {len(values)} values, tokenizer.ggml.tokens {size}"
         )
-    return list(found)
+    return list(values)
 
 
 def _token(ggml: Mapping[str, Any], field: str, tokens: Sequence[str]) -> str | None:

@@ -12,11 +12,11 @@ _HEAD_DIM = 64  # in all models that Google published
 def encoder_arguments(
     arrays: Arrays, family: str, *, num_heads: int | None, missing: str
 ) -> dict[str, Any]:
-    """Returns the arguments of BERT's or ELECTRA's builder, with the tanh form of GELU.
+    """Returns the arguments of BERT's builder, with the tanh form of GELU.
 
     Args:
         arrays: the encoder's arrays, under Hugging Face's names.
-        family: the prefix of the names, "bert" or "electra".
+        family: the prefix of the names, such as "bert".
         num_heads: the number of attention heads, if known; by default, the width divided by 64.
         missing: the file that would contain the number, for the error message.
 
@@ -25,9 +25,9 @@ def encoder_arguments(
     """
     shapes = arrays.shapes
     layers = {
-        int(found[1])
+        int(match[1])
         for name in shapes
-        if (found := re.match(rf"{family}\.encoder\.layer\.(\d{{1,4}})\.", name))
+        if (match := re.match(rf"{family}\.encoder\.layer\.(\d{{1,4}})\.", name))
     }
     first = f"{family}.encoder.layer.0.intermediate.dense.weight"
     names = [*(f"{family}.embeddings.{table}.weight" for table in _TABLES), first]
@@ -38,7 +38,7 @@ def encoder_arguments(
             f"{arrays.source} is not a whole encoder: it has {what}, and the layers "
             f"{sorted(layers)[:20]}"
         )
-    (size, embedding_dim), (positions, _), (segments, _), (inner, width) = sizes
+    (size, _), (positions, _), (segments, _), (inner, width) = sizes
     heads = num_heads or width // _HEAD_DIM
     if not heads or width % heads:
         raise ValueError(
@@ -51,7 +51,6 @@ def encoder_arguments(
         "num_heads": heads,
         "hidden_dim": width,
         "intermediate_dim": inner,
-        **({"embedding_dim": embedding_dim} if family == "electra" else {}),
         "max_sequence_length": positions,
         "num_segments": segments,
         "activation": "gelu_approximate",
