@@ -4,7 +4,9 @@ from . import config_map as config_map
 from . import containers as containers
 from . import families as families
 from . import family as family
+from . import folder as folder
 from . import formats as formats
+from . import keras_backbones as keras_backbones
 from . import name_map as name_map
 from . import regular_expressions as regular_expressions
 from . import saving as saving

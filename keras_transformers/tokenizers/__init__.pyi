@@ -13,6 +13,7 @@ from . import normalization as normalization
 from . import offsets as offsets
 from . import opennmt as opennmt
 from . import packing as packing
+from . import protocols as protocols
 from . import sentence_pieces as sentence_pieces
 from . import sentencepiece as sentencepiece
 from . import symbols as symbols

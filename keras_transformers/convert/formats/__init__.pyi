@@ -1,14 +1,12 @@
 # Written by `make stubs`.
 
 from . import chat_templates as chat_templates
-from . import encoder_shapes as encoder_shapes
 from . import generation_config as generation_config
 from . import gguf as gguf
 from . import hub as hub
 from . import huggingface as huggingface
 from . import keras_h5 as keras_h5
 from . import keras_nlp as keras_nlp
-from . import language_tokenizers as language_tokenizers
 from . import onnx as onnx
 from . import peft as peft
 from . import saved_pipeline as saved_pipeline

@@ -2,6 +2,7 @@
 
 from . import files as files
 from . import google as google
+from . import keras_nlp as keras_nlp
 from . import model as model
 from .files import FAMILY as FAMILY
 from .model import SIZES as SIZES
