@@ -593,6 +593,28 @@ def test_importing_the_package_imports_nothing_heavy():
     assert run(f"import keras_transformers, sys; print({heavy} & set(sys.modules))") == "set()"
 
 
+@pytest.mark.parametrize(
+    ("places", "blocked", "backend"),
+    [
+        (("tasks/*/answer.py", "tasks/answers.py", "tasks/texts.py"), "keras tensorflow", ""),
+        (("tasks/*/head.py", "families/*/model.py", "families/*/files.py"), "tensorflow", "jax"),
+    ],
+    ids=["answers", "heads and families"],
+)
+def test_answers_need_no_keras_and_heads_and_families_no_tensorflow(places, blocked, backend):
+    if backend:
+        pytest.importorskip(backend, reason="needs jax: pip install -e .[dev]")
+    files = [file for place in places for file in (ROOT / NAME).glob(place)]
+    modules = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    assert len(modules) > 10
+    code = (
+        "import importlib, sys\n"
+        f"sys.modules |= dict.fromkeys({blocked.split()})  # importing them fails\n"
+        f"for module in {modules}: importlib.import_module(module)"
+    )
+    run(code, **({"KERAS_BACKEND": backend} if backend else {}))
+
+
 def test_a_checkout_that_is_not_installed_can_be_imported():
     """-S leaves out site-packages, and with it this package's metadata."""
     code = "import keras_transformers as kt; print(kt.__version__, kt.__file__)"

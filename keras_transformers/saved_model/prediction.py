@@ -84,7 +84,7 @@ class Predictor:
 
         Returns:
             One dict per row, output name -> str, number or nested list: JSON values; see
-            `pipelines.results.reading.rows`.
+            `tasks.answers.rows`.
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph

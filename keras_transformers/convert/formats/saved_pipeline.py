@@ -5,7 +5,7 @@ model.json           the model's Keras configuration
 model.safetensors    its weights, named by the paths of the variables
 <tokenizer's files>  those of `tokenizer`; any other tokenizer has a subfolder with its name
 
-`pipelines.weights.saving` writes pipelines and restores them unchanged.
+`tasks.weights.saving` writes pipelines and restores them unchanged.
 """
 
 import contextlib

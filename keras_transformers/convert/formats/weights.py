@@ -33,7 +33,7 @@ _MOST_FILES = 100  # in a folder around a file of weights; one of data may have 
 class Head:
     """Describes the head of a model in a folder in Hugging Face's layout.
 
-    The tasks decide which of them it serves; see `pipelines.tasks`.
+    The tasks decide which of them it serves; see `tasks.Task`.
 
     Attributes:
         folder: the folder.
