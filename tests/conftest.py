@@ -1,6 +1,7 @@
 """What every test shares: the directory of public data sets, seeds, and a quiet TensorFlow."""
 
 import collections
+import functools
 import gc
 import logging
 import operator
@@ -15,6 +16,7 @@ import forks
 import hypothesis
 import pytest
 from jax_process import JaxProcess
+from left_behind import Unpack, unpacked
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -161,3 +163,9 @@ def on_jax() -> Iterator[JaxProcess]:
     process = JaxProcess()
     yield process
     process.close()
+
+
+@pytest.fixture(scope="session")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Unpack:
+    """Takes a path such as "hf4_tf/bert_cls"; returns it, unpacked from its archive, or skips."""
+    return functools.partial(unpacked, into=tmp_path_factory.mktemp("left_behind"))

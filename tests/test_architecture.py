@@ -64,9 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "results": set(),
 }
 # Every room may import these, and they import none.
-FOR_ALL = {
-    *("dependencies", "files", "layers.tensors", "options", "quiet", "ranges", "registry", "rooms"),
-}
+FOR_ALL = {"dependencies", "files", "options", "quiet", "ranges", "registry", "rooms"}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
@@ -348,14 +346,14 @@ def families_by_name(house: House) -> list[str]:
 def tasks_by_name(house: House) -> list[str]:
     """Lists comparisons with a task's name, outside of the task's own folder.
 
-    What others need to know about a task, its class says. Converters and families compare what
-    other libraries' files are for.
+    What others need to know about a task, its class says. Families compare what other libraries'
+    files are for.
     """
     tasks = {path.parent.name for path in (house.root / NAME).glob("tasks/*/task.py")}
     return [
         f"{path.relative_to(house.root)}:{node.lineno} tells a task by name: {text}"
         for path in house.sources
-        if not house.place(path).startswith(("convert.", "families."))
+        if not house.place(path).startswith("families.")
         for node in house.nodes(path)
         if isinstance(node, ast.Compare)
         for text in [ast.unparse(node)]

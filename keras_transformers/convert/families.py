@@ -8,7 +8,6 @@ from typing import Any
 import keras
 
 from keras_transformers import registry
-from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
@@ -153,7 +152,8 @@ def family_of(folder: str | os.PathLike[str], known: tuple[Family, ...]) -> Fami
         FileNotFoundError: the folder has no config.json.
         ValueError: it is not a JSON object, or the family is not among the known ones.
     """
-    file, config = read_config(folder)
+    folder = Folder.at(folder)
+    file, config = folder / "config.json", folder.json("config.json")
     model_type = config.get("model_type")
     for family in known:
         if model_type == family.model_type or (family.is_default and "model_type" not in config):

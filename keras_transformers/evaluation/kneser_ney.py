@@ -40,11 +40,11 @@ class _Grams:
 
 @dataclasses.dataclass(frozen=True)
 class _Level:
-    """Extends the probability p of the order below: `found[gram] + left[context] * p`.
+    """Extends the probability p of the order below: `shares[gram] + left[context] * p`.
 
     Attributes:
         keys, num_rests: see `_Grams`.
-        found: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
+        shares: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
             entry, 0, is for n-grams that never occurred.
         left: the share that each context leaves to the order below, float64 (contexts + 1,); the
             last entry, 1, is for contexts that never occurred.
@@ -52,7 +52,7 @@ class _Level:
 
     keys: np.ndarray
     num_rests: int
-    found: np.ndarray
+    shares: np.ndarray
     left: np.ndarray
 
 
@@ -155,7 +155,7 @@ class KneserNey:
         for number, level in enumerate(self._levels):
             contexts = np.concatenate([[-1], ids[:-1]]) if number else ids
             ids = _find(level, self._firsts(words, number), ids)
-            probabilities = level.found[ids] + level.left[contexts] * probabilities
+            probabilities = level.shares[ids] + level.left[contexts] * probabilities
         return np.log(probabilities[self.order - 1 :])
 
     def _marked(self, token_ids: ArrayLike) -> np.ndarray:

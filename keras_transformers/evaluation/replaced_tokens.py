@@ -4,11 +4,10 @@ They read the output `replaced` of `heads.electra_pretrainer`, with the original
 and belong in `weighted_metrics`: in plain `metrics` Keras ignores weights, and padding would count.
 """
 
-from typing import Any
-
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.evaluation.perplexity import TokenMean
 from keras_transformers.training.losses import replaced_labels_and_logits
 
@@ -29,7 +28,7 @@ class ReplacedTokenShare(TokenMean):
     def __init__(self, name: str = "share", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def _values(self, targets: Any, judged: Any) -> Any:
+    def _values(self, targets: Tensor, judged: Tensor) -> Tensor:
         return replaced_labels_and_logits(targets, judged)[0]
 
 
@@ -40,7 +39,7 @@ class ReplacedTokenAccuracy(TokenMean):
     def __init__(self, name: str = "accuracy", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def _values(self, targets: Any, judged: Any) -> Any:
+    def _values(self, targets: Tensor, judged: Tensor) -> Tensor:
         labels, logits = replaced_labels_and_logits(targets, judged)
         return ops.equal(labels > 0, logits > 0)
 
@@ -48,7 +47,9 @@ class ReplacedTokenAccuracy(TokenMean):
 class _OfJudgements(keras.metrics.Metric):
     """Passes labels and probabilities on to the next class."""
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         """Adds tokens.
 
         Args:

@@ -111,9 +111,8 @@ def fit(
             raises an error if several fit and differ.
         epochs: passes over the data: 3 by default, 10 for generation, 60 for images.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
-        learning_rate: the peak, after which it falls to 0. By default, the `rate` of the task's
-            options for models with 10 million parameters or more, and their `small_rate` for
-            smaller models: see `runs.Training`.
+        learning_rate: the peak, after which it falls to 0. By default, by the model's
+            size: see `rate_for` of the task's options, such as `tasks.ClassificationOptions`.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import RecurrentDecoder, ScalarMix, TransformerBlock
 from keras_transformers.layers.dense import softmax
 from keras_transformers.layers.scopes import WATCHERS
-from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["AttentionMap", "attention", "layer_weights"]
 

@@ -75,7 +75,7 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
     return rows
 
 
-def activation_name(layer: Any) -> str:
+def activation_name(layer: keras.layers.Layer | None) -> str:
     """Returns the name of a layer's activation, or "" for none."""
     activation = getattr(layer, "activation", "")
     name = activation if isinstance(activation, str) else getattr(activation, "__name__", "")

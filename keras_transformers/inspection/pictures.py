@@ -10,7 +10,11 @@ from keras_transformers.inspection.attention_maps import AttentionMap
 __all__ = ["attention_figure", "attention_picture", "attention_pictures", "rollout_figure"]
 
 
-def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
+def attention_pictures(
+    source_tokens: Iterable[Iterable[str | bytes]],
+    target_tokens: Iterable[Iterable[str | bytes]],
+    attention: np.ndarray,
+) -> np.ndarray:
     """Draws one picture per sentence from the outputs of an export's `attend` signature.
 
     Args:

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-__all__: list[str] = []
+from keras_transformers.dependencies.untyped import Tensor as Tensor
 
-# A tensor of Keras' backend, or a keras.KerasTensor while a model is built. TensorFlow and Keras
-# have no complete types, so this tells the reader what a value is, and a checker nothing.
-Tensor = Any
+__all__: list[str] = []
 
 Shape = tuple[Any, ...]  # the length of each axis; None where it is unknown
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import keras
 
 from keras_transformers.dependencies.private_api import calls
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
     FirstTokenPooler,
@@ -18,7 +19,6 @@ from keras_transformers.layers import (
     TokenEmbedding,
     TransformerBlock,
 )
-from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["Anatomy", "anatomy", "only"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import FirstTokenPooler, TokenEmbedding
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import anatomy
 
 __all__ = ["pooled"]

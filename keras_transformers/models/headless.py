@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import keras
 
 from keras_transformers.dependencies.private_api import calls
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers.choices_and_spans import ChoicesToRows
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.classes.causal_lm import CausalLM
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import keras
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     FeedForward,
     FirstTokenPooler,
@@ -11,7 +12,6 @@ from keras_transformers.layers import (
     TransformerBlock,
 )
 from keras_transformers.layers.dense import Activation
-from keras_transformers.layers.tensors import Tensor
 
 __all__: list[str] = []
 

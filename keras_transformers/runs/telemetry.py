@@ -24,7 +24,7 @@ from keras_transformers.dependencies.private_api import (
     set_gradient_clipping,
     skips_gradient_sum,
 )
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 
 _LOGGER = logging.getLogger(__name__)
 

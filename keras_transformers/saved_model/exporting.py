@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers.scopes import KERNELS
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.options import named
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check

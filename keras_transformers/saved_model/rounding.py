@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.saved_model.checks.check import largest_values
 from keras_transformers.saved_model.examples import Arrays, level, num_rows, stored_examples
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import keras
 import tensorflow as tf
 
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.saved_model.rounding import moved
 
 Outputs = Mapping[str, Tensor]

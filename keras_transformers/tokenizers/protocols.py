@@ -91,3 +91,13 @@ class TargetTokenizer(TextTokenizer, Protocol):
         self, text: Texts, *, add_start: bool = ..., add_end: bool = ...
     ) -> tf.RaggedTensor:
         """Converts strings (batch,) to ids, int32 (batch, None)."""
+
+
+class GeneratorTokenizer(TextTokenizer, Protocol):
+    """Also says which tokens go before a text, for models that continue it."""
+
+    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of ids, as in the vocabulary: strings of the same shape."""
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """Returns the ids before each text and after the last."""

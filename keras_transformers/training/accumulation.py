@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from keras_transformers.dependencies.private_api import compile_loss
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.r_drop import check_losses, r_drop_loss
 
 Tree = Any  # a tensor, or tensors in dicts, lists and tuples

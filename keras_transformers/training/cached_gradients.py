@@ -5,7 +5,7 @@ import functools
 import keras
 
 from keras_transformers.dependencies.private_api import seed_generators
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.accumulation import Tree
 
 __all__ = ["cache_gradients"]

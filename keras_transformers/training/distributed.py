@@ -34,7 +34,7 @@ from keras_transformers.dependencies.private_api import (
     skip_gradient_sum,
     symbolic_build,
 )
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.accumulation import Tree, WholeBatchSteps
 from keras_transformers.training.recomputation import recompute_layers
 

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 
 __all__ = [
     "ReplacedTokenCrossentropy",

@@ -10,7 +10,7 @@ from keras_transformers.dependencies.private_api import (
     decays_weight,
     moments,
 )
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 
 __all__ = ["adam", "adamw", "lamb"]
 

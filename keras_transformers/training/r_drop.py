@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.losses import TokenCrossentropy
 
 __all__ = ["r_drop_loss", "symmetric_divergence"]

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.tensors import Shape, Tensor
+from keras_transformers.dependencies.untyped import Tensor
 
 __all__ = ["OutputIsLoss", "SampledSoftmax"]
 
@@ -98,7 +98,7 @@ class SampledSoftmax(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, hidden_shape: Shape, target_ids_shape: Shape) -> None:
+    def build(self, hidden_shape: tuple[int, ...], target_ids_shape: tuple[int, ...]) -> None:
         """Creates the output embeddings and biases, which stay float32 in mixed precision."""
         width = hidden_shape[-1]
         self.kernel = self.add_weight(

@@ -238,7 +238,8 @@ def test_small_models_have_a_higher_rate():
     options = kt.fitting.FitOptions()
     small = keras.Sequential([keras.Input((10,)), keras.layers.Dense(2)])
     with kt.dependencies.private_api.without_values():
-        large = kt.distilbert_base()
+        medium, large = kt.bert_small(), kt.distilbert_base()
     assert options.rate_for(small) == 1e-3
+    assert options.rate_for(medium) == 1e-4
     assert options.rate_for(large) == 5e-5
     assert kt.fitting.FitOptions(lora=8).rate_for(large) == 4e-4

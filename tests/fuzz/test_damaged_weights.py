@@ -180,7 +180,7 @@ def write_gguf(file: Path) -> None:
 
 
 def write_llama_gguf(file: Path) -> None:
-    path = Path(__file__).parents[1] / "convert/families/test_llama_weights.py"
+    path = Path(__file__).parents[1] / "families/llama/test_llama_weights.py"
     tests = runpy.run_path(str(path))
     tensors, found = tests["golden"]("llama", file.parent / "folder")
     fields = json.loads(str(found["llama/config"]))

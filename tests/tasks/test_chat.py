@@ -12,7 +12,7 @@ import keras_transformers as kt
 from keras_transformers.cli.main import main
 from keras_transformers.pipelines import TextGenerator
 from keras_transformers.serving import Client, ModelSettings, RequestError, Server
-from keras_transformers.tasks.generation.pipeline import _cut
+from keras_transformers.tasks.generation.decoding import cut
 
 CHAT = [{"role": "user", "content": "abc"}]
 LONGER = [{"role": "system", "content": "Hi"}, *CHAT]
@@ -74,9 +74,9 @@ def test_stop_strings_end_a_text_and_are_not_in_it(generator):
 )
 def test_a_stop_string_means_itself(stop):
     texts = [f"a{stop}b{stop}", stop, "", "xyz"]
-    cut = _cut(tf.constant(texts), tf.constant([["", stop]] * len(texts)))
+    shortened = cut(tf.constant(texts), tf.constant([["", stop]] * len(texts)))
     expected = [text[: text.find(stop)] if stop in text else text for text in texts]
-    assert [text.decode() for text in cut.numpy()] == expected
+    assert [text.decode() for text in shortened.numpy()] == expected
 
 
 def test_a_penalty_divides_the_logits_of_tokens_that_are_there(generator, model_and_tokenizer):

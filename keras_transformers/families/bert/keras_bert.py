@@ -90,22 +90,22 @@ def open_keras_bert(folder: Folder) -> FoundWeights:
     head, task = _head(other_layers(arrays), layers, arguments["num_layers"])
     arrays = _with_head(arrays, head)
     # Weights of their encoder that ours lacks must not be left out.
-    own = {path: shape for path, shape in other_layers(arrays).items() if not _BLOCK.search(path)}
+    rest = {path: shape for path, shape in other_layers(arrays).items() if not _BLOCK.search(path)}
     labels = head_labels(arrays.shapes) if head else []
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         left_out = FAMILY.fill(model, arrays, ignore=ignore)
-        report_other_layers(file, own)
-        return [name for name in left_out if name not in own]
+        report_other_layers(file, rest)
+        return [name for name in left_out if name not in rest]
 
     return FoundWeights(
         source=file,
         base="embedding",
-        trained=(task,) if task else ("embedding",) if own else _pretrained(arrays),
+        trained=(task,) if task else ("embedding",) if rest else _pretrained(arrays),
         build=lambda **changes: bert(**(arguments | changes)),
         fill=fill,
         tokenizers=lambda lowercase=None: (wordpiece_beside(file, lowercase=lowercase),),
-        parts=(*FAMILY.parts, *map(glob.escape, own)),
+        parts=(*FAMILY.parts, *map(glob.escape, rest)),
         has_pooler="bert.pooler.dense.weight" in arrays,
         options={"labels": labels} if labels else {},
         masked_lm={name: arguments[name] for name in ("activation", "norm_epsilon")},
@@ -159,13 +159,13 @@ def _settings(file: Path, layers: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         ]
         if end == _ATTENTION and any(_biases(layer.get("inbound_nodes"))):
             wrong.append(f"{name}'s mask or positions")
-    found = {}
+    arguments = {}
     for argument in ("num_heads", "activation", "norm_epsilon"):
-        given = values.get(argument, [])
-        if not given or any(value != given[0] for value in given):
-            raise ValueError(f"{file}: {argument} of its layers is {given!r:.200}, not one")
-        found[argument] = given[0]
-    activation, epsilon = found["activation"], found["norm_epsilon"]
+        choices = values.get(argument, [])
+        if not choices or any(value != choices[0] for value in choices):
+            raise ValueError(f"{file}: {argument} of its layers is {choices!r:.200}, not one")
+        arguments[argument] = choices[0]
+    activation, epsilon = arguments["activation"], arguments["norm_epsilon"]
     if isinstance(activation, list) and len(activation) == 1:  # two of them make a gate
         activation = activation[0]
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
@@ -174,15 +174,15 @@ def _settings(file: Path, layers: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         wrong.append(f"epsilon={epsilon!r:.50}")
     if wrong:
         raise ValueError(f"{file}: these are not those of a BERT: {', '.join(wrong)}")
-    return {**found, "activation": _ACTIVATIONS[activation]}
+    return {**arguments, "activation": _ACTIVATIONS[activation]}
 
 
 def _biases(nodes: Any) -> Iterator[Any]:
     """Yields bert4keras' additions to attention: a causal mask or relative positions."""
     match nodes:
         case [[*inputs]]:
-            for each in inputs:
-                match each:
+            for input_ in inputs:
+                match input_:
                     case [_, _, _, dict(options)]:
                         yield options.get("a_bias") or options.get("p_bias")
 
@@ -195,14 +195,14 @@ def _settings_beside(file: Path) -> dict[str, Any]:
             f"{file} has only weights, which do not reveal the number of heads: copy the "
             f"{_CONFIG} of the pretrained model to {config}, or save the model with model.save"
         )
-    found = read_google_bert_config(config)
-    activation = found["activation"]
+    arguments = read_google_bert_config(config)
+    activation = arguments["activation"]
     if activation == "gelu_approximate" and any(
         "Transformer-0-" in path for path in hdf5_shapes(file)
     ):
         activation = "gelu"  # unless the program called set_gelu
     return {
-        **{name: found[name] for name in ("num_heads", "norm_epsilon")},
+        **{name: arguments[name] for name in ("num_heads", "norm_epsilon")},
         "activation": activation,
     }
 
@@ -216,12 +216,12 @@ def _pretrained(shapes: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _head(
-    own: Iterable[str], layers: Mapping[str, Mapping[str, Any]], num_layers: int
+    paths: Iterable[str], layers: Mapping[str, Mapping[str, Any]], num_layers: int
 ) -> tuple[dict[str, str], str]:
     """Returns the head's tensors -> paths, and its task; nothing if there is no head.
 
     Args:
-        own: the paths of layers that are neither keras-bert's nor bert4keras'.
+        paths: the paths of layers that are neither keras-bert's nor bert4keras'.
         layers: the descriptions of all layers.
         num_layers: the number of layers in the encoder.
     """
@@ -233,18 +233,18 @@ def _head(
     for name, layer in layers.items():
         if layer["class_name"] != "Dense":
             continue
-        found = {
+        tensors = {
             f"classifier.{tensor}": path
             for tensor, weight in (("weight", "kernel"), ("bias", "bias"))
-            for path in own
+            for path in paths
             if path.endswith(f"{name}/{weight}:0")
         }
         source = _source(layer)
         while layers.get(source, {}).get("class_name") == "Dropout":
             source = _source(layers[source])
         is_plain = layer["config"].get("activation") in ("softmax", "linear")
-        if len(found) == 2 and is_plain and source in tasks:
-            return found, tasks[source]
+        if len(tensors) == 2 and is_plain and source in tasks:
+            return tensors, tasks[source]
     return {}, ""
 
 

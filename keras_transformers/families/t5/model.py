@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     FeedForward,
     MultiHeadAttention,
@@ -20,7 +21,6 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.norms import norm_layer
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 

@@ -6,6 +6,7 @@
 import keras
 
 from keras_transformers.dependencies.private_api import run_through_graph
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.families.transformer.model import (
     Positions,
     check_positions,
@@ -15,7 +16,6 @@ from keras_transformers.layers import PaddingMask
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.norms import NormPosition
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import anatomy, block_shape
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.encoder_parts import named_output

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 import keras
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
     FeedForward,
@@ -21,7 +22,6 @@ from keras_transformers.layers import (
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.norms import NormPosition
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 

@@ -7,11 +7,11 @@ import keras
 from keras import ops
 
 from keras_transformers.dependencies.private_api import call_arguments, run_through_graph
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import RelativePositionBias, TransformerBlock
 from keras_transformers.layers.attention import KeysValues, empty_cache
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import POSITIONS, anatomy
 
 Cache = Any  # a structure of tensors whose first axis is the batch

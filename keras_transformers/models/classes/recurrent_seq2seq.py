@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
     PaddingMask,
@@ -17,7 +18,6 @@ from keras_transformers.layers import (
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.layers.recurrent.cells import scan_steps, time_major
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models.anatomy import anatomy, only
 from keras_transformers.models.classes.encoder_decoder import Cache, Step
 

@@ -21,10 +21,10 @@ from keras_transformers.dependencies.private_api import (
     inner_layers,
     run_through_graph,
 )
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import MultiHeadAttention, Rows, TransformerBlock
 from keras_transformers.layers.layouts import joined_product
 from keras_transformers.layers.scopes import KERNELS
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.norms import fused_norms
 
 Kernels = Mapping[Layer, Callable[..., Tensor]]

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import int8_product
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import FeedForward, TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.form import every_layer
 from keras_transformers.saved_model.forms.replaced import WIDE, ReplacedForm
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 from keras.layers import Layer, LayerNormalization
 
-from keras_transformers.layers.tensors import Tensor
+from keras_transformers.dependencies.untyped import Tensor
 
 
 def fused_norms(layers: Iterable[Layer]) -> dict[Layer, Callable[[Tensor], Tensor]]:

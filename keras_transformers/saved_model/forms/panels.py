@@ -13,9 +13,9 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import call_arguments, leave_out_of_checkpoints
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import RowDense, TokenEmbedding
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.saved_model.forms.form import ExportForm, every_layer
 
 WIDE = 64  # units of the narrowest dense layer that gains anything, unlike heads

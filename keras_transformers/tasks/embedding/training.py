@@ -41,6 +41,7 @@ class EmbeddingOptions(Training):
     chunk: NonNegativeInt = 0
 
     rate: ClassVar[float] = 2e-5
+    medium_rate: ClassVar[float] = 2e-5
 
     def check(self) -> None:
         """Checks the options before reading any data."""

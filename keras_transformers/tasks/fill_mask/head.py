@@ -2,9 +2,9 @@
 
 import keras
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import AddBias, GatherPositions
 from keras_transformers.layers.dense import Activation, activation_function
-from keras_transformers.layers.tensors import Tensor
 from keras_transformers.models import encoder_parts
 
 __all__ = ["masked_lm", "pretrainer", "pretraining_parameters"]

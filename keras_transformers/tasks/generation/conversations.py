@@ -8,7 +8,8 @@ from keras_transformers.files.surrogates import as_utf8
 
 __all__: list[str] = []
 
-
+# {"role": ..., "content": ...}, both strings.
+Message = Mapping[str, str]
 # The options of decoding and their defaults: always the likeliest token.
 OPTIONS: Mapping[str, Any] = {
     "max_length": 50,
@@ -23,8 +24,8 @@ OPTIONS: Mapping[str, Any] = {
 OLD_OPTIONS: dict[str, Any] = {**OPTIONS, "top_k": 0}
 
 
-def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool]:
-    """Returns a sequence of conversations, and whether only a single one was given.
+def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Message]], bool]:
+    """Returns a list of conversations, and whether the messages are a single one.
 
     Raises:
         ValueError: the messages are a table.
@@ -41,7 +42,7 @@ def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Any]], bool
 
 
 def conversation_columns(
-    conversations: Sequence[Sequence[Any]],
+    conversations: Sequence[Sequence[Message]],
 ) -> tuple[list[list[bytes]], list[list[bytes]]]:
     """Returns the roles and the texts of conversations in UTF-8, as models take them.
 
@@ -79,14 +80,14 @@ def conversation_columns(
     return roles, texts
 
 
-def decoding_options(own: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options to decode with: those chosen, else the model's own.
+def decoding_options(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options to decode with: those chosen, else the defaults.
 
     To choose a `temperature` or a `top_p` is to sample: where the likeliest token is the model's
     default and `top_k` is not chosen, all tokens take part.
 
     Args:
-        own: all options.
+        defaults: all options.
         chosen: some of them.
 
     Raises:
@@ -101,5 +102,5 @@ def decoding_options(own: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[
             f"options {', '.join(sorted(unknown))}: use {', '.join(OPTIONS)}; max_length counts "
             "new tokens"
         )
-    samples = own["top_k"] == 1 and not {"temperature", "top_p"}.isdisjoint(chosen)
-    return {**own, **({"top_k": 0} if samples else {}), **chosen}
+    samples = defaults["top_k"] == 1 and not {"temperature", "top_p"}.isdisjoint(chosen)
+    return {**defaults, **({"top_k": 0} if samples else {}), **chosen}

@@ -35,6 +35,7 @@ class GenerationOptions(Training):
     weight_decay: NonNegativeFloat = 0.1
 
     rate: ClassVar[float] = 6.25e-5
+    medium_rate: ClassVar[float] = 6.25e-5
     small_rate: ClassVar[float] = 2e-3
 
     def schedule(

@@ -32,6 +32,7 @@ class ImageClassificationOptions(ImageAugmentation, Training):
     label_smoothing: Rate = 0.1  # share of the target spread evenly over the labels
 
     rate: ClassVar[float] = 1e-4
+    medium_rate: ClassVar[float] = 1e-4
     small_rate: ClassVar[float] = 3e-3
 
     def batching(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class RerankingOptions(Training):
     distill: bool = False  # learn a teacher's scores, taken before its activation
 
     rate: ClassVar[float] = 2e-5
+    medium_rate: ClassVar[float] = 2e-5
 
 
 class _Batches(ScoredTextBatches):

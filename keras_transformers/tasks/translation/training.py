@@ -26,6 +26,7 @@ class TranslationOptions(Training):
 
     batch_tokens: PositiveInt = 4096  # source and target, padding included; replaces batch_size
 
+    medium_rate: ClassVar[float] = 5e-5
     small_rate: ClassVar[float] = 5e-4
 
     def batching(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.parts import Parts
-from keras_transformers.tokenizers.tensors import item_numbers, kept, texts_of
+from keras_transformers.tokenizers.tensors import Texts, item_numbers, kept, texts_of
 
 __all__ = ["BytePairTokenizer"]
 
@@ -88,30 +88,29 @@ class BytePairTokenizer(tf.Module):
         super().__init__(name=name)
         special = list(dict.fromkeys(self.special_names.values()))
         names = [token["content"] for token in (parts or {}).get("added_tokens") or []]
-        found = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
-        self.parts = (
-            None if parts is None else Parts(parts, num_tokens=len(found.tokens), byte_level=True)
-        )
+        vocabulary = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
+        size = len(vocabulary.tokens)
+        self.parts = None if parts is None else Parts(parts, num_tokens=size, byte_level=True)
         added = [] if self.parts is None else self.parts.added
-        self.vocabulary_size = len(found.tokens) + len(added)
-        self._contents = byte_pair_files.contents(found)  # bytes: tf.Module searches lists
+        self.vocabulary_size = size + len(added)
+        self._contents = byte_pair_files.contents(vocabulary)  # bytes: tf.Module searches lists
         symbols = byte_pair_files.byte_symbols()
-        ids = {token: i for i, token in enumerate(found.tokens)}
+        ids = {token: i for i, token in enumerate(vocabulary.tokens)}
         for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
-        made = {*symbols, *(left + right for left, right in found.merges)}
-        written = set(names) - made  # unchanged, not as bytes
-        token_bytes = _token_bytes([*found.tokens, *added], symbols, special, written)
+        derived = {*symbols, *(left + right for left, right in vocabulary.merges)}
+        written = set(names) - derived  # unchanged, not as bytes
+        token_bytes = _token_bytes([*vocabulary.tokens, *added], symbols, special, written)
         with tf.device("CPU:0"):
             self._merges = Merges(
-                [(ids[left], ids[right], ids[left + right]) for left, right in found.merges],
+                [(ids[left], ids[right], ids[left + right]) for left, right in vocabulary.merges],
                 vocabulary_size=self.vocabulary_size,
             )
             self._byte_ids = tf.constant([ids[symbol] for symbol in symbols])
             self._byte_strings = tf.constant([bytes([byte]) for byte in range(256)])
             self._token_bytes = tf.constant(token_bytes)
             self._token_lengths = tf.constant(list(map(len, token_bytes)), tf.int64)
-            self._token_names = tf.constant([*found.tokens, *added])
+            self._token_names = tf.constant([*vocabulary.tokens, *added])
             self._kinds = Kinds(*map(tf.constant, character_kinds()))
 
     @classmethod
@@ -150,7 +149,7 @@ class BytePairTokenizer(tf.Module):
         byte_pair_files.write(learned, path)
         return cls(path)
 
-    def tokenize(self, text: Any) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts texts to token ids, without special tokens.
 
         Args:
@@ -166,7 +165,7 @@ class BytePairTokenizer(tf.Module):
             return self._tokenize(text, characters_of(text, self._kinds))
 
     def tokenize_with_offsets(
-        self, text: Any
+        self, text: Texts
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds the span of each token in its text.
 
@@ -208,7 +207,7 @@ class BytePairTokenizer(tf.Module):
             )
             return ids, ids.with_values(starts), ids.with_values(ends)
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts, without special tokens.
 
         Args:
@@ -270,7 +269,7 @@ class BytePairTokenizer(tf.Module):
         """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {} if self.parts is None else {"parts": self.parts.description}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         with tf.device("CPU:0"):
             return tf.gather(self._token_names, token_ids)
@@ -345,6 +344,6 @@ def _token_bytes(
     def bytes_of(token: str) -> bytes:
         if token in special_tokens:
             return b""
-        return token.encode() if token in written else bytes(byte_of[each] for each in token)
+        return token.encode() if token in written else bytes(byte_of[symbol] for symbol in token)
 
     return list(map(bytes_of, tokens))

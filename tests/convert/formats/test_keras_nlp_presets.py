@@ -110,5 +110,5 @@ def test_an_albert_is_keras_hubs(tmp_path):
 
 @pytest.mark.parametrize("name", ["FNetBackbone", "BartBackbone", "DebertaV3Backbone"])
 def test_other_families_are_refused_by_name(name, left_behind):
-    with pytest.raises(ValueError, match=f"a preset of '{name}'; expected one of BertBackbone"):
+    with pytest.raises(ValueError, match=f"a preset of '{name}'.*BertBackbone"):
         kt.load(left_behind(f"kh/{name}"))

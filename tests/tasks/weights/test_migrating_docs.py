@@ -114,13 +114,13 @@ def t5(folder):
 
 
 def google(folder):
-    tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_google_bert.py"))
+    tests = runpy.run_path(str(ROOT / "tests/families/bert/test_google_bert.py"))
     tests["write"](folder, tests["PRETRAINING"])
 
 
 def keras_bert(folder):
     folder.mkdir()
-    tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_keras_bert.py"))
+    tests = runpy.run_path(str(ROOT / "tests/families/bert/test_keras_bert.py"))
     tests["write"](folder, "classifier").rename(folder / "model.h5")
 
 
@@ -156,7 +156,7 @@ def gguf(folder):
 
 
 def google_albert(folder):
-    tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_google_albert.py"))
+    tests = runpy.run_path(str(ROOT / "tests/families/albert/test_google_albert.py"))
     with tempfile.TemporaryDirectory() as scratch:
         made = weights_folders.pipeline("albert", "fill_mask", Path(scratch, "vocabulary"))
         kt.save(made, Path(scratch, "hf"), format="huggingface")

@@ -16,7 +16,7 @@ from keras_transformers.families.bert.model import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 RANDOM = GOLDEN / "bert_random.safetensors"
 # Tensors that BertForMaskedLM lacks.
 OTHER_HEADS = ("bert.pooler.", "cls.seq_relationship.")

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "families"
+GOLDEN = Path(__file__).parents[1] / "golden" / "families"
 TASKS = ("encoder", "masked_lm", "classifier", "regressor", "tagger", "span_extractor")
 ALL_TASKS = (*TASKS, "multiple_choice")
 SIZES = {"classifier": {"num_classes": 3}, "tagger": {"num_labels": 5}}

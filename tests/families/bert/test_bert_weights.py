@@ -14,7 +14,7 @@ from keras_transformers.families.bert.model import bert
 
 pytestmark = pytest.mark.kernels
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 RANDOM = GOLDEN / "bert_random.safetensors"
 TOLERANCE = 1e-5
 # Hugging Face's name of an activation -> ours.

@@ -12,7 +12,7 @@ import keras_transformers as kt
 from keras_transformers.families.vit.files import FAMILY as VIT
 from keras_transformers.families.vit.model import copy_weights, vit
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 RANDOM = GOLDEN / "vit_random.safetensors"
 TOLERANCE = 1e-5
 # Hugging Face's name of an activation -> ours.

@@ -17,7 +17,7 @@ from keras_transformers.families.openai_gpt.files import FAMILY as GPT
 from keras_transformers.heads import causal_classifier
 from keras_transformers.training.losses import token_crossentropy
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 FAMILIES = {"openai-gpt": GPT, "gpt2": GPT2}
 KINDS = tuple(FAMILIES)
 
