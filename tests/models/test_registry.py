@@ -181,7 +181,7 @@ def test_the_table_in_the_docs_is_the_registrys():
 
 
 def test_the_table_of_the_command_is_the_registrys():
-    table = Path(models.__file__).parents[1] / "cli" / "models.json"
+    table = Path(kt.families.__file__).parents[1] / "cli" / "models.json"
     assert json.loads(table.read_text("utf-8")) == models_json(), "run `make docs-tables`"
 
 
