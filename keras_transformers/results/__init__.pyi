@@ -1,6 +1,5 @@
 # Written by `make stubs`.
 
-from keras_transformers.tasks import texts as texts
 from keras_transformers.tasks.classification.answer import Classification as Classification
 from keras_transformers.tasks.embedding.answer import Embedding as Embedding
 from keras_transformers.tasks.fill_mask.answer import MaskedTokens as MaskedTokens
