@@ -1,17 +1,21 @@
 """Finds families, tasks, formats and models: the package's own and those of other packages.
 
-A module adds a family by its constant `FAMILY`, named models by `MODELS`, a format by `FORMAT`, and
-a task by `TASK` and its `ANSWER`. The package's own folders are searched for these constants; other
-packages name such modules or objects as entry points of the group "keras_transformers", or pass
-them to `register`. No list names them all.
+A module adds a family by its constant `FAMILY`, named models by `MODELS`, a format by `FORMAT`, a
+task by `TASK`, its answer by `ANSWER`, and a tokenizer's class by `TOKENIZER`. The package's own
+folders are searched for these constants; other packages name such modules or objects as entry
+points of the group "keras_transformers", or pass them to `register`. No list names them all.
 """
 
 import functools
 import importlib
 import importlib.metadata
 import logging
+import sys
+import threading
+import traceback
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,34 +25,50 @@ GROUP = "keras_transformers"
 
 
 class _Kind(NamedTuple):
-    """Where this package defines a constant, and the attribute of its value that names it."""
+    """What a constant names: the attribute with its name, and where this package defines it.
 
+    An entry point whose object is such a constant is loaded only for it, and for what it `brings`.
+    """
+
+    name: str
     places: tuple[str, ...]
-    name: str = ""
+    brings: tuple[str, ...] = ()
 
 
 _KINDS = {
-    "ANSWER": _Kind(("tasks.*.answer",), "task"),
-    "CONTAINER": _Kind(("convert.*.*", "families.*.*")),
-    "FAMILY": _Kind(("families.*.files",), "model_type"),
+    "ANSWER": _Kind("task", ("tasks.*.answer",)),
+    "CONTAINER": _Kind("contents", ("convert.*.*", "families.*.*")),
+    "FAMILY": _Kind("model_type", ("families.*.files",), brings=("MODELS",)),
     # The first that recognises a folder reads it: the special ones come before the general ones.
-    "FORMAT": _Kind(("tasks.*.files", "families.*.*", "convert.formats.*"), "contents"),
-    "MODELS": _Kind(("families.*.model",)),  # a mapping by name
-    "TASK": _Kind(("tasks.*.task",), "name"),
-    "entry_of": _Kind(("families.*.model",)),
+    "FORMAT": _Kind("contents", ("tasks.*.files", "families.*.*", "convert.formats.*")),
+    "MODELS": _Kind("name", ("families.*.model",)),  # a mapping
+    "TASK": _Kind("name", ("tasks.*.task",)),
+    "TOKENIZER": _Kind("__name__", ()),  # a class; the package's own are in its room
+    "entry_of": _Kind("__module__", ("families.*.model",)),
 }
+
+_PLAIN = ("TOKENIZER", "entry_of")  # a class and a function, which do not say what they are
 
 _logger = logging.getLogger(__name__)
 
 
 class Member(NamedTuple):
-    """The value of a constant, and where it comes from, for messages."""
+    """A family, a task and so on, and where it comes from, for messages."""
 
+    constant: str
     value: Any
     source: str
 
+    @property
+    def name(self) -> str:
+        """The name, of which there may be one for a constant."""
+        return str(getattr(self.value, _KINDS[self.constant].name))
 
-_registered: list[tuple[str, Member]] = []
+
+# What each entry point adds, once it is loaded, and each call of `register`.
+_additions: dict[object, tuple[Member, ...]] = {}
+_lock = threading.Lock()
+_this_thread = threading.local()
 
 
 def register(*things: Any) -> None:
@@ -59,50 +79,80 @@ def register(*things: Any) -> None:
     of the group "keras_transformers" instead.
 
     Args:
-        *things: each a `convert.Family`, a `tasks.Task`, a `convert.Format`, a `models.Entry`,
-            or a module that has them as `FAMILY`, `TASK`, `FORMAT` or `MODELS`.
+        *things: each a `convert.Family`, which has models, a `tasks.Task`, which has an answer, a
+            `convert.Format`, a `models.Entry`, or a module that has them as `FAMILY`, `TASK`,
+            `FORMAT` or `MODELS`, or the class of a tokenizer as `TOKENIZER`.
 
     Raises:
         TypeError: one is nothing of these.
-        ValueError: its name is taken, or a model has another number of parameters than its entry
-            says; nothing is registered then.
+        ValueError: its name is taken; a model has another number of parameters than its entry
+            says; or a task, its answer and its pipeline have different names. Nothing is
+            registered then.
 
     Example:
         kt.register(acme_models.FAMILY)
     """
-    pairs = [pair for thing in things for pair in _members(thing, _source(thing))]
-    for constant, member in pairs:
-        _check_names(constant, [*members(constant), member])
-    _registered.extend(pairs)
+    caller = traceback.extract_stack(limit=2)[0]
+    source = f"register(...) in {caller.filename}, line {caller.lineno}"
+    members = [member for thing in things for member in _members(thing, source)]
+    for constant in {member.constant for member in members}:
+        additions(constant)  # whose names are taken too
+    _add(object(), members)
 
 
-def values(constant: str) -> list[Any]:
-    """Returns the values of a constant, such as every `FAMILY`: the package's own first.
+def values(constant: str) -> Iterator[Any]:
+    """Yields the values of a constant, such as every `FAMILY`.
+
+    The package's own come first: who finds what it looks for among them imports no other package.
 
     Raises:
-        ValueError: two other packages use one name.
+        ValueError: two have one name, or one fails the checks of `register`.
     """
-    return [member.value for member in members(constant)]
+    yield from own(constant)
+    yield from additions(constant)
 
 
-def members(constant: str) -> list[Member]:
-    """Returns the values of a constant with their sources; see `values`."""
-    return [*_own(constant), *additions(constant)]
+def own(constant: str) -> list[Any]:
+    """Returns this package's values of a constant."""
+    return [member.value for member in _own(constant)]
 
 
-def additions(constant: str) -> list[Member]:
-    """Returns the values that other packages add, with their sources, without the package's own."""
-    return [member for name, member in (*_entry_points(), *_registered) if name == constant]
+def additions(constant: str) -> list[Any]:
+    """Returns the values that other packages add, without the package's own; see `values`."""
+    loading = _this_thread.__dict__.setdefault("loading", set())
+    for point in entry_points(GROUP):
+        kind = _KINDS.get(point.attr)
+        may_bring = kind is None or constant in (point.attr, *kind.brings)
+        # A package that asks for a family while it is imported gets those of other packages.
+        if may_bring and point not in _additions and point not in loading:
+            loading.add(point)
+            try:
+                _load(point)
+            finally:
+                loading.remove(point)
+    return [member.value for member in _added() if member.constant == constant]
+
+
+def entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Returns the entry points of a group that can be imported now, of all installed packages."""
+    return _entry_points(group, tuple(sys.path))
+
+
+def source_of(point: EntryPoint) -> str:
+    """Returns the package and name of an entry point, for messages."""
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+    return f"{package} (entry point {point.name} = {point.value})"
 
 
 @functools.cache
 def _own(constant: str) -> tuple[Member, ...]:
     modules = [name for place in _KINDS[constant].places for name in _modules(place)]
-    places = ((name, importlib.import_module(name)) for name in modules)
+    constants = {name: vars(importlib.import_module(name)).get(constant) for name in modules}
     return tuple(
-        Member(getattr(module, constant), name)
-        for name, module in places
-        if hasattr(module, constant)
+        Member(constant, part, name)
+        for name, value in constants.items()
+        if value is not None
+        for part in (value.values() if isinstance(value, Mapping) else [value])
     )
 
 
@@ -118,72 +168,95 @@ def _modules(place: str) -> list[str]:
 
 
 @functools.cache
-def _entry_points() -> tuple[tuple[str, Member], ...]:
-    """Returns what installed packages register; one that cannot be imported is left out.
+def _entry_points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    return tuple(importlib.metadata.entry_points(group=group))  # which searches sys.path
 
-    Raises:
-        ValueError: two packages use one name, or a model's entry has a wrong count.
-    """
-    pairs: list[tuple[str, Member]] = []
-    for point in importlib.metadata.entry_points(group=GROUP):
-        package = point.dist.name if point.dist else "an unknown package"
-        source = f"{package} (entry point {point.name} = {point.value})"
-        try:
-            addition = point.load()
-        except Exception as error:  # whatever another package's import raises
+
+def _load(point: EntryPoint) -> None:
+    """Adds what an entry point names, or nothing if it cannot be imported."""
+    source = source_of(point)
+    try:
+        addition = point.load()
+    except Exception as error:  # whatever another package's import raises
+        with _lock:
+            is_first = point not in _additions
+            _additions[point] = ()
+        if is_first:
             _logger.warning("%s is left out: it cannot be imported: %r", source, error)
-            continue
-        pairs += _members(addition, source)
-    for constant in {name for name, _ in pairs}:
-        others = [member for name, member in pairs if name == constant]
-        _check_names(constant, [*_own(constant), *others])
-    return tuple(pairs)
+        return
+    _add(point, _members(addition, source, point.attr))
 
 
-def _members(addition: Any, source: str) -> Iterator[tuple[str, Member]]:
-    """Yields (constant, member) for all that an addition brings, after checking it.
+def _members(addition: Any, source: str, constant: str = "") -> list[Member]:
+    """Returns all that an addition brings, after checking it.
+
+    Args:
+        addition: what another package names.
+        source: where it does, for messages.
+        constant: its name there.
 
     Raises:
         TypeError, ValueError: see `register`.
     """
-    if isinstance(addition, types.ModuleType):
-        constants = {name: getattr(addition, name) for name in _KINDS if hasattr(addition, name)}
+    place = source
+    try:
+        members = [Member(*part, source) for part in _parts(addition, constant)]
+        for member in members:
+            place = f"{source}: {member.constant} {member.name!r}"
+            if hasattr(member.value, "check"):
+                member.value.check()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise type(error)(f"{place}: {error}") from error
+    return members
+
+
+def _parts(addition: Any, constant: str) -> Iterator[tuple[str, Any]]:
+    """Yields (constant, value) for all that an addition brings."""
+    if constant in _PLAIN:
+        yield constant, addition
+    elif isinstance(addition, types.ModuleType):
+        constants = [name for name in _KINDS if name in vars(addition)]
+        if not constants:
+            raise TypeError(f"{addition.__name__} has none of {', '.join(_KINDS)}")
+        for name in constants:
+            yield from _parts(vars(addition)[name], name)
+    elif isinstance(addition, Mapping):
+        for value in addition.values():
+            yield from _parts(value, "")
+    elif hasattr(addition, "registered_as") and not isinstance(addition, type):
+        yield from addition.registered_as()
     else:
-        constants = {"": addition}
-    brought: dict[str, Any] = {}
-    for constant, value in constants.items():
-        whole = value.registered_as() if hasattr(value, "registered_as") else {constant: value}
-        brought |= whole
-    if brought.keys() - _KINDS.keys() or not brought:
+        what = f"the class {addition.__name__}" if isinstance(addition, type) else repr(addition)
         raise TypeError(
-            f"{source}: a {type(addition).__name__} cannot be registered: pass a Family, a Task, a "
-            f"Format, an Entry, or a module with one of {', '.join(sorted(_KINDS))}"
+            f"{what:.100} cannot be registered: pass a Family, a Task, a Format or an Entry (not "
+            f"its class), or a module with one of {', '.join(_KINDS)}"
         )
-    for constant, value in brought.items():
-        for part in value.values() if isinstance(value, Mapping) else [value]:
-            if hasattr(part, "check_count"):
-                try:
-                    part.check_count()
-                except ValueError as error:
-                    raise ValueError(f"{source}: {error}") from error
-        yield constant, Member(value, source)
 
 
-def _check_names(constant: str, members: Iterable[Member]) -> None:
-    """Raises ValueError if two members have one name; the message names the sources of both."""
-    sources: dict[str, str] = {}
-    for value, source in members:
-        attribute = _KINDS[constant].name
-        names = value if isinstance(value, Mapping) else [getattr(value, attribute, "")]
-        for name in filter(None, names):
-            if name in sources:
+def _add(key: object, members: Iterable[Member]) -> None:
+    """Adds members, all or none; ValueError if the name of one is taken."""
+    members = list(members)
+    constants = {member.constant for member in members}
+    taken = [member for constant in constants for member in _own(constant)]  # may import modules
+    with _lock:
+        names = {(member.constant, member.name): member for member in [*taken, *_added()]}
+        for member in members:
+            other = names.setdefault((member.constant, member.name), member)
+            if other.value is not member.value:
                 raise ValueError(
-                    f"{constant} {name!r} is registered twice, by {sources[name]} and by {source}: "
-                    "rename one, or uninstall its package"
+                    f"{member.constant} {member.name!r} is registered twice, by {other.source} and "
+                    f"by {member.source}: rename one, or leave one out"
                 )
-            sources[name] = source
+        new = [member for member in members if member in names.values()]
+        _additions.setdefault(key, tuple(new))
 
 
-def _source(addition: Any) -> str:
-    module = getattr(addition, "__module__", None) or getattr(addition, "__name__", "")
-    return f"register({module or type(addition).__name__})"
+def _added() -> list[Member]:
+    """Returns what has been loaded from entry points that can still be imported, and registered."""
+    points = entry_points(GROUP)
+    return [
+        member
+        for key, members in list(_additions.items())
+        if not isinstance(key, EntryPoint) or key in points
+        for member in members
+    ]

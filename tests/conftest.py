@@ -27,7 +27,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("untimed")
 
 # They have no doctests: conftests would clash by their name, makers need what they were made with.
-collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]
+collect_ignore_glob = ["*conftest.py", "golden/make_*.py", "plugin/*"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

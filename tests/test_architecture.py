@@ -211,26 +211,51 @@ def wrong_directions(house: House) -> list[str]:
 
 def cycles(house: House) -> list[str]:
     """Lists files that import each other, directly or not, at the top or in functions."""
-    graph: dict[Path, set[Path]] = {path: set() for path in house.sources}
+    return _circles({house.place(path): targets for path, targets in _targets(house).items()})
+
+
+def cycles_of_folders(house: House) -> list[str]:
+    """Lists families that import each other, directly or not, and tasks that do."""
+    graph: dict[str, set[str]] = {}
+    for path, targets in _targets(house).items():
+        folders = set(map(_folder, targets)) - {_folder(house.place(path)), ""}
+        graph.setdefault(_folder(house.place(path)), set()).update(folders)
+    return _circles({folder: targets for folder, targets in graph.items() if folder})
+
+
+def _folder(place: str) -> str:
+    """Returns the family's or task's folder of a place, "tasks.tagging"; "" if it is in none."""
+    room, folder, *file = [*place.split("."), ""][:3]
+    return f"{room}.{folder}" if room in ("families", "tasks") and any(file) else ""
+
+
+def _targets(house: House) -> dict[Path, set[str]]:
+    """Returns file -> the places that it imports from."""
+    graph: dict[Path, set[str]] = {path: set() for path in house.sources}
     for path in house.sources:
         for module, name in house.imports(path):
             with contextlib.suppress(ModuleNotFoundError):
                 target = house.resolve(module, name)
                 if target and target != path:
-                    graph[path].add(target)
+                    graph[path].add(house.place(target))
+    return graph
+
+
+def _circles(graph: dict[str, set[str]]) -> list[str]:
+    """Lists the circles of a graph: place -> places."""
     found, done = [], set()
 
-    def visit(path: Path, trail: list[Path]) -> None:
-        if path in trail:
-            circle = [house.place(each) for each in trail[trail.index(path) :]]
+    def visit(place: str, trail: list[str]) -> None:
+        if place in trail:
+            circle = trail[trail.index(place) :]
             found.append(" -> ".join([*circle, circle[0]]))
-        elif path not in done:
-            for target in sorted(graph[path]):
-                visit(target, [*trail, path])
-            done.add(path)
+        elif place not in done:
+            for target in sorted(graph.get(place, ())):
+                visit(target, [*trail, place])
+            done.add(place)
 
-    for path in graph:
-        visit(path, [])
+    for place in graph:
+        visit(place, [])
     return found
 
 
@@ -446,6 +471,15 @@ BREAKING = {
         },
         "data.four -> data.one -> data.two -> data.three -> data.four",
     ),
+    cycles_of_folders: (
+        {
+            f"{NAME}/tasks/one/task.py": f"from {NAME}.tasks.two.head import f\n",
+            f"{NAME}/tasks/one/head.py": "",
+            f"{NAME}/tasks/two/head.py": "",
+            f"{NAME}/tasks/two/task.py": f"def f():\n    from {NAME}.tasks.one.head import f\n",
+        },
+        "tasks.one -> tasks.two -> tasks.one",
+    ),
     tensorflow_imports: (
         {f"{NAME}/models/bert.py": "def f():\n    import tensorflow_text\n"},
         "models/bert.py imports tensorflow_text",
@@ -588,6 +622,28 @@ def run(code: str, *options: str, **environment: str) -> str:
 def test_importing_the_package_imports_nothing_heavy():
     heavy = {"tensorflow", "keras", "keras_hub", "keras_nlp"}
     assert run(f"import keras_transformers, sys; print({heavy} & set(sys.modules))") == "set()"
+
+
+@pytest.mark.parametrize(
+    ("places", "blocked", "backend"),
+    [
+        (("tasks/*/answer.py", "tasks/answers.py", "tasks/texts.py"), "keras tensorflow", ""),
+        (("tasks/*/head.py", "families/*/model.py", "families/*/files.py"), "tensorflow", "jax"),
+    ],
+    ids=["answers", "heads and families"],
+)
+def test_answers_need_no_keras_and_heads_and_families_no_tensorflow(places, blocked, backend):
+    if backend:
+        pytest.importorskip(backend, reason="needs jax: pip install -e .[dev]")
+    files = [file for place in places for file in (ROOT / NAME).glob(place)]
+    modules = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    assert len(modules) > 10
+    code = (
+        "import importlib, sys\n"
+        f"sys.modules |= dict.fromkeys({blocked.split()})  # importing them fails\n"
+        f"for module in {modules}: importlib.import_module(module)"
+    )
+    run(code, **({"KERAS_BACKEND": backend} if backend else {}))
 
 
 def test_a_checkout_that_is_not_installed_can_be_imported():

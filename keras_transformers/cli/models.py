@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from keras_transformers import registry
 from keras_transformers.cli.arguments import Command, OptionalCount, OptionalFile, argument
 from keras_transformers.ranges import PositiveInt
 
@@ -32,6 +33,10 @@ class List(Command):
     def run(self) -> int:
         """Prints one line per model: name, parameters, the paper's figure, the paper."""
         table = json.loads(Path(__file__).with_name("models.json").read_text("utf-8"))
+        if others := registry.additions("MODELS"):
+            from keras_transformers.cli.models_table import json_row
+
+            table += map(json_row, others)
         rows = [row for row in table if fnmatch.fnmatchcase(row["name"], self.pattern)]
         if not rows:
             raise ValueError(

@@ -21,6 +21,7 @@ from typing import Any
 import keras
 
 import keras_transformers as kt
+from keras_transformers import registry
 from keras_transformers.files.writing import write_lines  # its room may have no stub yet
 
 PACKAGE = Path(kt.__file__).parent
@@ -111,13 +112,11 @@ def _constant(file: Path, name: str) -> tuple[str, ...] | None:
 
 
 def _package() -> Iterator[str]:
-    from keras_transformers.models.registry import all_entries  # needs the models' rooms
-
     imports: set[str] = set()
     factories = [
-        f"def {name}({_parameters(entry.factory, imports)}) -> "
+        f"def {entry.name}({_parameters(entry.factory, imports)}) -> "
         f"{_annotation(inspect.signature(entry.factory).return_annotation, imports)}: ..."
-        for name, entry in all_entries().items()
+        for entry in registry.own("MODELS")  # which needs the models' rooms
     ]
     verbs = [*_load(imports), _fit(imports)]
     yield from sorted(imports)
@@ -135,18 +134,17 @@ def _package() -> Iterator[str]:
 def _load(imports: set[str]) -> Iterator[str]:
     """Yields `load` for each task, with its options and its pipeline, and for any task."""
     from keras_transformers.tasks.pipeline import Pipeline
-    from keras_transformers.tasks.task import all_tasks
 
     imports |= {"import os", "from typing import Literal, overload"}
     every: dict[str, set[str]] = {}
-    for name, task in all_tasks().items():
+    for task in registry.own("TASK"):
         options = {
             option: _annotation(parameter.annotation, imports)
             for option, parameter in task.options.items()
         }
         for option, annotation in options.items():
             every.setdefault(option, set()).update(annotation.split(" | "))
-        yield from _overload(f'Literal["{name}"]', options, task.pipeline, imports)
+        yield from _overload(f'Literal["{task.name}"]', options, task.pipeline, imports)
     union = {option: " | ".join(sorted(parts)) for option, parts in every.items()}
     yield from _overload("str | None = None", union, Pipeline, imports)
 
@@ -167,11 +165,10 @@ def _overload(
 def _fit(imports: set[str]) -> str:
     """Returns `fit` with the options of all tasks."""
     from keras_transformers.fitting.fit import fit, option_names
-    from keras_transformers.tasks.task import all_tasks
 
     imports.add("import keras")
     options: dict[str, str] = {}
-    for trainer in filter(None, (task.trainer() for task in all_tasks().values())):
+    for trainer in filter(None, (task.trainer() for task in registry.own("TASK"))):
         hints = typing.get_type_hints(trainer.fit_options())
         for name in sorted(option_names(trainer)):
             options[name] = _annotation(hints[name], imports)

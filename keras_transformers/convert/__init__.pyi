@@ -30,10 +30,17 @@ from keras_transformers.families.roberta import files as roberta
 from keras_transformers.families.t5 import files as t5
 from keras_transformers.families.vit import files as vit
 from keras_transformers.families.xlm_roberta import files as xlm_roberta
+from .config_map import ConfigMap as ConfigMap
 from .families import load_weights as load_weights
 from .family import Family as Family
 from .family import Writer as Writer
+from .folder import Folder as Folder
+from .name_map import Blocks as Blocks
+from .name_map import NameMap as NameMap
+from .name_map import prefixed as prefixed
 from .saving import save_weights as save_weights
+from .tensors import NamedTensor as NamedTensor
+from .tensors import assign as assign
 from keras_transformers.convert.containers.arrays import Arrays as Arrays
 from keras_transformers.convert.containers.arrays import Container as Container
 from keras_transformers.convert.containers.arrays import open_arrays as open_arrays

@@ -13,6 +13,8 @@ from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import RelativePositionBias
 from keras_transformers.models.anatomy import anatomy, block_shape
 
+__all__ = ["ConfigMap"]
+
 _CONFIG = "config.json"
 _LARGEST = 2**24  # no real size is larger; a mistaken one would take all memory
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout")

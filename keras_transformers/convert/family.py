@@ -1,7 +1,7 @@
 """Describes a family of models; reading and writing its weights follows from that."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ class Family:
 
     Attributes:
         model_type: the family's name in `config.json`.
-        entries: the family's named models.
+        entries: the family's named models, which are registered with it.
         names: the names of its weights.
         fields: the fields of its `config.json`.
         build: makes the model without a head, with random weights.
@@ -151,6 +151,11 @@ class Family:
     def continues_texts(self) -> bool:
         """Whether its models write after a text, rather than from it."""
         return self.generates and self.names.decoder_blocks is None
+
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "FAMILY", self
+        yield from (("MODELS", entry) for entry in self.entries.values())
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a configuration as the arguments of `build`.

@@ -13,7 +13,7 @@ from keras_transformers.convert.containers.arrays import (
 )
 from keras_transformers.files import read_json
 
-__all__: list[str] = []
+__all__ = ["Folder"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

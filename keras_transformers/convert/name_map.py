@@ -21,6 +21,8 @@ from keras_transformers.convert.tensors import (
 from keras_transformers.layers import TransformerBlock
 from keras_transformers.models.anatomy import anatomy
 
+__all__ = ["Blocks", "NameMap", "prefixed"]
+
 # Our name of a variable -> PyTorch's name within its module.
 _WEIGHTS = {
     "kernel": "weight",

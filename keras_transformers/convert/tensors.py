@@ -13,6 +13,8 @@ from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.dependencies.private_api import set_value
 from keras_transformers.files import replaced
 
+__all__ = ["NamedTensor", "assign"]
+
 _COLUMNS = 16  # a cache line of float32
 
 

@@ -29,6 +29,9 @@ from keras_transformers.families.xlm_roberta import model as xlm_roberta
 from keras_transformers import heads as heads
 from .anatomy import Anatomy as Anatomy
 from .anatomy import only as only
+from .encoder_parts import pooled as pooled
+from .entry import Entry as Entry
+from .entry import named_factory as named_factory
 from .packing import packed as packed
 from .registry import create_model as create_model
 from .registry import list_models as list_models
@@ -41,9 +44,9 @@ from keras_transformers.tasks.embedding.head import grouped_embedder as grouped_
 from keras_transformers.tasks.embedding.head import with_cls_pooling as with_cls_pooling
 from keras_transformers.tasks.embedding.head import with_mean_pooling as with_mean_pooling
 from keras_transformers.tasks.fill_mask.head import masked_lm as masked_lm
+from keras_transformers.tasks.fill_mask.head import pretrainer as pretrainer
+from keras_transformers.tasks.fill_mask.head import pretraining_parameters as pretraining_parameters
 from keras_transformers.tasks.multiple_choice.head import multiple_choice as multiple_choice
-from keras_transformers.tasks.pretraining.head import pretrainer as pretrainer
-from keras_transformers.tasks.pretraining.head import pretraining_parameters as pretraining_parameters
 from keras_transformers.tasks.question_answering.head import span_extractor as span_extractor
 from keras_transformers.tasks.regression.head import regressor as regressor
 from keras_transformers.tasks.replaced_tokens.head import electra_pretrainer as electra_pretrainer

@@ -9,6 +9,8 @@ from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import FirstTokenPooler, TokenEmbedding
 from keras_transformers.models.anatomy import anatomy
 
+__all__ = ["pooled"]
+
 
 def initializer() -> keras.initializers.Initializer:
     """Returns the initializer of BERT's matrices."""

@@ -1,12 +1,17 @@
 """Defines registry entries, and makes the factories of named models."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import keras
+
+from keras_transformers.dependencies.private_api import without_values
+
+__all__ = ["Entry", "named_factory"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,40 @@ class Entry:
     symbols: Mapping[str, int] = field(default_factory=dict)
     count: Callable[..., int] | None = None
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "MODELS", self
+
+    def check(self) -> None:
+        """Raises ValueError unless the count is what the formula, or else the model, gives."""
+        if self.count is not None:
+            number, said = self.count(), "its formula"
+        else:
+            number, said = skeleton(self.factory).count_params(), "its model"
+        if number != self.num_parameters:
+            raise ValueError(
+                f"num_parameters={self.num_parameters:,}, but {said} has {number:,}: find the "
+                "matrix or bias that one of them forgets"
+            )
+
     @property
     def family(self) -> str:
         """The family's name, which is its folder's: "bert"."""
         return self.factory.__module__.split(".")[-2:][0]
+
+
+def skeleton(build: Callable[[], keras.Model]) -> keras.Model:
+    """Builds a model only to look at it: its weights have no values.
+
+    It draws no random numbers: layers take seeds from Python's `random`, and a run's weights must
+    not depend on whether somebody looked.
+    """
+    state = random.getstate()
+    try:
+        with without_values():
+            return build()
+    finally:
+        random.setstate(state)
 
 
 def named_factory(

@@ -16,7 +16,7 @@ __all__ = ["create_model", "list_models"]
 
 def all_entries() -> dict[str, Entry]:
     """Returns every registered model by name, with families in alphabetical order."""
-    return {name: entry for models in registry.values("MODELS") for name, entry in models.items()}
+    return {entry.name: entry for entry in registry.values("MODELS")}
 
 
 def list_models(pattern: str = "*") -> list[str]:

@@ -32,6 +32,7 @@ from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation
 from keras_transformers.tasks.word_embedding.answer import WordVectors as WordVectors
+from keras_transformers.tasks.answers import AnswerType as AnswerType
 from keras_transformers.tasks.answers import Result as Result
 from keras_transformers.tasks.weights.loading import load as load
 from keras_transformers.tasks.weights.writing import save as save

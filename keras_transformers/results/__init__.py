@@ -7,5 +7,4 @@ SHOWS = (
     "tasks.*.answer",
     "tasks.answers",
 )
-MODULES = ("tasks.texts",)
 __getattr__, __dir__ = open_room(__name__, __file__)

@@ -1,6 +1,5 @@
 # Written by `make stubs`.
 
-from keras_transformers.tasks import texts as texts
 from keras_transformers.tasks.classification.answer import Classification as Classification
 from keras_transformers.tasks.embedding.answer import Embedding as Embedding
 from keras_transformers.tasks.fill_mask.answer import MaskedTokens as MaskedTokens
@@ -15,4 +14,5 @@ from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation
 from keras_transformers.tasks.word_embedding.answer import WordVectors as WordVectors
+from keras_transformers.tasks.answers import AnswerType as AnswerType
 from keras_transformers.tasks.answers import Result as Result

@@ -61,8 +61,8 @@ class Predictor:
         self.signature_names = tuple(self._loaded.signatures)
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
-        self.text_names = text_inputs(list(self.inputs))
         self._answer = reading.answer_type(read_metadata(self.path).get("task", ""))
+        self.text_names = text_inputs(list(self.inputs))
         shapes = {name: spec.shape for name, spec in self._function.structured_outputs.items()}
         self._padded = [
             name
@@ -84,7 +84,7 @@ class Predictor:
 
         Returns:
             One dict per row, output name -> str, number or nested list: JSON values; see
-            `pipelines.results.reading.rows`.
+            `tasks.answers.rows`.
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph

@@ -44,7 +44,7 @@ class TextRows:
 
         Args:
             path: the file, plain or compressed.
-            names: the inputs of the export; see `results.texts.text_inputs`.
+            names: the inputs of the export; see `tasks.texts.text_inputs`.
 
         Raises:
             MissingExtraError: Parquet or `.zst` needs the extra `data`.

@@ -28,11 +28,15 @@ from . import training as training
 from . import translation as translation
 from . import weights as weights
 from . import word_embedding as word_embedding
+from .answers import AnswerType as AnswerType
 from .answers import Result as Result
+from .labels import LabelColumn as LabelColumn
 from .lora import Adapter as Adapter
 from .pipeline import Pipeline as Pipeline
 from .pipeline import Signature as Signature
+from .source import Source as Source
 from .task import Task as Task
+from .token_inputs import TextPipeline as TextPipeline
 from .training import FitOptions as FitOptions
 from .training import Trainer as Trainer
 from keras_transformers.tasks.classification.training import ClassificationOptions as ClassificationOptions

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformers import registry
 
-__all__ = ["Result"]
+__all__ = ["AnswerType", "Result"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class AnswerType:
     renamed: Mapping[str, str] = field(default_factory=dict)
     count: str | None = None
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "ANSWER", self
+
     def typed(self, row: Mapping[str, Any]) -> Result | dict[str, Any]:
         """Returns one row of outputs as the answer, or unchanged if it has other outputs."""
         if not self.fits(row):
@@ -61,14 +65,21 @@ TASK_SIGNATURE = "__task"
 OPTIONS_SIGNATURE = "__options"
 
 
-def answer_types() -> Mapping[str, AnswerType]:
-    """Returns task -> how to read its answers."""
-    return {answer.task: answer for answer in registry.values("ANSWER")}
+def answer_types() -> Iterator[AnswerType]:
+    """Yields how to read the answers of each task, the package's own first; see `registry`."""
+    yield from registry.values("ANSWER")
 
 
 def answer_type(task: str) -> AnswerType | None:
-    """Returns how to read the answers of a task; None if it is unknown here."""
-    return answer_types().get(task)
+    """Returns how to read the answers of a task; None if it is unknown here.
+
+    If another package has no entry point for the answer, it is imported for the task itself, which
+    may need TensorFlow.
+    """
+    answer = next((answer for answer in answer_types() if answer.task == task), None)
+    if answer is not None or not task:
+        return answer
+    return next((other.answer for other in registry.additions("TASK") if other.name == task), None)
 
 
 def answer_type_of(outputs: Collection[str]) -> AnswerType | None:
@@ -80,7 +91,7 @@ def answer_type_of(outputs: Collection[str]) -> AnswerType | None:
     Returns:
         The answer type whose fields these are; None if there is none, or several.
     """
-    fitting = {answer.type: answer for answer in answer_types().values() if answer.fits(outputs)}
+    fitting = {answer.type: answer for answer in answer_types() if answer.fits(outputs)}
     return next(iter(fitting.values())) if len(fitting) == 1 else None
 
 
@@ -111,7 +122,7 @@ def rows(
         UTF-8 become U+FFFD.
     """
     names = sorted(outputs)
-    counts = {type_.count for type_ in (answer_types().values() if answer is None else [answer])}
+    counts = {type_.count for type_ in (answer_types() if answer is None else [answer])}
     count = next((name for name in names if name in counts), None)
     for values in zip(*(outputs[name] for name in names), strict=True):
         row = dict(zip(names, map(_plain, values), strict=True))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
 
-__all__: list[str] = []
+__all__ = ["LabelColumn"]
 
 LabelsAre = Literal["names", "indices", "indicators"]
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-__all__: list[str] = []
+__all__ = ["Source"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import abc
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -103,8 +103,9 @@ class Task(abc.ABC, Generic[PipelineT]):
         It is the `TRAINER` of training.py beside the task's own file, imported only now, since a
         served pipeline needs no readers of training data.
         """
-        module = f"{type(self).__module__.rpartition('.')[0]}.training"
-        if importlib.util.find_spec(module) is None:
+        package = type(self).__module__.rpartition(".")[0]
+        module = f"{package}.training"
+        if not package or importlib.util.find_spec(module) is None:
             return None
         trainer: Trainer[Any, Any] = importlib.import_module(module).TRAINER
         return trainer
@@ -129,9 +130,18 @@ class Task(abc.ABC, Generic[PipelineT]):
         """Saves a pipeline as other libraries read it."""
         save_huggingface(trained, folder)
 
-    def registered_as(self) -> Mapping[str, Any]:
-        """Returns what registering the task registers: constant -> value."""
-        return {"TASK": self, "ANSWER": self.answer}
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "TASK", self
+        yield "ANSWER", self.answer
+
+    def check(self) -> None:
+        """Raises ValueError unless the task, its answer and its pipeline have one name."""
+        if not self.name == self.answer.task == self.pipeline.task:
+            raise ValueError(
+                f"task {self.name!r} has answers of {self.answer.task!r} and a pipeline for "
+                f"{self.pipeline.task!r}: give them one name"
+            )
 
 
 def all_tasks() -> Mapping[str, Task[Any]]:

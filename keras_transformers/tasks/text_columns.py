@@ -1,15 +1,19 @@
-"""Holds the code that jobs on labelled texts share: columns, files and splits."""
+"""What the training of tasks on labelled texts shares: columns, files and splits."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from keras_transformers.data.tables.in_memory import LABEL, TEXT, TEXT_A, TEXT_B, Wanted
-from keras_transformers.data.text import Examples, load, split
+from keras_transformers.data.text import Examples, load, majority_share, split
+from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.token_inputs import TextPipeline
-from keras_transformers.tasks.training import Columns, check_column_names
+from keras_transformers.tasks.training import Columns, Trainer, check_column_names
 
 __all__: list[str] = []
+
+TextPipelineT = TypeVar("TextPipelineT", bound=TextPipeline)
 
 _NAMES = ("text", "text_b", "label")
 
@@ -65,3 +69,31 @@ def split_off(examples: Examples, share: float) -> tuple[Examples, Examples]:
     """Divides examples as recipes do."""
     train, dev = split(examples, {"train": 1 - share, "dev": share}, seed=0).values()
     return train, dev
+
+
+class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
+    """Trains a task whose examples are texts, or pairs of texts, with one label each."""
+
+    labels = LabelColumn()
+
+    def columns(self, pipeline: TextPipelineT) -> Sequence[Wanted]:
+        """Returns text, label and, for pipelines of pairs, text_b."""
+        return columns(pipeline)
+
+    def from_columns(self, pipeline: TextPipelineT, columns: Columns, source: Source) -> Examples:
+        """Makes examples from those columns."""
+        return examples(columns, source)
+
+    def from_file(
+        self, pipeline: TextPipelineT, path: Path, columns: Mapping[str, str]
+    ) -> Examples:
+        """Reads a table as recipes do."""
+        return from_file(pipeline, path, columns, labels=self.labels.labels(pipeline))
+
+    def baseline(self, pipeline: TextPipelineT, examples: Examples) -> Mapping[str, float]:
+        """Returns the accuracy of always predicting the most frequent label."""
+        return {"majority": majority_share(examples)}
+
+    def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
+        """Divides the examples as recipes do."""
+        return split_off(examples, share)

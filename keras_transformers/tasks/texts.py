@@ -1,6 +1,7 @@
 """Makes a graph's inputs from texts: finds the inputs that take them, and fills arrays."""
 
 import io
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,13 +20,16 @@ def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
     >>> text_inputs(["context", "question"])
     ('question', 'context')
     """
-    sets = (inputs for answer in answer_types().values() for inputs in answer.inputs)
+    sets = (inputs for answer in answer_types() for inputs in answer.inputs)
     return next((inputs for inputs in sets if set(inputs) == set(names)), ())
 
 
 def takes_lists(name: str) -> bool:
     """Returns whether each row of an input is a list of texts, such as choices."""
-    return any(name in answer.lists for answer in answer_types().values())
+    takers = (
+        answer for answer in answer_types() if any(name in inputs for inputs in answer.inputs)
+    )
+    return any(name in answer.lists for answer in itertools.islice(takers, 1))
 
 
 def split_line(line: str, names: Sequence[str]) -> list[Any]:

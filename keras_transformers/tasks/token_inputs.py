@@ -17,6 +17,8 @@ from keras_transformers.tasks.pipeline import Pipeline, Signature
 from keras_transformers.tasks.texts import string_column, strings
 from keras_transformers.tokenizers.protocols import PackingTokenizer, Tokenizer
 
+__all__ = ["TextPipeline"]
+
 _logger = logging.getLogger(__name__)
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformers as kt
-from keras_transformers import models
+from keras_transformers import families
 from keras_transformers.cli.models_table import models_json, models_page
 from keras_transformers.families.bert import model as bert
 from keras_transformers.families.transformer import model as transformer
@@ -154,7 +154,7 @@ def test_a_factory_needs_a_default_for_every_argument():
 def test_no_builder_has_the_name_of_a_size():
     builders = {
         name
-        for family in pkgutil.walk_packages(models.__path__, f"{models.__name__}.")
+        for family in pkgutil.walk_packages(families.__path__, f"{families.__name__}.")
         for name, found in vars(importlib.import_module(family.name)).items()
         if inspect.isfunction(found)
     }
@@ -181,7 +181,7 @@ def test_the_table_in_the_docs_is_the_registrys():
 
 
 def test_the_table_of_the_command_is_the_registrys():
-    table = Path(models.__file__).parents[1] / "cli" / "models.json"
+    table = Path(kt.families.__file__).parents[1] / "cli" / "models.json"
     assert json.loads(table.read_text("utf-8")) == models_json(), "run `make docs-tables`"
 
 

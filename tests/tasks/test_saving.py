@@ -87,7 +87,7 @@ def test_a_file_is_missing(folder, name):
     ("name", "changes", "text"),
     [
         ("pipeline.json", {"format": 2}, "format 2.* reads 1: update"),
-        ("pipeline.json", {"class": "Poet"}, "no pipeline 'Poet': update"),
+        ("pipeline.json", {"class": "Poet"}, "no pipeline 'Poet'.*update"),
         ("pipeline.json", {"class": None}, "no entry 'class'"),
         ("model.json", {"class_name": "Poet", "registered_name": "Poet"}, "cannot make this model"),
     ],

@@ -6,7 +6,6 @@ every container without code of its own. A module in this folder registers its c
 defining `CONTAINER`; no list names it.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -118,6 +117,10 @@ class Container:
     find: Callable[[Path], Path | None]
     open: Callable[[Path], Arrays]
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "CONTAINER", self
+
 
 def open_arrays(path: Path, containers: Sequence[tuple[Container, Path]] | None = None) -> Arrays:
     """Opens the arrays in a file or folder; reads no values yet.
@@ -154,7 +157,6 @@ def containers_in(path: Path) -> tuple[tuple[Container, Path], ...]:
     return tuple((container, file) for container, file in files if file is not None)
 
 
-@functools.cache
 def all_containers() -> tuple[Container, ...]:
     """Returns every registered container, by rank."""
     return tuple(sorted(registry.values("CONTAINER"), key=lambda container: container.rank))

@@ -5,7 +5,7 @@ model.json           the model's Keras configuration
 model.safetensors    its weights, named by the paths of the variables
 <tokenizer's files>  those of `tokenizer`; any other tokenizer has a subfolder with its name
 
-`pipelines.weights.saving` writes pipelines and restores them unchanged.
+`tasks.weights.saving` writes pipelines and restores them unchanged.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers import registry
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
@@ -222,6 +223,8 @@ def read_model(folder: Folder, arrays: Mapping[str, np.ndarray], **rates: float)
         package = importlib.import_module(f"keras_transformers.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
+    for constant in ("FAMILY", "MODELS", "TASK"):  # and those of other packages
+        registry.additions(constant)
     try:
         with without_values():
             model = keras.saving.deserialize_keras_object(description)
@@ -236,13 +239,15 @@ def read_model(folder: Folder, arrays: Mapping[str, np.ndarray], **rates: float)
 
 
 def _class(name: str) -> Any:
-    """Returns a public class of tokenizers."""
+    """Returns a class of tokenizers: a public one, or a family's own."""
     from keras_transformers import tokenizers
 
-    try:
+    if hasattr(tokenizers, name):
         return getattr(tokenizers, name)
-    except AttributeError:
-        raise LookupError(f"no {name!r} in tokenizers") from None
+    for other in registry.additions("TOKENIZER"):
+        if other.__name__ == name:
+            return other
+    raise LookupError(f"no tokenizer {name!r}: install or register the package that has its family")
 
 
 def by_path(model: keras.Model) -> dict[str, Any]:

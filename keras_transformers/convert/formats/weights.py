@@ -6,8 +6,7 @@ A module in this folder registers its format by defining `FORMAT`; no list names
 import itertools
 import logging
 import os
-import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from keras_transformers import registry
 from keras_transformers.convert.containers.not_read import NotRead, not_read_in
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats import hub
-from keras_transformers.dependencies.private_api import without_values
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.entry import skeleton
 
 __all__ = ["Contents", "Format", "FoundWeights", "TrainedModel", "find_weights", "look"]
 
@@ -34,7 +33,7 @@ _MOST_FILES = 100  # in a folder around a file of weights; one of data may have 
 class Head:
     """Describes the head of a model in a folder in Hugging Face's layout.
 
-    The tasks decide which of them it serves; see `pipelines.tasks`.
+    The tasks decide which of them it serves; see `tasks.Task`.
 
     Attributes:
         folder: the folder.
@@ -142,6 +141,10 @@ class Format:
     recognises: Callable[[Folder], bool]
     open: Callable[[Folder], FoundWeights]
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "FORMAT", self
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -231,20 +234,11 @@ def _open(contents: Contents) -> FoundWeights:
 def num_positions(path: str | os.PathLike[str]) -> int | None:
     """Returns the most tokens that a model of weights takes; None if nothing limits them.
 
-    It builds the model without values, and draws no random numbers: seeds of layers come from
-    Python's `random`, and a run's weights must not depend on whether somebody looked.
-
     Raises:
         FileNotFoundError: the path, or a file of the format, does not exist.
         ValueError: the format is unknown, or a file is damaged.
     """
-    state = random.getstate()
-    try:
-        with without_values():
-            model = _open(look(local(path))).build()
-    finally:
-        random.setstate(state)
-    return anatomy(model).max_sequence_length
+    return anatomy(skeleton(_open(look(local(path))).build)).max_sequence_length
 
 
 def why_not_weights(path: str | os.PathLike[str]) -> str:
@@ -346,5 +340,5 @@ def _on_hub(path: str | os.PathLike[str]) -> str:
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Returns every registered format."""
-    return tuple(registry.values("FORMAT"))
+    """Returns every registered format, ours last: some take any file of a kind, such as `.npz`."""
+    return (*registry.additions("FORMAT"), *registry.own("FORMAT"))

@@ -142,6 +142,7 @@ class Client:
         """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
         spec = ModelSpec(model, version, label)
         signature = self._signature(spec, signature_name)
+        answer = self._answer(spec, signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
         names = text_inputs(list(signature.inputs))
         for name, column in zip(("texts", "texts_b"), columns, strict=False):
@@ -159,7 +160,6 @@ class Client:
                 f"{' and '.join(map(str, counts))} texts; asking sends only texts, one per input: "
                 "name another signature, or call `Client.predict`"
             )
-        answer = self._answer(spec, signature_name)
         padded = [name for name, info in signature.outputs.items() if info.grows]
         rows: list[dict[str, Any]] = []
         for start in range(0, counts[0], self._batch_size):

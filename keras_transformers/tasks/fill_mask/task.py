@@ -4,9 +4,8 @@ import keras
 
 from keras_transformers.convert.formats.weights import FoundWeights
 from keras_transformers.tasks.fill_mask.answer import ANSWER
-from keras_transformers.tasks.fill_mask.head import masked_lm
+from keras_transformers.tasks.fill_mask.head import masked_lm, pretrainer
 from keras_transformers.tasks.fill_mask.pipeline import MaskFiller
-from keras_transformers.tasks.pretraining.head import pretrainer
 from keras_transformers.tasks.task import Task
 
 

@@ -26,7 +26,6 @@ class MultipleChoiceOptions(Training):
     batch_size: PositiveInt = 16
 
     rate: ClassVar[float] = 2e-5
-    medium_rate: ClassVar[float] = 2e-5
 
 
 class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):

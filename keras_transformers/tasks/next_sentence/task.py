@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformers.convert.formats.weights import FoundWeights
+from keras_transformers.tasks.fill_mask.head import pretrainer
 from keras_transformers.tasks.next_sentence.answer import ANSWER
 from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
-from keras_transformers.tasks.pretraining.head import pretrainer
 from keras_transformers.tasks.task import Task
 from keras_transformers.tasks.token_inputs import part
 

@@ -1,19 +1,15 @@
 """Trains next-sentence predictors: pairs of texts, labelled whether the second follows."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 
-from keras_transformers.data.tables.in_memory import Wanted
-from keras_transformers.data.text import Examples, NextSentenceBatches, majority_share
+from keras_transformers.data.text import Examples, NextSentenceBatches
 from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
-from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer
 from keras_transformers.training import TokenCrossentropy
 
 __all__: list[str] = []
@@ -21,24 +17,11 @@ __all__: list[str] = []
 _LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
 
 
-class NextSentenceTrainer(Trainer[NextSentenceClassifier, Examples]):
+class NextSentenceTrainer(text_columns.LabelledTextTrainer[NextSentenceClassifier]):
     """Trains next-sentence predictors."""
 
     batches = NextSentenceBatches
     labels = LabelColumn(labels=lambda pipeline: _LABELS)
-
-    def columns(self, pipeline: NextSentenceClassifier) -> Sequence[Wanted]:
-        return text_columns.columns(pipeline)
-
-    def from_columns(
-        self, pipeline: NextSentenceClassifier, columns: Columns, source: Source
-    ) -> Examples:
-        return text_columns.examples(columns, source)
-
-    def from_file(
-        self, pipeline: NextSentenceClassifier, path: Path, columns: Mapping[str, str]
-    ) -> Examples:
-        return text_columns.from_file(pipeline, path, columns, labels=_LABELS)
 
     def losses(
         self, pipeline: NextSentenceClassifier, examples: Examples, options: Training
@@ -48,12 +31,6 @@ class NextSentenceTrainer(Trainer[NextSentenceClassifier, Examples]):
     def metrics(self, pipeline: NextSentenceClassifier) -> Mapping[str, Any]:
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         return {"next_sentence_logits": [accuracy]}
-
-    def baseline(self, pipeline: NextSentenceClassifier, examples: Examples) -> Mapping[str, float]:
-        return {"majority": majority_share(examples)}
-
-    def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
-        return text_columns.split_off(examples, share)
 
 
 TRAINER = NextSentenceTrainer()

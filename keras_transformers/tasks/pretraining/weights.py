@@ -16,8 +16,7 @@ from keras_transformers.families.bert import model as bert
 from keras_transformers.families.electra.model import MODELS as ELECTRAS
 from keras_transformers.families.electra.model import electra, electra_generator
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.tasks.fill_mask.head import masked_lm
-from keras_transformers.tasks.pretraining.head import pretrainer
+from keras_transformers.tasks.fill_mask.head import masked_lm, pretrainer
 from keras_transformers.tasks.replaced_tokens.head import (
     replaced_token_detector,
 )

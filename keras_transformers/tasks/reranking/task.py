@@ -7,9 +7,9 @@ import keras
 
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights
+from keras_transformers.tasks.regression.cross_encoder import activation_fields, read_activation
 from keras_transformers.tasks.regression.head import regressor
 from keras_transformers.tasks.reranking.answer import ANSWER
-from keras_transformers.tasks.reranking.files import activation_fields, read_activation
 from keras_transformers.tasks.reranking.pipeline import Reranker
 from keras_transformers.tasks.task import Task
 

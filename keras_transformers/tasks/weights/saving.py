@@ -4,6 +4,7 @@
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     description = read_description(folder)
     tokenizers = read_saved_tokenizers(folder, description)
     with reading(folder / PIPELINE):
-        make, config = _pipeline(description["class"]), description["config"]
+        make, config = _pipeline(description), description["config"]
     arrays = dict(open_arrays(folder / WEIGHTS))
     model = read_model(folder, arrays)
     set_weights(model, folder / WEIGHTS, arrays)
@@ -88,9 +89,13 @@ def load(folder: str | os.PathLike[str]) -> Any:
         raise damaged(folder / PIPELINE, error) from error
 
 
-def _pipeline(name: str) -> Any:
-    """Returns the class of a pipeline by its name, from the tasks."""
-    classes = {task.pipeline.__name__: task.pipeline for task in registry.values("TASK")}
-    if name not in classes:
-        raise LookupError(f"no pipeline {name!r}")
-    return classes[name]
+def _pipeline(description: Mapping[str, Any]) -> Any:
+    """Returns the class of a saved pipeline, which its task has."""
+    name, task_name = description["class"], description["task"]
+    for task in registry.values("TASK"):
+        if (task.name, task.pipeline.__name__) == (task_name, name):
+            return task.pipeline
+    raise LookupError(
+        f"no pipeline {name!r} for the task {task_name!r}; another package's has to be installed "
+        "or registered"
+    )
