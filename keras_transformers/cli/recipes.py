@@ -73,8 +73,8 @@ def recipes() -> dict[str, Path]:
     folder = _PACKAGE / "recipes"
     if not folder.is_dir():
         folder = _PACKAGE.parent / "recipes"
-    own = sorted(folder.rglob("*.py"), key=lambda script: script.stem)
-    scripts = {script.stem: script for script in own}
+    files = sorted(folder.rglob("*.py"), key=lambda script: script.stem)
+    scripts = {script.stem: script for script in files}
     sources = dict.fromkeys(scripts, "keras_transformers")
     for point in registry.entry_points(f"{registry.GROUP}.recipes"):
         source = registry.source_of(point)

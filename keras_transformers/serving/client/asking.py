@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -333,12 +332,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
