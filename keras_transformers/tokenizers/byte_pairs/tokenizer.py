@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
 from keras_transformers.ranges import Default
-from keras_transformers.tokenizers import offsets, packing
+from keras_transformers.tokenizers import offsets
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
     Characters,
@@ -24,12 +24,13 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.parts import Parts
+from keras_transformers.tokenizers.packing import Packing
 from keras_transformers.tokenizers.tensors import Texts, item_numbers, kept, texts_of
 
 __all__ = ["BytePairTokenizer"]
 
 
-class BytePairTokenizer(packing.Packing, tf.Module):
+class BytePairTokenizer(Packing, tf.Module):
     r"""Byte-level byte-pair encoding (Radford et al. 2019, "Language Models are Unsupervised ...").
 
     A text is split into words, each with the space before it. The bytes of each word are then

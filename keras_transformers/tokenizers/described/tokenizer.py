@@ -11,13 +11,14 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.files import read_json, replaced
-from keras_transformers.tokenizers import offsets, packing
+from keras_transformers.tokenizers import offsets
 from keras_transformers.tokenizers.described import decoders, templates, unicode_tables
 from keras_transformers.tokenizers.described.normalizers import normalizer_steps
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.described.splitters import Step, is_byte_level
 from keras_transformers.tokenizers.described.text import CharacterClass, decode, encode
 from keras_transformers.tokenizers.described.vocabularies import BytePairs, spelling
+from keras_transformers.tokenizers.packing import Packing
 from keras_transformers.tokenizers.tensors import Texts, texts_of
 
 __all__ = ["DescribedTokenizer"]
@@ -26,7 +27,7 @@ FILE = "tokenizer.json"
 _SPACES = r"[\s\pZ]*"
 
 
-class DescribedTokenizer(packing.Packing, tf.Module):
+class DescribedTokenizer(Packing, tf.Module):
     """Byte pairs with the normalization, splitting and special tokens of a tokenizer.json.
 
     It supports the language models since GPT-2: byte-level byte pairs with GPT-2's, Llama 3's,
