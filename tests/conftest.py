@@ -14,6 +14,7 @@ from pathlib import Path
 
 import forks
 import hypothesis
+import keras
 import pytest
 from jax_process import JaxProcess
 from left_behind import Unpack, unpacked
@@ -169,3 +170,19 @@ def on_jax() -> Iterator[JaxProcess]:
 def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Unpack:
     """Takes a path such as "hf4_tf/bert_cls"; returns it, unpacked from its archive, or skips."""
     return functools.partial(unpacked, into=tmp_path_factory.mktemp("left_behind"))
+
+
+@pytest.fixture
+def zero_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Initializes models to zero, as random weights take most of a large model's build time."""
+    for kind in (
+        keras.initializers.TruncatedNormal,
+        keras.initializers.RandomNormal,
+        keras.initializers.GlorotUniform,
+        keras.initializers.LecunNormal,
+        keras.initializers.Orthogonal,
+        keras.initializers.RandomUniform,
+    ):
+        monkeypatch.setattr(
+            kind, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype)
+        )

@@ -4,6 +4,7 @@ from . import batching as batching
 from . import images as images
 from . import language_models as language_models
 from . import pretraining as pretraining
+from . import rows as rows
 from . import splits as splits
 from . import static_shapes as static_shapes
 from . import tables as tables

@@ -21,6 +21,7 @@ from . import source as source
 from . import tagging as tagging
 from . import task as task
 from . import text_columns as text_columns
+from . import text_lists as text_lists
 from . import texts as texts
 from . import tf_examples as tf_examples
 from . import token_inputs as token_inputs

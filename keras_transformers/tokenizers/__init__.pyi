@@ -17,6 +17,7 @@ from . import protocols as protocols
 from . import sentence_pieces as sentence_pieces
 from . import sentencepiece as sentencepiece
 from . import symbols as symbols
+from . import targets as targets
 from . import tensors as tensors
 from . import vocabulary as vocabulary
 from . import windows as windows
