@@ -9,6 +9,9 @@ from keras_transformers.models import encoder_parts
 
 __all__ = ["masked_lm", "pretrainer", "pretraining_parameters"]
 
+# The tasks of the heads that `pretrainer` adds.
+BOTH_HEADS = frozenset({"fill_mask", "next_sentence"})
+
 
 def masked_lm(
     encoder: keras.Model,

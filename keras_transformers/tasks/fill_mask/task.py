@@ -4,7 +4,7 @@ import keras
 
 from keras_transformers.convert.formats.weights import FoundWeights
 from keras_transformers.tasks.fill_mask.answer import ANSWER
-from keras_transformers.tasks.fill_mask.head import masked_lm, pretrainer
+from keras_transformers.tasks.fill_mask.head import BOTH_HEADS, masked_lm, pretrainer
 from keras_transformers.tasks.fill_mask.pipeline import MaskFiller
 from keras_transformers.tasks.task import Task
 
@@ -24,7 +24,7 @@ class FillMaskTask(Task[MaskFiller]):
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds the head for masks, and BERT's other head if the weights have it."""
-        make = pretrainer if len(weights.trained) > 1 else masked_lm
+        make = pretrainer if {*weights.trained} >= BOTH_HEADS else masked_lm
         return make(encoder, **weights.masked_lm)
 
 

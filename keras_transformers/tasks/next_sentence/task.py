@@ -3,7 +3,7 @@
 import keras
 
 from keras_transformers.convert.formats.weights import FoundWeights
-from keras_transformers.tasks.fill_mask.head import pretrainer
+from keras_transformers.tasks.fill_mask.head import BOTH_HEADS, pretrainer
 from keras_transformers.tasks.next_sentence.answer import ANSWER
 from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
 from keras_transformers.tasks.task import Task
@@ -24,7 +24,8 @@ class NextSentenceTask(Task[NextSentenceClassifier]):
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds both of BERT's heads, or only this task's if the weights lack the one for masks."""
         model = pretrainer(encoder, **weights.masked_lm)
-        return model if len(weights.trained) > 1 else part(model, ("next_sentence_logits",))
+        both = {*weights.trained} >= BOTH_HEADS
+        return model if both else part(model, ("next_sentence_logits",))
 
 
 TASK = NextSentenceTask()
