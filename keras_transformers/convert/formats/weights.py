@@ -238,7 +238,8 @@ def num_positions(path: str | os.PathLike[str]) -> int | None:
         FileNotFoundError: the path, or a file of the format, does not exist.
         ValueError: the format is unknown, or a file is damaged.
     """
-    return anatomy(skeleton(_open(look(local(path))).build)).max_sequence_length
+    folder = local(path)
+    return anatomy(skeleton(lambda: _open(look(folder)).build())).max_sequence_length
 
 
 def why_not_weights(path: str | os.PathLike[str]) -> str:
