@@ -42,7 +42,7 @@ def export(size: dict[str, int], folder: Path) -> Callable[[list[int]], Any]:
     import keras_transformers as kt
 
     keras.utils.set_random_seed(0)
-    encoder = kt.families.bert.bert(vocabulary_size=30522, **size)
+    encoder = kt.models.encoders.bert.bert(vocabulary_size=30522, **size)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
     words += [f"[unused{number}]" for number in range(30522 - len(words))]
     pipeline = kt.pipelines.TextClassifier(
@@ -136,7 +136,7 @@ def training() -> Job:
     import keras_transformers as kt
 
     keras.utils.set_random_seed(0)
-    encoder = kt.families.bert.bert(vocabulary_size=30522, dropout=0.0, **MINILM)
+    encoder = kt.models.encoders.bert.bert(vocabulary_size=30522, dropout=0.0, **MINILM)
     model = kt.heads.classifier(encoder, 2, dropout=0.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(kt.training.adamw(1e-5), loss={"logits": loss})
