@@ -109,7 +109,7 @@ def ours(
         num_buckets=COMMON["bucket"],
         word_ngrams=COMMON["wordNgrams"],
     )
-    encoder = kt.models.fasttext.fasttext(
+    encoder = kt.families.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=settings["dim"]
     )
     model = kt.heads.classifier(encoder, len(labels), dropout=0.0)

@@ -214,7 +214,7 @@ def encoder() -> tuple[Any, Any]:
     import keras
 
     import keras_transformers as kt
-    from keras_transformers.models.encoders.bert import bert
+    from keras_transformers.families.bert.model import bert
 
     keras.utils.set_random_seed(0)
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 16}

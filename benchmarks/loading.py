@@ -57,7 +57,7 @@ def make_folder(model: str, folder: Path, container: str) -> int:
 
     with without_values():
         encoder = getattr(kt, model)()
-    family, random = kt.convert.bert.FAMILY, np.random.default_rng(0)
+    family, random = kt.families.bert.FAMILY, np.random.default_rng(0)
     folder.mkdir()
     tensors: Tensors = {
         tensor.name: random.normal(0, 0.02, tensor.shape).astype("float32")

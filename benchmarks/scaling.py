@@ -115,9 +115,9 @@ def ring_time(workers: int, size: float, bandwidth: float, latency: float) -> fl
 
 def jobs() -> Iterator[Job]:
     """Yields the papers' three models that were trained at scale."""
-    from keras_transformers.models import heads
-    from keras_transformers.models.encoder_decoders import transformer as transformers
-    from keras_transformers.models.encoders import bert as berts
+    from keras_transformers import heads
+    from keras_transformers.families.bert import model as berts
+    from keras_transformers.families.transformer import model as transformers
 
     length, masked = 128, 20
     for name, rows in (("bert_base", 64), ("bert_large", 32)):
@@ -230,8 +230,8 @@ def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[b
     """Returns a step of a small BERT by gradient descent, and its number of parameters."""
     import tensorflow as tf
 
-    from keras_transformers.models import heads
-    from keras_transformers.models.encoders import bert as berts
+    from keras_transformers import heads
+    from keras_transformers.families.bert import model as berts
 
     with strategy.scope():
         encoder = berts.bert(vocabulary_size=8000, num_layers=2, num_heads=2, hidden_dim=128)

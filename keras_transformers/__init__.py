@@ -1,10 +1,11 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
 `bert_base()` and the other factories, `list_models`, `create_model`, `load`, `fit`, `evaluate`,
-`save` and `export` are here. Everything else is in a room: `layers`, `models` and its `heads`,
-`tokenizers`, `decoding`, `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`,
-`fitting`, `saved_model`, `serving`, `inspection`, `jobs` and `files`. Names are looked up on first
-use, so importing this package is fast and does not load TensorFlow if Keras uses another backend.
+`save`, `export` and `register` are here. Everything else is in a room: `layers`, `models`,
+`families`, `tasks` and what these show as `heads`, `pipelines` and `results`; `tokenizers`,
+`decoding`, `convert`, `data`, `training`, `evaluation`, `runs`, `fitting`, `saved_model`,
+`serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so importing this
+package is fast and does not load TensorFlow if Keras uses another backend.
 """
 
 import importlib
@@ -18,9 +19,9 @@ __all__ = [
     "evaluate",
     "export",
     "fit",
-    "heads",
     "list_models",
     "load",
+    "register",
     "save",
 ]
 
@@ -30,16 +31,20 @@ _ROOMS = (
     "decoding",
     "evaluation",
     "explorer",
+    "families",
     "files",
     "fitting",
+    "heads",
     "inspection",
     "jobs",
     "layers",
     "models",
     "pipelines",
+    "results",
     "runs",
     "saved_model",
     "serving",
+    "tasks",
     "tokenizers",
     "training",
 )
@@ -50,16 +55,15 @@ _NAMES = {
     "export": "saved_model.exporting",
     "fit": "fitting.fit",
     "list_models": "models.registry",
-    "load": "pipelines.weights.loading",
-    "save": "pipelines.weights.writing",
+    "load": "tasks.weights.loading",
+    "register": "registry",
+    "save": "tasks.weights.writing",
 }
 
 
 def __getattr__(name: str) -> Any:
     if importlib.util.find_spec(f"{__name__}.{name}"):  # a room, or a module beside the rooms
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "heads":
-        return importlib.import_module(f"{__name__}.models.heads")
     if name in _NAMES:
         return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     if name.startswith("_"):

@@ -1,27 +1,32 @@
 # Written by `make stubs`.
 
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from keras_transformers.layers.rotary import RotaryScaling
 from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
-from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.classification import TextClassifier
-from keras_transformers.pipelines.embedding import Embedder
-from keras_transformers.pipelines.generation import TextGenerator
-from keras_transformers.pipelines.images import ImageClassifier
-from keras_transformers.pipelines.masked_words import MaskFiller
-from keras_transformers.pipelines.multi_label import MultiLabelClassifier
-from keras_transformers.pipelines.multiple_choice import MultipleChoice
-from keras_transformers.pipelines.next_sentence import NextSentenceClassifier
-from keras_transformers.pipelines.question_answering import QuestionAnswerer
-from keras_transformers.pipelines.regression import TextRegressor
-from keras_transformers.pipelines.reranking import Reranker
-from keras_transformers.pipelines.tagging import Tagger
-from keras_transformers.pipelines.translation import Translator
-from keras_transformers.pipelines.word_vectors import WordEmbedder
-from typing import Any, Literal, overload
+from keras_transformers.tasks.classification.pipeline import TextClassifier
+from keras_transformers.tasks.embedding.pipeline import Embedder
+from keras_transformers.tasks.fill_mask.pipeline import MaskFiller
+from keras_transformers.tasks.generation.pipeline import TextGenerator
+from keras_transformers.tasks.image_classification.pipeline import ImageClassifier
+from keras_transformers.tasks.image_classification.pipeline import ImageDecoder
+from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
+from keras_transformers.tasks.multiple_choice.pipeline import MultipleChoice
+from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.question_answering.pipeline import QuestionAnswerer
+from keras_transformers.tasks.regression.pipeline import TextRegressor
+from keras_transformers.tasks.reranking.pipeline import Reranker
+from keras_transformers.tasks.tagging.pipeline import Tagger
+from keras_transformers.tasks.translation.pipeline import Translator
+from keras_transformers.tasks.word_embedding.pipeline import WordEmbedder
+from os import PathLike
+from typing import Any
 from typing import Literal
+from typing import Literal, overload
 import keras
 import os
 from . import cli as cli
@@ -31,63 +36,69 @@ from . import decoding as decoding
 from . import dependencies as dependencies
 from . import evaluation as evaluation
 from . import explorer as explorer
+from . import families as families
 from . import files as files
 from . import fitting as fitting
+from . import heads as heads
 from . import inspection as inspection
 from . import jobs as jobs
 from . import layers as layers
 from . import models as models
+from . import options as options
 from . import pipelines as pipelines
 from . import quiet as quiet
 from . import ranges as ranges
+from . import registry as registry
+from . import results as results
 from . import rooms as rooms
 from . import runs as runs
 from . import saved_model as saved_model
 from . import serving as serving
+from . import tasks as tasks
 from . import tokenizers as tokenizers
 from . import training as training
-from .models import heads as heads
 from .models.registry import create_model as create_model
 from .fitting.evaluate import evaluate as evaluate
 from .saved_model.exporting import export as export
-from .fitting.fit import fit as fit
 from .models.registry import list_models as list_models
-from .pipelines.weights.writing import save as save
+from .registry import register as register
+from .tasks.weights.writing import save as save
 
 __version__: str
 
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["classification"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> TextClassifier: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["classification"], adapter: str | os.PathLike[str] | None = None, labels: Sequence[str] = ..., max_sequence_length: int | None = ..., pair: bool = ..., pooling: Literal['mean', 'cls', 'pooler'] = ...) -> TextClassifier: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["embedding"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> Embedder: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["embedding"], adapter: str | os.PathLike[str] | None = None, pooling: str | Sequence[str] | None = ..., projections: Sequence[keras.Layer] = ..., normalize: bool | None = ..., truncate_dim: int | None = ..., prompts: Mapping[str, str] | None = ..., default_prompt_name: str | None = ..., max_sequence_length: int | None = ...) -> Embedder: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["fill_mask"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> MaskFiller: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["fill_mask"], adapter: str | os.PathLike[str] | None = None, top_k: int = ..., max_sequence_length: int | None = ...) -> MaskFiller: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["generation"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> TextGenerator: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["generation"], adapter: str | os.PathLike[str] | None = None, max_sequence_length: int | None = ..., max_length: int = ..., temperature: float | None = ..., top_k: int | None = ..., top_p: float | None = ..., seed: int = ..., repetition_penalty: float = ..., stop: Sequence[str] = ..., chat_template: str | None = ..., also_end_token_ids: Sequence[int] = ...) -> TextGenerator: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["image_classification"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> ImageClassifier: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["image_classification"], adapter: str | os.PathLike[str] | None = None, labels: Sequence[str] = ..., decoder: ImageDecoder | None = ..., max_pixels: int = ..., crop_to_aspect_ratio: bool = ..., antialias: bool = ...) -> ImageClassifier: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["multi_label_classification"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> MultiLabelClassifier: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["multi_label_classification"], adapter: str | os.PathLike[str] | None = None, labels: Sequence[str] = ..., thresholds: float | Sequence[float] = ..., max_sequence_length: int | None = ..., pair: bool = ..., pooling: Literal['mean', 'cls', 'pooler'] = ...) -> MultiLabelClassifier: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["multiple_choice"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> MultipleChoice: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["multiple_choice"], adapter: str | os.PathLike[str] | None = None, max_sequence_length: int | None = ..., pooling: Literal['mean', 'cls', 'pooler'] = ...) -> MultipleChoice: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["next_sentence"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> NextSentenceClassifier: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["next_sentence"], adapter: str | os.PathLike[str] | None = None, max_sequence_length: int | None = ..., pooling: Literal['mean', 'cls', 'pooler'] = ...) -> NextSentenceClassifier: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["question_answering"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> QuestionAnswerer: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["question_answering"], adapter: str | os.PathLike[str] | None = None, max_sequence_length: int = ..., doc_stride: int = ..., max_question_length: int = ..., max_answer_length: int = ..., no_answer_threshold: float | None = ..., offset_unit: Literal['character', 'byte'] = ...) -> QuestionAnswerer: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["regression"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> TextRegressor: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["regression"], adapter: str | os.PathLike[str] | None = None, scale: float = ..., offset: float = ..., activation: Literal['linear', 'sigmoid'] = ..., max_sequence_length: int | None = ..., pair: bool = ..., pooling: Literal['mean', 'cls', 'pooler'] = ...) -> TextRegressor: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["replaced_tokens"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> Tagger: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["replaced_tokens"], adapter: str | os.PathLike[str] | None = None, labels: Sequence[str] = ..., max_sequence_length: int | None = ..., offset_unit: Literal['character', 'byte'] = ...) -> Tagger: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["reranking"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> Reranker: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["reranking"], adapter: str | os.PathLike[str] | None = None, activation: Literal['linear', 'sigmoid'] = ..., max_sequence_length: int | None = ..., pooling: Literal['mean', 'cls', 'pooler'] = ...) -> Reranker: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["tagging"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> Tagger: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["tagging"], adapter: str | os.PathLike[str] | None = None, labels: Sequence[str] = ..., max_sequence_length: int | None = ..., offset_unit: Literal['character', 'byte'] = ...) -> Tagger: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["translation"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> Translator: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["translation"], adapter: str | os.PathLike[str] | None = None, max_sequence_length: int | None = ..., num_beams: int = ..., length_penalty: float | None = ..., rules: Literal['gnmt', 'transformers', 'opennmt'] = ..., force_end: bool = ..., max_length: int | None = ..., extra_length: int | None = ..., min_length: int = ...) -> Translator: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: Literal["word_embedding"], adapter: str | os.PathLike[str] | None = None, **options: Any) -> WordEmbedder: ...
+def load(path: str | os.PathLike[str], *, pipeline: Literal["word_embedding"], adapter: str | os.PathLike[str] | None = None) -> WordEmbedder: ...
 @overload
-def load(path: str | os.PathLike[str], *, pipeline: str | None = None, adapter: str | os.PathLike[str] | None = None, **options: Any) -> Pipeline: ...
+def load(path: str | os.PathLike[str], *, pipeline: str | None = None, adapter: str | os.PathLike[str] | None = None, labels: Sequence[str] = ..., max_sequence_length: None | int = ..., pair: bool = ..., pooling: Literal['mean', 'cls', 'pooler'] | None | Sequence[str] | str = ..., projections: Sequence[keras.Layer] = ..., normalize: None | bool = ..., truncate_dim: None | int = ..., prompts: Mapping[str, str] | None = ..., default_prompt_name: None | str = ..., top_k: None | int = ..., max_length: None | int = ..., temperature: None | float = ..., top_p: None | float = ..., seed: int = ..., repetition_penalty: float = ..., stop: Sequence[str] = ..., chat_template: None | str = ..., also_end_token_ids: Sequence[int] = ..., decoder: ImageDecoder | None = ..., max_pixels: int = ..., crop_to_aspect_ratio: bool = ..., antialias: bool = ..., thresholds: Sequence[float] | float = ..., doc_stride: int = ..., max_question_length: int = ..., max_answer_length: int = ..., no_answer_threshold: None | float = ..., offset_unit: Literal['character', 'byte'] = ..., scale: float = ..., offset: float = ..., activation: Literal['linear', 'sigmoid'] = ..., num_beams: int = ..., length_penalty: None | float = ..., rules: Literal['gnmt', 'transformers', 'opennmt'] = ..., force_end: bool = ..., extra_length: None | int = ..., min_length: int = ...) -> Pipeline: ...
+def fit(pipeline: Pipeline, data: Any, *, validation: Any = ..., columns: Mapping[str, str] | None = ..., labels_are: Literal['names', 'indices', 'indicators'] | None = ..., epochs: int | None = ..., batch_size: int | None = ..., learning_rate: float | None = ..., optimizer: keras.Optimizer | str | Callable[[], keras.Optimizer] | None = ..., folder: str | PathLike[str] | None = ..., callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = ..., accumulate: int = ..., checkpoint_every: int | None = ..., checkpoint_minutes: float | None = ..., clip_norm: float = ..., label_smoothing: float = ..., log_every: int = ..., log_json: str | None = ..., lora: int | None = ..., lora_alpha: float | None = ..., lora_targets: tuple[Literal['attention', 'feed_forward'], ...] = ..., peak_flops: float | None = ..., profile: bool = ..., quiet: bool = ..., r_drop: float = ..., recompute: bool = ..., seed: int = ..., static_shapes: int | None = ..., strategy: Literal['default', 'mirrored', 'multi_worker', 'tpu', 'parameter_server'] = ..., tensorboard_attention: bool = ..., tensorboard_embeddings: int = ..., tensorboard_histograms: bool = ..., tensorboard_samples: int = ..., warmup_fraction: float = ..., weight_decay: float = ..., worker_index: int | None = ..., workers: tuple[str, ...] = ..., chunk: int = ..., dims: tuple[int, ...] = ..., symmetric: bool = ..., temperature: float = ..., decay: Literal['inverse_sqrt', 'cosine', 'linear'] = ..., crop_padding: int = ..., flip: bool = ..., mixup: float = ..., rotation: float = ..., zoom: float = ..., distill: bool = ..., batch_tokens: int = ...) -> keras.callbacks.History: ...
 def albert_base(*, vocabulary_size: int = ..., num_layers: int = ..., num_heads: int = ..., hidden_dim: int = ..., intermediate_dim: int | None = ..., embedding_dim: int = ..., max_sequence_length: int = ..., num_segments: int = ..., dropout: float = ..., attention_dropout: float = ..., activation: Literal['relu', 'gelu', 'gelu_approximate', 'silu', 'tanh', 'linear', 'gelu_clipped', 'hard_silu', 'laplace', 'leaky_relu', 'mish', 'quick_gelu', 'relu6', 'relu_squared', 'sigmoid', 'softplus_root'] = ..., norm_epsilon: float = ..., initializer_range: float = ..., name: str = ...) -> keras.Model: ...
 def albert_large(*, vocabulary_size: int = ..., num_layers: int = ..., num_heads: int = ..., hidden_dim: int = ..., intermediate_dim: int | None = ..., embedding_dim: int = ..., max_sequence_length: int = ..., num_segments: int = ..., dropout: float = ..., attention_dropout: float = ..., activation: Literal['relu', 'gelu', 'gelu_approximate', 'silu', 'tanh', 'linear', 'gelu_clipped', 'hard_silu', 'laplace', 'leaky_relu', 'mish', 'quick_gelu', 'relu6', 'relu_squared', 'sigmoid', 'softplus_root'] = ..., norm_epsilon: float = ..., initializer_range: float = ..., name: str = ...) -> keras.Model: ...
 def albert_xlarge(*, vocabulary_size: int = ..., num_layers: int = ..., num_heads: int = ..., hidden_dim: int = ..., intermediate_dim: int | None = ..., embedding_dim: int = ..., max_sequence_length: int = ..., num_segments: int = ..., dropout: float = ..., attention_dropout: float = ..., activation: Literal['relu', 'gelu', 'gelu_approximate', 'silu', 'tanh', 'linear', 'gelu_clipped', 'hard_silu', 'laplace', 'leaky_relu', 'mish', 'quick_gelu', 'relu6', 'relu_squared', 'sigmoid', 'softplus_root'] = ..., norm_epsilon: float = ..., initializer_range: float = ..., name: str = ...) -> keras.Model: ...

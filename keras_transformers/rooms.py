@@ -25,8 +25,8 @@ def open_room(
     """
 
     @functools.cache
-    def places() -> dict[str, str]:
-        return _places(Path(file).with_suffix(".pyi"))
+    def places() -> dict[str, tuple[str, str]]:
+        return _places(name, Path(file).with_suffix(".pyi"))
 
     def look_up(attribute: str) -> Any:
         if attribute not in places():
@@ -34,9 +34,10 @@ def open_room(
                 f"module {name!r} has no attribute {attribute!r}; it has {', '.join(show())}"
             )
         with needing(extra) if extra else contextlib.nullcontext():
-            if place := places()[attribute]:
-                return getattr(importlib.import_module(f"{name}.{place}"), attribute)
-            return importlib.import_module(f"{name}.{attribute}")
+            module, member = places()[attribute]
+            if module == name:
+                return importlib.import_module(f"{name}.{member}")
+            return getattr(importlib.import_module(module), member)
 
     def show() -> list[str]:
         return sorted(places())
@@ -44,10 +45,13 @@ def open_room(
     return look_up, show
 
 
-def _places(stub: Path) -> dict[str, str]:
-    """Returns each name that a stub imports -> the module that defines it; "" for modules."""
+def _places(room: str, stub: Path) -> dict[str, tuple[str, str]]:
+    """Returns each name that a room's stub imports -> its module, and its name there."""
     return {
-        alias.name: node.module or ""
+        alias.asname or alias.name: (
+            ".".join(filter(None, [room, node.module])) if node.level else str(node.module),
+            alias.name,
+        )
         for node in ast.parse(stub.read_bytes()).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

@@ -26,17 +26,16 @@ from keras_transformers.data.text import (
     TextBatches,
     majority_share,
 )
-from keras_transformers.ranges import Rate
 from keras_transformers.runs import EncoderTuning, Run, command_line
+from keras_transformers.tasks import ClassificationOptions
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, LabelWeights, EncoderTuning):
+class Config(LabelledFiles, LabelWeights, ClassificationOptions, EncoderTuning):
     """Fine-tunes an encoder to classify texts or pairs of texts."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
-    label_smoothing: Rate = 0.0  # share of the target spread evenly over the labels
 
     name: str = "classification"  # the run's folder in runs_dir
 
@@ -59,7 +58,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
         batches = TextBatches(train, classify, label_weights=weights, **config.batching())
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
             weighted_metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=config.jit_compile,

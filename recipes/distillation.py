@@ -79,7 +79,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             from_logits=True, reduction="mean_with_sample_weight"
         )
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": crossentropy},
             weighted_metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
             jit_compile=config.jit_compile,

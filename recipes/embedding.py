@@ -27,30 +27,18 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras_transformers as kt
 from keras_transformers.data.text import TextPairBatches, TextPairFiles, TextPairs
 from keras_transformers.fitting import bm25_scores, main_figure, similarity_scores
-from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from keras_transformers.runs import Run, Tuning, command_line
+from keras_transformers.tasks import EmbeddingOptions
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TextPairFiles, Tuning):
+class Config(TextPairFiles, EmbeddingOptions, Tuning):
     """Trains an encoder to embed texts."""
 
     weights: Path  # anything that keras_transformers.load reads
-    temperature: PositiveFloat = 0.05  # divides the cosines
-    symmetric: bool = True  # train both directions: texts find partners, and partners texts
-    dims: tuple[PositiveInt, ...] = ()  # lengths of prefixes usable on their own (Matryoshka)
-    # pairs per pass, for batches that do not fit into memory (GradCache); 0: all at once
-    chunk: NonNegativeInt = 0
 
-    learning_rate: PositiveFloat = 2e-5  # peak, after the warm-up; the paper's value
     name: str = "embedding"  # the run's folder in runs_dir
-
-    def check(self) -> None:
-        """Checks the options before any data is read."""
-        if self.chunk and (self.accumulate > 1 or self.strategy != "default"):
-            raise ValueError(f"--chunk {self.chunk}: leave out --accumulate and --strategy")
-        super().check()
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
@@ -62,7 +50,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         model = kt.heads.grouped_embedder(embed.model)
         batches = TextPairBatches(train, embed, **config.batching())
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"embedding": loss(config, train)},
             jit_compile=False,
         )

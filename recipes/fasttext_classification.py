@@ -96,12 +96,12 @@ def build(
     config: Config, tokenizer: NgramTokenizer, train: Examples, labels: list[str]
 ) -> keras.Model:
     """Returns a linear or hierarchical classifier on the mean of a bag of vectors."""
-    encoder = kt.models.fasttext.fasttext(
+    encoder = kt.families.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=config.embedding_dim
     )
     if config.hierarchical:
         counts = collections.Counter(train.labels)
-        return kt.models.fasttext.hierarchical_classifier(encoder, [counts[x] for x in labels])
+        return kt.families.fasttext.hierarchical_classifier(encoder, [counts[x] for x in labels])
     return kt.heads.classifier(encoder, len(labels), dropout=0.0)
 
 

@@ -60,7 +60,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
         on_dev = batches.of(dev)
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=config.jit_compile,

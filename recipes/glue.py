@@ -95,7 +95,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         on_dev = batches.of(dev)
         ((output, references),) = on_dev.targets(dev).items()
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={output: loss},
             weighted_metrics={output: [metric]},
             jit_compile=config.jit_compile,

@@ -64,7 +64,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
         batches = NextTokenTextBatches(train, classify, **config.batching())
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={
                 "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
                 "token_logits": TokenCrossentropy(),

@@ -27,19 +27,15 @@ import keras_transformers as kt
 from keras_transformers.data.images import ImageBatches, ImageFiles
 from keras_transformers.ranges import (
     Default,
-    NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    Rate,
-    Seed,
-    Share,
 )
-from keras_transformers.runs import Options, Run, command_line
-from keras_transformers.training import WarmupCosineDecay, adamw
+from keras_transformers.runs import Run, command_line
+from keras_transformers.tasks import ImageClassificationOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(ImageFiles, Options):
+class Config(ImageFiles, ImageClassificationOptions):
     """Trains a Vision Transformer to classify images."""
 
     weights: Path | None = None  # a ViT to fine-tune: anything that keras_transformers.load reads
@@ -52,16 +48,6 @@ class Config(ImageFiles, Options):
         PositiveInt, ...
     ] = ()  # widths of convolutions before the patches, stride 2
     position_range: PositiveFloat = 0.5  # standard deviation of the initial position embeddings
-
-    epochs: PositiveInt = 60
-    batch_size: PositiveInt = 32
-    learning_rate: PositiveFloat = 3e-3  # peak, after the warm-up; then half a cosine to 0
-    warmup_fraction: Share = 0.1  # of all updates
-    weight_decay: NonNegativeFloat = 0.05
-    clip_norm: PositiveFloat = 1.0
-    dropout: Rate = 0.0  # in the encoder and before the classifier
-    label_smoothing: Rate = 0.1
-    seed: Seed = 0  # for the split, new weights, dropout, order and augmentation
 
     name: str = "image_classification"  # the run's folder in runs_dir
 
@@ -97,13 +83,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         batches = ImageBatches(
             train,
             mean_length=kt.models.anatomy.anatomy(model).max_sequence_length,
-            augmentation=config.augmentation(),
-            **config.pick("batch_size", "accumulate", "seed", "static_shapes"),
+            **config.batching(),
         )
         smoothing = config.pick("label_smoothing")
         crossentropy = keras.losses.CategoricalCrossentropy(from_logits=True, **smoothing)
         model.compile(
-            optimizer=optimizer(config, num_updates=config.epochs * len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": crossentropy},
             weighted_metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
             jit_compile=config.jit_compile,
@@ -140,18 +125,8 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
     else:
         names = ("patch_size", "num_layers", "num_heads", "hidden_dim", "position_range")
         options = config.pick(*names, "stem_filters")
-        encoder = kt.models.vit.vit(**options, **shape)
+        encoder = kt.families.vit.vit(**options, **shape)
     return kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
-
-
-def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer:
-    """Returns AdamW with a warm-up and half a cosine to 0."""
-    schedule = WarmupCosineDecay(
-        config.learning_rate,
-        warmup_steps=round(config.warmup_fraction * num_updates),
-        total_steps=num_updates,
-    )
-    return adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm)
 
 
 if __name__ == "__main__":

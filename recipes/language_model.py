@@ -37,22 +37,19 @@ from keras_transformers.evaluation import (
 )
 from keras_transformers.ranges import (
     Default,
-    NonNegativeFloat,
-    PositiveFloat,
     PositiveInt,
     Rate,
-    Seed,
-    Share,
 )
-from keras_transformers.runs import Options, Run, chief_first, command_line, is_chief, outputs_of
-from keras_transformers.training import Decay, TokenCrossentropy, adamw, warmup_schedule
+from keras_transformers.runs import Run, chief_first, command_line, is_chief, outputs_of
+from keras_transformers.tasks import GenerationOptions
+from keras_transformers.training import TokenCrossentropy
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim", "norm_position", "separate_documents", "dropout")
 BATCHING = ("length", "separate_documents", "batch_size", "accumulate", "seed", "static_shapes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TextFiles, Options):
+class Config(TextFiles, GenerationOptions):
     """Trains a causal language model and measures it on held-out text."""
 
     vocabulary: Path | None = None  # a folder such as GPT-2's; None: learned from the data
@@ -67,15 +64,7 @@ class Config(TextFiles, Options):
     separate_documents: bool = False  # documents in one row cannot attend to each other
     dropout: Rate = 0.1  # on embeddings, sub-layers and attention
 
-    epochs: PositiveInt = 10
-    batch_size: PositiveInt = 16  # rows
-    decay: Decay = "cosine"  # of the learning rate, after the warm-up
-    learning_rate: PositiveFloat = 2e-3  # peak, after the warm-up
-    warmup_fraction: Share = 0.05  # of all updates
-    weight_decay: NonNegativeFloat = 0.1
-    clip_norm: PositiveFloat = 1.0
     ngram_order: PositiveInt = 5  # of the Kneser-Ney model to compare with
-    seed: Seed = 0  # for new weights, dropout and the order of the rows
 
     name: str = "language_model"  # the run's folder in runs_dir
 
@@ -87,20 +76,15 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     streams = {split: TokenStream.of(documents, tokenizer) for split, documents in texts.items()}
     print("\n".join(f"{split}: {stream}" for split, stream in streams.items()))
     batches = RowBatches(streams["train"], **config.pick(*BATCHING))
-    num_updates = config.epochs * len(batches)
-    warmup_steps = round(config.warmup_fraction * num_updates)
-    schedule = warmup_schedule(
-        config.decay, config.learning_rate, warmup_steps=warmup_steps, total_steps=num_updates
-    )
     with run.scope():
-        model = kt.models.gpt.gpt(
+        model = kt.families.gpt.gpt(
             vocabulary_size=tokenizer.vocabulary_size,
             max_sequence_length=config.length,
             attention_dropout=config.dropout,
             **config.pick(*SHAPE),
         )
         model.compile(
-            optimizer=adamw(schedule, beta_2=0.95, **config.pick("weight_decay", "clip_norm")),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [Perplexity()]},
             jit_compile=config.jit_compile,

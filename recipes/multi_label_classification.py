@@ -53,7 +53,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         batches = LabelSetBatches(train, classify, **config.batching())
         on_dev = batches.of(dev)
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": keras.losses.BinaryCrossentropy(from_logits=True)},
             jit_compile=config.jit_compile,
         )

@@ -22,19 +22,17 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
-from keras_transformers.ranges import PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, command_line
+from keras_transformers.tasks import MultipleChoiceOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(EncoderTuning):
+class Config(MultipleChoiceOptions, EncoderTuning):
     """Fine-tunes an encoder to choose one of several texts."""
 
     train_file: Path  # SWAG's .csv, COPA's .jsonl, or .jsonl with text, choices and label
     dev_file: Path  # to choose the best epoch
     test_file: Path | None = None  # evaluated once, at the end
-
-    batch_size: PositiveInt = 16  # texts, each with all its choices
 
     name: str = "multiple_choice"  # the run's folder in runs_dir
 
@@ -55,7 +53,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
         batches = ChoiceBatches(train, choose, **config.batching())
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
             metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=False,

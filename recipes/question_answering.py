@@ -38,6 +38,7 @@ from keras_transformers.data.text import (
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
 from keras_transformers.ranges import AnyFloat, Default, Fraction, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
+from keras_transformers.tasks import QuestionAnsweringOptions
 
 OUTPUTS = ("start_logits", "end_logits")
 ANSWERING = ("max_sequence_length", "doc_stride", "max_question_length", "max_answer_length",
@@ -45,7 +46,7 @@ ANSWERING = ("max_sequence_length", "doc_stride", "max_question_length", "max_an
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(EncoderTuning):
+class Config(QuestionAnsweringOptions, EncoderTuning):
     """Fine-tunes an encoder to answer questions about texts."""
 
     train_file: Path  # SQuAD's JSON
@@ -54,7 +55,6 @@ class Config(EncoderTuning):
     dev_fraction: Fraction = 0.2  # the dev set's share of the training file, the same for all seeds
     mismatched: Literal["skip", "refuse"] = "skip"  # answers not found at their offset
 
-    batch_size: PositiveInt = 16
     max_sequence_length: PositiveInt = Default(384)  # tokens per window, question included
     doc_stride: PositiveInt = 128  # tokens between the starts of two windows of a long text
     max_question_length: PositiveInt = Default(
@@ -89,7 +89,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         on_dev = batches.of(dev)
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             # Half of each: the loss is the mean of both, as in BERT.
             loss=dict.fromkeys(OUTPUTS, crossentropy),
             loss_weights=dict.fromkeys(OUTPUTS, 0.5),

@@ -1,6 +1,7 @@
 """Plain checks that many tests share."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,15 @@ import numpy as np
 import pytest
 
 from keras_transformers.runs.resume.snapshots import Snapshots, reading
+
+
+def says(message: str, parts: str) -> bool:
+    """Whether a message has these parts in this order; " ... " stands for any words between them.
+
+    Tests hold the value, its place and the remedy, so that a better sentence changes no test.
+    """
+    pattern = ".*".join(map(re.escape, parts.split(" ... ")))
+    return re.search(pattern, message, re.DOTALL) is not None
 
 
 def round_trip(model: keras.Model, folder: Path) -> keras.Model:

@@ -1,6 +1,7 @@
 """What every test shares: the directory of public data sets, seeds, and a quiet TensorFlow."""
 
 import collections
+import functools
 import gc
 import logging
 import operator
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import forks
 import hypothesis
+import keras
 import pytest
 from jax_process import JaxProcess
+from left_behind import Unpack, unpacked
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -25,7 +28,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("untimed")
 
 # They have no doctests: conftests would clash by their name, makers need what they were made with.
-collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]
+collect_ignore_glob = ["*conftest.py", "golden/make_*.py", "plugin/*"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,7 +125,7 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     That the graph answers the same is held by the tests of calls and of each task's export.
     """
     from keras_transformers.pipelines import TextGenerator
-    from keras_transformers.pipelines.base import Pipeline
+    from keras_transformers.tasks.pipeline import Pipeline
 
     monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
     for graph, method in (("_graph", "complete"), ("_chat_graph", "chat_complete")):
@@ -161,3 +164,25 @@ def on_jax() -> Iterator[JaxProcess]:
     process = JaxProcess()
     yield process
     process.close()
+
+
+@pytest.fixture(scope="session")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Unpack:
+    """Takes a path such as "hf4_tf/bert_cls"; returns it, unpacked from its archive, or skips."""
+    return functools.partial(unpacked, into=tmp_path_factory.mktemp("left_behind"))
+
+
+@pytest.fixture
+def zero_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Initializes models to zero, as random weights take most of a large model's build time."""
+    for kind in (
+        keras.initializers.TruncatedNormal,
+        keras.initializers.RandomNormal,
+        keras.initializers.GlorotUniform,
+        keras.initializers.LecunNormal,
+        keras.initializers.Orthogonal,
+        keras.initializers.RandomUniform,
+    ):
+        monkeypatch.setattr(
+            kind, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype)
+        )

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
 from keras_transformers.saved_model.graphs import rewriting
 from keras_transformers.serving import BatchingOptions, Limits, ModelSettings, Server
+from keras_transformers.tasks.answers import TASK_SIGNATURE
 
 
 class HalfPlus(tf.Module):

@@ -6,12 +6,14 @@ project; another shows that it catches a small project that breaks it.
 
 import ast
 import contextlib
+import fnmatch
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,40 +29,57 @@ ALLOWED: dict[str, set[str]] = {
     "decoding": set(),
     "convert": {"layers", "models", "tokenizers"},
     "inspection": {"layers", "models"},
-    "pipelines": {"layers", "models", "tokenizers", "decoding", "convert"},
-    "saved_model": {"pipelines", "jobs", "data.tables"},  # the last two for predictions on files
-    # It knows SavedModels, never models; from the pipelines it needs only the types of results.
-    "serving": {"saved_model", "pipelines.results"},
+    # What a family is, and how it is in files. A family may be built like another.
+    "families": {"layers", "models", "tokenizers", "convert"},
+    # A task's pipeline stands on models; its training, on what recipes stand on.
+    "tasks": {
+        *("layers", "models", "families", "tokenizers", "decoding", "convert"),
+        *("data", "evaluation", "training", "runs"),
+    },
+    "saved_model": {"tasks", "layers", "jobs", "data.tables"},  # the last two predict on files
+    # It knows SavedModels, never models; from the tasks it needs only their answers.
+    "serving": {
+        *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.conversations"),
+    },
     # A page over both: it stands on the server, and looks inside models.
     "explorer": {
-        *("layers", "models", "tokenizers", "inspection", "pipelines", "saved_model", "serving"),
+        *("layers", "models", "tokenizers", "inspection", "tasks", "saved_model", "serving"),
     },
     # These three import no model.
     "data": {"tokenizers", "jobs"},
     "training": set(),
     "evaluation": {"data", "tokenizers", "training"},
-    # From evaluation only BLEU, which validates translations during `fit`; from the layers only
-    # what reads old files of weights; from the models only their names; of other libraries' weights
-    # only whether a path has some, and their number of positions.
+    # From evaluation only BLEU, which validates translations during `fit`; from the models only
+    # their names; of other libraries' weights only whether a path has some, and their number of
+    # positions; from the tasks, what a pipeline is.
     "runs": {
-        *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
-        *("convert.formats.weights", "pipelines", "saved_model", "training"),
+        *("data", "evaluation.bleu", "inspection", "models.registry"),
+        *("convert.formats.weights", "tasks.pipeline", "saved_model", "training"),
     },
     # Pipelines trained and measured in one call: it stands on what recipes stand on.
-    "fitting": {"data", "evaluation", "models", "pipelines", "runs", "training"},
+    "fitting": {"data", "evaluation", "models", "tasks", "runs", "training"},
+    # They show what tasks and families hold, and import nothing.
+    "heads": set(),
+    "pipelines": set(),
+    "results": set(),
 }
 # Every room may import these, and they import none.
-FOR_ALL = {"dependencies", "files", "quiet", "ranges", "rooms"}
+FOR_ALL = {"dependencies", "files", "options", "quiet", "ranges", "registry", "rooms"}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
 WITHOUT_TENSORFLOW = (
-    "layers/",
-    "models/",
-    "convert/",
-    "inspection/",
+    "layers/*",
+    "models/*",
+    "families/*",
+    "convert/*",
+    "inspection/*",
     "training/losses.py",
-    "pipelines/results/",
+    "tasks/*/head.py",
+    "tasks/*/answer.py",
+    "tasks/answers.py",
+    "tasks/texts.py",
+    "tasks/generation/conversations.py",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
 # own files, convert its graphs, and match patterns from files with its engine.
@@ -100,13 +119,30 @@ class House:
             shown = dict.fromkeys(self._public_names(path), path)
             for folder in path.parents[: len(path.relative_to(root).parts) - 2]:
                 self._rooms.setdefault(folder, {}).update(shown)
+        for path in self.sources:
+            if path.name == "__init__.py":
+                self._rooms.setdefault(path.parent, {}).update(self._shown_from_elsewhere(path))
 
     def _public_names(self, path: Path) -> list[str]:
         """Returns the names in a module's `__all__`, which its room shows as its own."""
+        return self._constant(path, "__all__")
+
+    def _constant(self, path: Path, name: str) -> list[str]:
         for node in self._trees[path].body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
                 return list(ast.literal_eval(node.value))
         return []
+
+    def _shown_from_elsewhere(self, path: Path) -> dict[str, Path]:
+        """Returns what a room shows from other rooms: name -> its file."""
+        shown = {}
+        for place in self._constant(path, "SHOWS"):
+            for file in (self.root / NAME).glob(f"{place.replace('.', '/')}.py"):
+                shown |= dict.fromkeys(self._public_names(file), file)
+        for place in self._constant(path, "MODULES"):
+            for file in (self.root / NAME).glob(f"{place.replace('.', '/')}.py"):
+                shown[file.parent.name if "*" in place else file.stem] = file
+        return shown
 
     def imports(self, path: Path) -> Iterator[tuple[str, str | None]]:
         """Yields (module, name or None) for every import in a file, at the top or in functions."""
@@ -175,26 +211,51 @@ def wrong_directions(house: House) -> list[str]:
 
 def cycles(house: House) -> list[str]:
     """Lists files that import each other, directly or not, at the top or in functions."""
-    graph: dict[Path, set[Path]] = {path: set() for path in house.sources}
+    return _circles({house.place(path): targets for path, targets in _targets(house).items()})
+
+
+def cycles_of_folders(house: House) -> list[str]:
+    """Lists families that import each other, directly or not, and tasks that do."""
+    graph: dict[str, set[str]] = {}
+    for path, targets in _targets(house).items():
+        folders = set(map(_folder, targets)) - {_folder(house.place(path)), ""}
+        graph.setdefault(_folder(house.place(path)), set()).update(folders)
+    return _circles({folder: targets for folder, targets in graph.items() if folder})
+
+
+def _folder(place: str) -> str:
+    """Returns the family's or task's folder of a place, "tasks.tagging"; "" if it is in none."""
+    room, folder, *file = [*place.split("."), ""][:3]
+    return f"{room}.{folder}" if room in ("families", "tasks") and any(file) else ""
+
+
+def _targets(house: House) -> dict[Path, set[str]]:
+    """Returns file -> the places that it imports from."""
+    graph: dict[Path, set[str]] = {path: set() for path in house.sources}
     for path in house.sources:
         for module, name in house.imports(path):
             with contextlib.suppress(ModuleNotFoundError):
                 target = house.resolve(module, name)
                 if target and target != path:
-                    graph[path].add(target)
+                    graph[path].add(house.place(target))
+    return graph
+
+
+def _circles(graph: dict[str, set[str]]) -> list[str]:
+    """Lists the circles of a graph: place -> places."""
     found, done = [], set()
 
-    def visit(path: Path, trail: list[Path]) -> None:
-        if path in trail:
-            circle = [house.place(each) for each in trail[trail.index(path) :]]
+    def visit(place: str, trail: list[str]) -> None:
+        if place in trail:
+            circle = trail[trail.index(place) :]
             found.append(" -> ".join([*circle, circle[0]]))
-        elif path not in done:
-            for target in sorted(graph[path]):
-                visit(target, [*trail, path])
-            done.add(path)
+        elif place not in done:
+            for target in sorted(graph.get(place, ())):
+                visit(target, [*trail, place])
+            done.add(place)
 
-    for path in graph:
-        visit(path, [])
+    for place in graph:
+        visit(place, [])
     return found
 
 
@@ -204,7 +265,7 @@ def tensorflow_imports(house: House) -> list[str]:
         f"{relative} imports {module}"
         for path in house.sources
         if (relative := path.relative_to(house.root / NAME).as_posix()) not in WITH_TENSORFLOW
-        and relative.startswith(WITHOUT_TENSORFLOW)
+        and any(fnmatch.fnmatchcase(relative, pattern) for pattern in WITHOUT_TENSORFLOW)
         for module, _ in house.imports(path)
         if module.startswith("tensorflow")
     ]
@@ -245,15 +306,103 @@ def layers_by_name(house: House) -> list[str]:
     """Lists places outside of models and converters that tell layers by their names.
 
     `models.anatomy` finds a model's parts by their types, so that any family's layers may have any
-    names. A family's own file knows its names, and so do the converters' name maps.
+    names. A family's own files and a task's head know their names, and so do the converters' name
+    maps.
     """
-    rooms = tuple(f"{house.root / NAME / room}{os.sep}" for room in ("models", "convert"))
-    files = [path for path in house.sources if not str(path).startswith(rooms)]
+    rooms = ("models.", "families.", "convert.")
+    files = [
+        path
+        for path in house.sources
+        if not (house.place(path).startswith(rooms) or path.name == "head.py")
+    ]
     return [
         f"{path.relative_to(house.root)}:{node.lineno} tells layers by name: {ast.unparse(node)}"
         for path in (*files, *house.recipes, *house.benchmarks)
         for node in _telling_by_name(list(house.nodes(path)))
     ]
+
+
+# Families whose names are also those of a kind of model, and other software with one in its name.
+_KINDS_OF_MODELS = {"transformer", "seq2seq"}
+_SOFTWARE = re.compile(r"llama\.cpp|keras-bert|bert4keras|fasttext", re.IGNORECASE)
+
+
+def families_by_name(house: House) -> list[str]:
+    """Lists names of families in what all of them share, outside of docstrings."""
+    rooms = [house.root / NAME / room for room in ("models", "convert")]
+    folders = {path.parent.name for path in (house.root / NAME).glob("families/*/*.py")}
+    names = {
+        name.replace("_", mark) for name in folders - _KINDS_OF_MODELS for mark in ("", "-", "_")
+    }
+    return [
+        f"{path.relative_to(house.root)}:{node.lineno} names a family: {text!r:.60}"
+        for path in house.sources
+        if any(path.is_relative_to(room) for room in rooms)
+        for node, text in _names_and_strings(list(house.nodes(path)))
+        if names.intersection(re.findall(r"[a-z0-9_-]+", _SOFTWARE.sub("", text).lower()))
+    ]
+
+
+def tasks_by_name(house: House) -> list[str]:
+    """Lists comparisons with a task's name, outside of the task's own folder.
+
+    What others need to know about a task, its class says. Families compare what other libraries'
+    files are for.
+    """
+    tasks = {path.parent.name for path in (house.root / NAME).glob("tasks/*/task.py")}
+    return [
+        f"{path.relative_to(house.root)}:{node.lineno} tells a task by name: {text}"
+        for path in house.sources
+        if not house.place(path).startswith("families.")
+        for node in house.nodes(path)
+        if isinstance(node, ast.Compare)
+        for text in [ast.unparse(node)]
+        if re.search(r"\b(task|base|trained)\b", text)
+        and (tasks - {path.parent.name}).intersection(re.findall(r"'(\w+)'", text))
+    ]
+
+
+# A public argument of a function that draws what `inspection.attention` returns.
+_PUBLIC_ARGUMENTS = {("inspection.pictures", "found")}
+_PARTICIPLES = {"found", "given", "made", "own", "known", "each"}
+
+
+def values_named_by_participles(house: House) -> list[str]:
+    """Lists values of the package whose name does not say what they are."""
+    breaches = []
+    for path in house.sources:
+        for node in house.nodes(path):
+            if isinstance(node, ast.arg):
+                name = node.arg
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                name = ast.unparse(node).rpartition(".")[2]
+            else:
+                continue
+            is_public = (house.place(path), name) in _PUBLIC_ARGUMENTS
+            if name.strip("_") in _PARTICIPLES and not is_public:
+                breaches.append(
+                    f"{path.relative_to(house.root)}:{node.lineno} names a value {name}: use a noun"
+                )
+    return breaches
+
+
+def _names_and_strings(nodes: list[ast.AST]) -> Iterator[tuple[Any, str]]:
+    """Yields the variables, functions and classes of a program, and its strings."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in nodes
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in nodes:
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            if isinstance(node.value, str | bytes):
+                yield node, str(node.value)
+        elif isinstance(node, ast.Name):
+            yield node, node.id.replace("_", " ")
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node, node.name.replace("_", " ")
 
 
 _STRING_TESTS = (
@@ -322,6 +471,15 @@ BREAKING = {
         },
         "data.four -> data.one -> data.two -> data.three -> data.four",
     ),
+    cycles_of_folders: (
+        {
+            f"{NAME}/tasks/one/task.py": f"from {NAME}.tasks.two.head import f\n",
+            f"{NAME}/tasks/one/head.py": "",
+            f"{NAME}/tasks/two/head.py": "",
+            f"{NAME}/tasks/two/task.py": f"def f():\n    from {NAME}.tasks.one.head import f\n",
+        },
+        "tasks.one -> tasks.two -> tasks.one",
+    ),
     tensorflow_imports: (
         {f"{NAME}/models/bert.py": "def f():\n    import tensorflow_text\n"},
         "models/bert.py imports tensorflow_text",
@@ -341,26 +499,57 @@ BREAKING = {
     layers_by_name: (
         {
             f"{NAME}/models/bert.py": "model.get_layer('pooler')\n",
-            f"{NAME}/pipelines/base.py": "model.get_layer('pooler')\n",
+            f"{NAME}/tasks/pipeline.py": "model.get_layer('pooler')\n",
         },
-        "pipelines/base.py:1 tells layers by name: model.get_layer('pooler')",
+        "tasks/pipeline.py:1 tells layers by name: model.get_layer('pooler')",
+    ),
+    families_by_name: (
+        {
+            f"{NAME}/families/xlm_roberta/model.py": "NAME = 'xlm_roberta'\n",
+            f"{NAME}/convert/formats/gguf.py": (
+                '"""Opens llama.cpp\'s files, such as XLM-RoBERTa\'s."""\n'
+                "FORMAT = \"GGUF, llama.cpp's files\"\nMODEL_TYPE = 'xlm-roberta'\n"
+            ),
+        },
+        "convert/formats/gguf.py:3 names a family: 'xlm-roberta'",
+    ),
+    tasks_by_name: (
+        {
+            f"{NAME}/tasks/tagging/task.py": "pipeline.task == 'tagging'\n",
+            f"{NAME}/cli/main.py": "pipeline.task in ('tagging', 'other')\n",
+        },
+        "cli/main.py:1 tells a task by name: pipeline.task in ('tagging', 'other')",
+    ),
+    values_named_by_participles: (
+        {
+            f"{NAME}/inspection/pictures.py": "def draw(found): ...\n",
+            f"{NAME}/models/bert.py": "self._given = known_names\n",
+        },
+        "models/bert.py:1 names a value _given",
     ),
 }
 # More ways to break a rule.
 ALSO_BREAKING = [
-    (wrong_directions, f"{NAME}/serving/rest.py", f"from {NAME}.pipelines.base import Pipeline\n"),
+    (wrong_directions, f"{NAME}/serving/rest.py", f"from {NAME}.tasks.pipeline import Pipeline\n"),
     (wrong_directions, f"{NAME}/models/bert.py", "def f():\n    from recipes import tagging\n"),
     (wrong_directions, f"{NAME}/models/bert.py", "from . import gpt\n"),
     (wrong_directions, f"{NAME}/models/bert.py", f"from {NAME}.cli import main\n"),
+    (wrong_directions, f"{NAME}/models/bert.py", f"from {NAME}.families.gpt import files\n"),
+    (wrong_directions, f"{NAME}/families/gpt/files.py", f"from {NAME}.tasks import pipeline\n"),
     (wrong_directions, f"{NAME}/cli/main.py", f"from {NAME}.pipelines import NoSuchName\n"),
     (wrong_directions, f"{NAME}/evaluation/bleu.py", f"from {NAME} import pipelines\n"),
     (private_imports_of_recipes, "recipes/glue.py", f"from {NAME}.pipelines import NoSuchName\n"),
-    (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.pipelines.base\n"),
+    (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.tasks.pipeline\n"),
     (private_imports_of_recipes, "recipes/glue.py", "import tagging\n"),
+    (families_by_name, f"{NAME}/convert/a.py", "x.startswith('gpt.blocks')\n"),
+    (families_by_name, f"{NAME}/models/a.py", "def _gpt(): ...\n"),
+    (families_by_name, f"{NAME}/models/a.py", "if kind in GPT: ...\n"),
     (layers_by_name, "recipes/glue.py", "[x for x in model.layers if x.name == 'pooler']\n"),
     (layers_by_name, "recipes/glue.py", "{x.name: x for x in inner_layers(model)}\n"),
     (layers_by_name, "benchmarks/gpu.py", "any(x.name.startswith('e') for x in m.layers)\n"),
     (layers_by_name, f"{NAME}/runs/run.py", "def f(layer):\n    return layer.name in NAMES\n"),
+    (values_named_by_participles, f"{NAME}/models/a.py", "[each.name for each in layers]\n"),
+    (values_named_by_participles, f"{NAME}/models/a.py", "def fill(model, found): ...\n"),
     (layers_by_name, f"{NAME}/runs/run.py", "for a in m.layers:\n    re.match('e', a.name)\n"),
 ]
 SOUND = {
@@ -369,12 +558,15 @@ SOUND = {
     f"{NAME}/cli/main.py": f"from {NAME}.pipelines import Result\n",
     f"{NAME}/models/bert.py": f"from {NAME} import files\n",
     f"{NAME}/models/gpt.py": "",
-    f"{NAME}/pipelines/__init__.py": "",
-    f"{NAME}/pipelines/base.py": f"from {NAME}.models.bert import bert\n",
-    f"{NAME}/pipelines/results/__init__.py": "",
-    f"{NAME}/pipelines/results/reading.py": '__all__ = ["Result"]\n',
-    f"{NAME}/serving/rest.py": f"from {NAME}.pipelines.results import Result\n",
-    "recipes/tagging.py": f"import {NAME} as kt\nfrom {NAME}.pipelines import Result, base\n",
+    f"{NAME}/families/gpt/__init__.py": "",
+    f"{NAME}/families/gpt/files.py": f"from {NAME}.models.bert import bert\n",
+    f"{NAME}/pipelines/__init__.py": 'SHOWS = ("tasks.answers",)\nMODULES = ("tasks.*.head",)\n',
+    f"{NAME}/tasks/__init__.py": "",
+    f"{NAME}/tasks/pipeline.py": f"from {NAME}.models.bert import bert\n",
+    f"{NAME}/tasks/answers.py": '__all__ = ["Result"]\n',
+    f"{NAME}/tasks/tagging/head.py": "",
+    f"{NAME}/serving/rest.py": f"from {NAME}.tasks.answers import Result\n",
+    "recipes/tagging.py": f"import {NAME} as kt\nfrom {NAME}.pipelines import Result, tagging\n",
 }
 
 
@@ -432,6 +624,28 @@ def test_importing_the_package_imports_nothing_heavy():
     assert run(f"import keras_transformers, sys; print({heavy} & set(sys.modules))") == "set()"
 
 
+@pytest.mark.parametrize(
+    ("places", "blocked", "backend"),
+    [
+        (("tasks/*/answer.py", "tasks/answers.py", "tasks/texts.py"), "keras tensorflow", ""),
+        (("tasks/*/head.py", "families/*/model.py", "families/*/files.py"), "tensorflow", "jax"),
+    ],
+    ids=["answers", "heads and families"],
+)
+def test_answers_need_no_keras_and_heads_and_families_no_tensorflow(places, blocked, backend):
+    if backend:
+        pytest.importorskip(backend, reason="needs jax: pip install -e .[dev]")
+    files = [file for place in places for file in (ROOT / NAME).glob(place)]
+    modules = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    assert len(modules) > 10
+    code = (
+        "import importlib, sys\n"
+        f"sys.modules |= dict.fromkeys({blocked.split()})  # importing them fails\n"
+        f"for module in {modules}: importlib.import_module(module)"
+    )
+    run(code, **({"KERAS_BACKEND": backend} if backend else {}))
+
+
 def test_a_checkout_that_is_not_installed_can_be_imported():
     """-S leaves out site-packages, and with it this package's metadata."""
     code = "import keras_transformers as kt; print(kt.__version__, kt.__file__)"
@@ -458,7 +672,7 @@ def test_the_package_shows_what_it_has():
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, numpy as np, keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 encoder = bert(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16,
                intermediate_dim=24, max_sequence_length=20)
 model = kt.heads.pretrainer(encoder)

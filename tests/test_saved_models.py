@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from keras_transformers.saved_model import Predictor
+from keras_transformers.saved_model.description import describe
 from keras_transformers.saved_model.manifest import read, verify
+from keras_transformers.tasks.answers import answer_type, answer_type_of
 
 pytestmark = pytest.mark.kernels
 
@@ -31,6 +33,14 @@ def test_an_entry_tells_where_the_export_comes_from(name):
     assert entry["data_licence"]
     files = [path for path in (FOLDER / name).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 12_000_000
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_clients_find_the_type_of_its_answers(name):
+    """Two of them have no signature that says their task."""
+    described = describe(FOLDER / name)
+    outputs = described["signatures"]["serving_default"]["outputs"]
+    assert answer_type_of(outputs).type is answer_type(described["task"]).type
 
 
 def golden(name):

@@ -13,13 +13,13 @@ import keras
 import numpy as np
 
 import keras_transformers as kt
-from keras_transformers.models import heads
-from keras_transformers.models.elmo import elmo
-from keras_transformers.models.encoder_decoders.transformer import transformer
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.gpt import gpt
-from keras_transformers.models.vit import vit
-from keras_transformers.pipelines.base import Pipeline
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.elmo.model import elmo
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.families.transformer.model import transformer
+from keras_transformers.families.vit.model import vit
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tokenizers import (
     BytePairTokenizer,
     SentencePieceTokenizer,
@@ -200,7 +200,7 @@ def _word_embedder() -> Pipeline:
 
 
 def _image_classifier() -> Pipeline:
-    from keras_transformers.pipelines.images import ImageDecoder
+    from keras_transformers.tasks.image_classification.pipeline import ImageDecoder
 
     of_images = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=(8, 12))
     model = lively(heads.classifier(of_images, 2))
@@ -219,7 +219,7 @@ def talker() -> Pipeline:
     tokenizer = kt.tokenizers.DescribedTokenizer(
         json.loads(described.to_str()), start_token="<|im_start|>", end_token="<|im_end|>"
     )
-    model = kt.models.llama.llama(
+    model = kt.families.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=1,
         num_heads=2,

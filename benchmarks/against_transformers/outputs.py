@@ -132,7 +132,7 @@ FAMILIES = [
     ),
     Family(
         "gpt",
-        kt.models.gpt.gpt,
+        kt.families.gpt.gpt,
         "GPT2LMHeadModel",
         {
             "vocab_size": VOCABULARY,
@@ -149,7 +149,7 @@ FAMILIES = [
     ),
     Family(
         "vit",
-        kt.models.vit.vit,
+        kt.families.vit.vit,
         "ViTModel",
         {
             "hidden_size": 16,

@@ -82,7 +82,7 @@ def keras_hub_model(encoder: keras.Model, size: dict[str, int]) -> Any:
 def random_encoder(name: str) -> keras.Model:
     """Returns an encoder of this size with random weights."""
     keras.utils.set_random_seed(0)
-    return kt.models.encoders.bert.bert(vocabulary_size=30522, **SIZES[name])
+    return kt.families.bert.bert(vocabulary_size=30522, **SIZES[name])
 
 
 def classifier(encoder: keras.Model) -> kt.pipelines.TextClassifier:

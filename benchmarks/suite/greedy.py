@@ -14,8 +14,9 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
     import tensorflow as tf
 
     from keras_transformers.decoding import greedy_search
-    from keras_transformers.pipelines.exported.int8 import Int8Form
-    from keras_transformers.pipelines.exported.panels import DecodingForm
+    from keras_transformers.layers.scopes import KERNELS
+    from keras_transformers.saved_model.forms.int8 import Int8Form
+    from keras_transformers.saved_model.forms.panels import DecodingForm
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def generate(prompt: Any) -> Any:
@@ -25,7 +26,7 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
         )
         return found.token_ids[:, 0]
 
-    with (Int8Form if in_int8 else DecodingForm)(model).in_place():
+    with KERNELS.use((Int8Form if in_int8 else DecodingForm)(model).kernels):
         generate.get_concrete_function()  # traces it
     return lambda prompt: generate(tf.constant(prompt)).numpy()
 

@@ -96,7 +96,7 @@ def fine_tuning(*, jit_compile: bool = False) -> Jobs:
     """Classifies with MiniLM's shape, 32 x 30."""
     ids, labels = random_ids(32, 30), random_ids(32, below=2)
     mask, segments = np.ones_like(ids, bool), np.zeros_like(ids)
-    encoder = kt.models.encoders.bert.bert(vocabulary_size=VOCABULARY_SIZE, **MINILM)
+    encoder = kt.families.bert.bert(vocabulary_size=VOCABULARY_SIZE, **MINILM)
     ours = kt.heads.classifier(encoder, 2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     ours.compile(adamw(1e-5), loss={"logits": loss}, jit_compile=jit_compile)
@@ -112,7 +112,7 @@ def masked_words(*, jit_compile: bool = False) -> Jobs:
     ids, targets = random_ids(8, 128), random_ids(8, MASKED)
     mask, segments = np.ones_like(ids, bool), np.zeros_like(ids)
     positions = np.tile(np.arange(0, 6 * MASKED, 6, dtype=np.int32), (8, 1))
-    encoder = kt.models.encoders.bert.bert(vocabulary_size=VOCABULARY_SIZE, **SMALL)
+    encoder = kt.families.bert.bert(vocabulary_size=VOCABULARY_SIZE, **SMALL)
     ours = kt.heads.masked_lm(encoder)
     loss = {"mask_logits": kt.training.TokenCrossentropy()}
     ours.compile(adamw(1e-5), loss=loss, jit_compile=jit_compile)

@@ -28,8 +28,9 @@ from ctranslate2.specs import TransformerSpec
 
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search
+from keras_transformers.layers.scopes import KERNELS
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.pipelines.exported.panels import DecodingForm
+from keras_transformers.saved_model.forms.panels import DecodingForm
 
 VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
 PAD, START, END = 0, 2, 3
@@ -62,7 +63,7 @@ def search_graph(model: Any, num_beams: int) -> Any:
 def ours(model: Any) -> Engine:
     """Returns our engine."""
     graphs = {num_beams: search_graph(model, num_beams) for num_beams in (1, 4)}
-    with DecodingForm(model).in_place():
+    with KERNELS.use(DecodingForm(model).kernels):
         for graph in graphs.values():
             graph.get_concrete_function()  # traces it
     return lambda source, num_beams: graphs[num_beams](tf.constant(source)).numpy()

@@ -79,24 +79,19 @@ def _outside(page: str, link: str) -> str | None:
 
 def _rooms() -> dict[str, dict[str, list[str]]]:
     """Returns room -> module -> its public names, without importing anything."""
-    found: dict[str, dict[str, list[str]]] = {}
+    rooms: dict[str, dict[str, list[str]]] = {}
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         names = _public_names(path)
         if parts[1] != "__init__" and names:
-            found.setdefault(parts[1], {})[".".join(parts)] = names
-    return found
+            rooms.setdefault(parts[1], {})[".".join(parts)] = names
+    return rooms
 
 
 def _public_names(path: Path) -> list[str]:
-    """Returns a module's `__all__`; of a family of models, its builders and what goes with them."""
-    body = ast.parse(path.read_text("utf-8")).body
-    if found := _value(body, "__all__"):
-        return list(ast.literal_eval(found))
-    if not _value(body, "MODELS"):
-        return []
-    names = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return [name for name in names if not name.startswith("_")]
+    """Returns a module's `__all__`, without importing it."""
+    names = _value(ast.parse(path.read_text("utf-8")).body, "__all__")
+    return [] if names is None else list(ast.literal_eval(names))
 
 
 def _value(body: list[ast.stmt], name: str) -> ast.expr | None:
@@ -116,9 +111,9 @@ def _top() -> str:
         lines.append(f"- [`kt.{name}`][{PACKAGE}.{module}.{name}]")
     lines += [
         "- `kt.bert_base` and the other [models](../models.md): the builder of their family, which",
-        "  [models](models.md) describes, with other defaults",
-        "- `kt.heads`: [the heads](models.md) that go on an encoder",
-        "- the rooms, a page each: `kt.layers`, `kt.pipelines` and so on",
+        "  [families](families.md) describes, with other defaults",
+        "- `kt.heads`, `kt.pipelines` and `kt.results`: what [the tasks](tasks.md) hold",
+        "- the other rooms, a page each: `kt.layers`, `kt.data` and so on",
     ]
     return "\n".join(lines) + "\n"
 

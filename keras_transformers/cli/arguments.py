@@ -121,7 +121,7 @@ def stdin_lines() -> Iterator[str]:
 
 
 def _rows(names: Sequence[str]) -> Iterator[list[Any]]:
-    from keras_transformers.pipelines.results.texts import split_line, takes_lists
+    from keras_transformers.tasks.texts import split_line, takes_lists
 
     width = None
     for number, line in enumerate(stdin_lines(), start=1):

@@ -43,8 +43,8 @@ class Show(Command):
         """Prints the description."""
         from keras_transformers.saved_model import description
 
-        found = description.describe(self.path)
-        _print(found, description.lines(found), self.json)
+        fields = description.describe(self.path)
+        _print(fields, description.lines(fields), self.json)
         return 0
 
 
@@ -86,20 +86,20 @@ class Card(Command):
         return 0
 
 
-def _print(found: Any, lines: Iterable[str], as_json: bool) -> None:
+def _print(value: Any, lines: Iterable[str], as_json: bool) -> None:
     """Prints the result, as JSON or as text."""
-    print(json.dumps(found, indent=1) if as_json else "\n".join(lines))
+    print(json.dumps(value, indent=1) if as_json else "\n".join(lines))
 
 
-def _score(given: str) -> tuple[str, float]:
+def _score(text: str) -> tuple[str, float]:
     """Returns name and value of NAME=VALUE."""
-    name, _, value = given.rpartition("=")
+    name, _, value = text.rpartition("=")
     try:
         number = float(value)
     except ValueError:
         name = ""
     if not name:
-        raise ValueError(f"--score {given!r}: pass NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
+        raise ValueError(f"--score {text!r}: pass NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
     return name, number
 
 
@@ -120,9 +120,9 @@ class Check(Command):
         """Prints the findings; fails if TF Serving could not serve the export."""
         from keras_transformers.saved_model.checks import audit
 
-        found = audit.audit(self.path, max_batch_size=self.max_batch_size)
-        _print(found.as_json(), found.lines(), self.json)
-        return 0 if found.passed else 1
+        report = audit.audit(self.path, max_batch_size=self.max_batch_size)
+        _print(report.as_json(), report.lines(), self.json)
+        return 0 if report.passed else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +163,8 @@ class Publish(Command):
         if self.keep is not None:
             removed = publishing.prune(version.parent, keep=self.keep, config=self.config)
         if self.json:
-            found = {"published": str(version), "removed": list(map(str, removed))}
-            print(json.dumps(found, indent=1))
+            result = {"published": str(version), "removed": list(map(str, removed))}
+            print(json.dumps(result, indent=1))
         for path in () if self.json else removed:
             print(f"{path}: removed")
         return 0
@@ -191,8 +191,8 @@ class Rollback(Command):
         withdrawn, served = publishing.rollback(
             self.base_path, label=self.label, config=self.config
         )
-        found = {"withdrawn": str(withdrawn), "served": str(served)}
-        _print(found, [f"{withdrawn}: withdrawn; {served} is served instead"], self.json)
+        result = {"withdrawn": str(withdrawn), "served": str(served)}
+        _print(result, [f"{withdrawn}: withdrawn; {served} is served instead"], self.json)
         return 0
 
 
@@ -256,9 +256,9 @@ class ServingConfig(Command):
             num_batch_threads=self.num_batch_threads,
             monitoring=self.monitoring,
         )
-        found = [{"file": str(file), "flag": flag} for file, flag in written]
+        flags = [{"file": str(file), "flag": flag} for file, flag in written]
         lines = [f"{file}: tensorflow_model_server {flag}" for file, flag in written]
-        _print(found, lines, self.json)
+        _print(flags, lines, self.json)
         return 0
 
 

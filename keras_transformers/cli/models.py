@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from keras_transformers import registry
 from keras_transformers.cli.arguments import Command, OptionalCount, OptionalFile, argument
 from keras_transformers.ranges import PositiveInt
 
@@ -32,6 +33,10 @@ class List(Command):
     def run(self) -> int:
         """Prints one line per model: name, parameters, the paper's figure, the paper."""
         table = json.loads(Path(__file__).with_name("models.json").read_text("utf-8"))
+        if others := registry.additions("MODELS"):
+            from keras_transformers.cli.models_table import json_row
+
+            table += map(json_row, others)
         rows = [row for row in table if fnmatch.fnmatchcase(row["name"], self.pattern)]
         if not rows:
             raise ValueError(
@@ -73,35 +78,39 @@ class Summary(Command):
 
     def run(self) -> int:
         """Prints the count by layer; fails if it differs from the registered or published count."""
+        from keras_transformers import heads
         from keras_transformers.inspection import agrees_with_figure, parameter_table
-        from keras_transformers.models import heads
         from keras_transformers.models.registry import entry
 
         if self.json and self.html is not None:
             raise ValueError("--html writes a page and --json prints: use one of them")
-        found = entry(self.name)
+        model_entry = entry(self.name)
         overrides = _overrides(self.vocabulary_size)
-        symbols = dict(found.symbols)
+        symbols = dict(model_entry.symbols)
         if overrides:
             symbols["V"] = overrides["vocabulary_size"]
         model = _created(self.name, overrides, self.heads)
-        expected = found.count(**overrides) if overrides and found.count else found.num_parameters
+        expected = (
+            model_entry.count(**overrides)
+            if overrides and model_entry.count
+            else model_entry.num_parameters
+        )
         if self.heads == "pretraining":
             expected += heads.pretraining_parameters(
                 vocabulary_size=symbols["V"], hidden_dim=symbols["H"]
             )
         rows = parameter_table(model, symbols)
         total = sum(row.num_parameters for row in rows if "/" not in row.name)
-        agrees = not found.paper_figure or agrees_with_figure(total, found.paper_figure)
+        agrees = not model_entry.paper_figure or agrees_with_figure(total, model_entry.paper_figure)
         result: dict[str, Any] = {
             "name": self.name,
             "symbols": symbols,
             "layers": [dataclasses.asdict(row) for row in rows],
             "total": total,
             "registered": expected,
-            "paper_figure": found.paper_figure or None,
+            "paper_figure": model_entry.paper_figure or None,
             "paper_agrees": agrees,
-            "paper_note": found.paper_note or None,
+            "paper_note": model_entry.paper_note or None,
         }
         if self.flops:
             _add_costs(result, model, self.batch_size, self.length)
@@ -109,7 +118,7 @@ class Summary(Command):
             print(json.dumps(result, indent=1))
         else:
             _show(result, self.html)
-        passed = total == expected == model.count_params() and (agrees or found.paper_note)
+        passed = total == expected == model.count_params() and (agrees or model_entry.paper_note)
         return 0 if passed else 1
 
 
@@ -141,7 +150,7 @@ class Plot(Command):
         from keras_transformers.convert.formats.weights import has_weights
         from keras_transformers.inspection import plot
         from keras_transformers.models.registry import all_entries
-        from keras_transformers.pipelines.weights import loading
+        from keras_transformers.tasks.weights import loading
 
         overrides = _overrides(self.vocabulary_size)
         if self.model not in all_entries() and has_weights(self.model):
@@ -161,7 +170,7 @@ def _overrides(vocabulary_size: int | None) -> dict[str, int]:
 
 def _created(name: str, overrides: dict[str, int], heads: str | None) -> Any:
     """Returns the registered model, with heads if given."""
-    from keras_transformers.models import heads as all_heads
+    from keras_transformers import heads as all_heads
     from keras_transformers.models.registry import create_model
 
     model = create_model(name, **overrides)
@@ -238,8 +247,8 @@ def _print(result: dict[str, Any], console: Any) -> None:
         note = f": {result['paper_note']}" if result["paper_note"] else ""
         lines.append(f"paper's figure {result['paper_figure']}: {verdict}{note}")
     if "flops" in result:
-        given = result["flops"]
-        batch = f"{given['batch_size']} x {given['length']} tokens"
-        lines.append(f"forward pass of {batch}: {given['total'] / 1e9:,.2f} GFLOP")
+        flops = result["flops"]
+        batch = f"{flops['batch_size']} x {flops['length']} tokens"
+        lines.append(f"forward pass of {batch}: {flops['total'] / 1e9:,.2f} GFLOP")
     for line in lines:
         console.print(line, highlight=False)

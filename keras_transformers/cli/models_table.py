@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from keras_transformers import registry
 from keras_transformers.files import write_json, write_lines
 from keras_transformers.models.entry import Entry
-from keras_transformers.models.registry import all_entries
 
 _INTRODUCTION = """\
 # Every model, counted
@@ -32,7 +32,7 @@ note says why it differs from the exact one. `make docs-tables` writes this page
 
 def models_page() -> str:
     """Returns the text of docs/models.md: an introduction, a row for every model, and the notes."""
-    entries = all_entries().values()
+    entries = registry.own("MODELS")
     notes = list(dict.fromkeys(entry.paper_note for entry in entries if entry.paper_note))
     rows = [_row(entry, notes) for entry in entries]
     footnotes = [f"{number}. {note[0].upper()}{note[1:]}." for number, note in enumerate(notes, 1)]
@@ -41,15 +41,17 @@ def models_page() -> str:
 
 def models_json() -> list[dict[str, Any]]:
     """Returns the rows of models.json: each model's name, exact count, paper's figure and paper."""
-    return [
-        {
-            "name": entry.name,
-            "parameters": entry.num_parameters,
-            "paper_figure": entry.paper_figure or None,
-            "paper": entry.paper,
-        }
-        for entry in all_entries().values()
-    ]
+    return [json_row(entry) for entry in registry.own("MODELS")]
+
+
+def json_row(entry: Entry) -> dict[str, Any]:
+    """Returns the row of one model."""
+    return {
+        "name": entry.name,
+        "parameters": entry.num_parameters,
+        "paper_figure": entry.paper_figure or None,
+        "paper": entry.paper,
+    }
 
 
 def _row(entry: Entry, notes: list[str]) -> str:

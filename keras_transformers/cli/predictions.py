@@ -66,7 +66,7 @@ class Predict(Command):
         if self.input or self.output or self.beam:
             return self._run_on_files()
         names, answer = _answerer(self.path)
-        from keras_transformers.pipelines.results.texts import takes_lists
+        from keras_transformers.tasks.texts import takes_lists
 
         for columns in batches(self.text, self.text_b, self.choice, names=names):
             takes_choices = any(map(takes_lists, names))
@@ -147,9 +147,9 @@ def _answerer(path: str) -> tuple[tuple[str, ...], Answer]:
         ValueError: it does not take texts, or cannot be read.
     """
     from keras_transformers.convert.formats.weights import has_weights
-    from keras_transformers.pipelines.results.texts import text_inputs
-    from keras_transformers.pipelines.weights import loading
     from keras_transformers.saved_model import Predictor
+    from keras_transformers.tasks.texts import text_inputs
+    from keras_transformers.tasks.weights import loading
 
     if has_weights(path):
         pipeline: Any = loading.load(path)

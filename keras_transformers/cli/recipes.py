@@ -2,6 +2,8 @@
 
 import ast
 import difflib
+import importlib.util
+import logging
 import os
 import sys
 import traceback
@@ -13,9 +15,11 @@ from typing import Annotated
 
 from tyro.conf import Fixed, Positional, Suppress
 
+from keras_transformers import registry
 from keras_transformers.cli.arguments import Command, argument
 
 _PACKAGE = Path(__file__).parents[1]
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +62,37 @@ class Train(Command):
 
 
 def recipes() -> dict[str, Path]:
-    """Returns the recipes' names and scripts: those in the package or, in a checkout, beside it."""
+    """Returns the recipes' names and scripts: the package's own, then other packages'.
+
+    Ours are in the package or, in a checkout, beside it. Others are entry points of the group
+    "keras_transformers.recipes", whose modules are not imported.
+
+    Raises:
+        ValueError: two have one name.
+    """
     folder = _PACKAGE / "recipes"
     if not folder.is_dir():
         folder = _PACKAGE.parent / "recipes"
-    return {script.stem: script for script in sorted(folder.rglob("*.py"), key=lambda s: s.stem)}
+    files = sorted(folder.rglob("*.py"), key=lambda script: script.stem)
+    scripts = {script.stem: script for script in files}
+    sources = dict.fromkeys(scripts, "keras_transformers")
+    for point in registry.entry_points(f"{registry.GROUP}.recipes"):
+        source = registry.source_of(point)
+        if point.name in scripts:
+            raise ValueError(
+                f"recipe {point.name!r} is registered twice, by {sources[point.name]} and by "
+                f"{source}: rename one, or uninstall its package"
+            )
+        try:
+            spec = importlib.util.find_spec(point.module)
+        except Exception as error:  # whatever the import of its package raises
+            _logger.warning("%s is left out: it cannot be imported: %r", source, error)
+            continue
+        if spec is None or spec.origin is None:
+            _logger.warning("%s is left out: there is no such module", source)
+            continue
+        scripts[point.name], sources[point.name] = Path(spec.origin), source
+    return scripts
 
 
 def _purpose(script: Path) -> str:

@@ -56,13 +56,13 @@ class Search(Command):
         if not texts:
             raise ValueError(f"{self.texts}: no texts")
         of_queries, of_texts = _embedders(self.path)
-        found = _read_vectors(Path(self.vectors)) if self.vectors else of_texts(texts)
-        if len(found) != len(texts):
+        vectors = _read_vectors(Path(self.vectors)) if self.vectors else of_texts(texts)
+        if len(vectors) != len(texts):
             raise ValueError(
-                f"{self.vectors} has {len(found)} vectors for the {len(texts)} texts of "
+                f"{self.vectors} has {len(vectors)} vectors for the {len(texts)} texts of "
                 f"{self.texts}: compute them from this file, with `predict --input {self.texts}`"
             )
-        units = _unit(found)
+        units = _unit(vectors)
         for queries in [self.query] if self.query else batched(stdin_lines()):
             vectors = _unit(of_queries(queries))
             if vectors.shape[1] != units.shape[1]:
@@ -95,19 +95,20 @@ def _embedders(path: str) -> tuple[Embed, Embed]:
     import numpy as np
 
     from keras_transformers.convert.formats.weights import has_weights
-    from keras_transformers.pipelines.weights import loading
     from keras_transformers.saved_model import Predictor
+    from keras_transformers.tasks.embedding.pipeline import Embedder
+    from keras_transformers.tasks.weights import loading
 
     if has_weights(path):
         pipeline: Any = loading.load(path)
-        if pipeline.task != "embedding":
-            pipeline = loading.load(path, pipeline="embedding")
+        if not isinstance(pipeline, Embedder):
+            pipeline = loading.load(path, pipeline=Embedder.task)
         prompted = {"query", "document"} <= set(pipeline.prompts)
 
         def by_pipeline(prompt: str) -> Embed:
             name = prompt if prompted else None
             return lambda texts: np.array(
-                [each.vector for each in pipeline(list(texts), prompt_name=name)], np.float32
+                [answer.vector for answer in pipeline(list(texts), prompt_name=name)], np.float32
             )
 
         return by_pipeline("query"), by_pipeline("document")

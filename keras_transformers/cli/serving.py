@@ -176,8 +176,8 @@ class Ask(Command):
 
     def run(self) -> int:
         """Prints one JSON object per text."""
-        from keras_transformers.pipelines.results.texts import text_inputs
         from keras_transformers.serving import Client
+        from keras_transformers.tasks.texts import text_inputs
 
         talks = self.chat or self.system is not None
         if talks and (self.text_b or self.choice or self.signature != "serving_default"):
@@ -190,8 +190,8 @@ class Ask(Command):
             if talks:
                 return self._talk(client, which)
             if not self.texts:  # how to read a line depends on the model
-                found = client.signatures(**which).get(self.signature)
-                names = text_inputs(list(found.inputs)) if found else ()
+                signature = client.signatures(**which).get(self.signature)
+                names = text_inputs(list(signature.inputs)) if signature else ()
             for columns in batches(self.texts, self.text_b, self.choice, names=names):
                 for row in client.rows(*columns, **which, signature_name=self.signature):
                     print(json.dumps(row, ensure_ascii=False), flush=True)

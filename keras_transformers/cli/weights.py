@@ -60,7 +60,7 @@ class Convert(Command):
         """Writes the weights."""
         from keras_transformers.convert import save_onnx
         from keras_transformers.files import check_new
-        from keras_transformers.pipelines.weights import loading, writing
+        from keras_transformers.tasks.weights import loading, writing
 
         target = Path(self.target)
         if target.exists():  # loading may take long

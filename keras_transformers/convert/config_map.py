@@ -8,10 +8,14 @@ from typing import Any
 
 import keras
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.files import read_json, write_json
 from keras_transformers.layers import RelativePositionBias
 from keras_transformers.models.anatomy import anatomy, block_shape
 
+__all__ = ["ConfigMap"]
+
+_CONFIG = "config.json"
 _LARGEST = 2**24  # no real size is larger; a mistaken one would take all memory
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout")
 _NUMBERS = (*_RATES, "norm_epsilon", "initializer_range")
@@ -98,8 +102,8 @@ class ConfigMap:
         name, default = self.activation
         activation = config.get(name, default)
         if not isinstance(activation, str) or activation not in self.activations:
-            known = ", ".join(sorted(self.activations))
-            raise ValueError(f"{file}: {name}={activation!r}; expected one of {known}")
+            choices = ", ".join(sorted(self.activations))
+            raise ValueError(f"{file}: {name}={activation!r}; expected one of {choices}")
         arguments = {
             ours: self._value(file, ours, theirs, config[theirs])
             for ours, theirs in self.required.items()
@@ -196,14 +200,14 @@ def arguments_of(model: keras.Model) -> dict[str, Any]:
     Raises:
         ValueError: the model has no blocks.
     """
-    found = anatomy(model, "blocks")
-    arguments = {**block_shape(found.blocks[0]), "num_layers": len(found.blocks)}
-    if found.encoder is not None:
+    parts = anatomy(model, "blocks")
+    arguments = {**block_shape(parts.blocks[0]), "num_layers": len(parts.blocks)}
+    if parts.encoder is not None:
         arguments |= {
-            "num_encoder_layers": len(found.encoder.blocks),
-            "num_decoder_layers": len(found.blocks),
+            "num_encoder_layers": len(parts.encoder.blocks),
+            "num_decoder_layers": len(parts.blocks),
         }
-    if (tokens := found.token_embedding) is not None:
+    if (tokens := parts.token_embedding) is not None:
         initializer = tokens.embeddings_initializer
         segments = [
             layer
@@ -216,13 +220,13 @@ def arguments_of(model: keras.Model) -> dict[str, Any]:
             "initializer_range": getattr(initializer, "stddev", None),
             "num_segments": segments[0].input_dim if segments else None,
         }
-    for layer in found.positions:
+    for layer in parts.positions:
         if isinstance(layer, RelativePositionBias):
             arguments |= {"num_buckets": layer.num_buckets, "max_distance": layer.max_distance}
-    padding = found.padding if found.encoder is None else found.encoder.padding
+    padding = parts.padding if parts.encoder is None else parts.encoder.padding
     if padding is not None:
         arguments["pad_token_id"] = padding.pad_token_id
-    return {**arguments, "max_sequence_length": found.max_sequence_length}
+    return {**arguments, "max_sequence_length": parts.max_sequence_length}
 
 
 def num_labels(model: keras.Model) -> int | None:
@@ -246,8 +250,8 @@ def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, 
     """
     count = num_labels(model)
     if labels is not None and len(labels) != count:
-        found = f"{count} classes" if count else "no head with labels"
-        raise ValueError(f"{len(labels)} labels, but model {model.name!r} has {found}")
+        head = f"{count} classes" if count else "no head with labels"
+        raise ValueError(f"{len(labels)} labels, but model {model.name!r} has {head}")
     if count is None:
         return {}
     if labels is not None and len(set(labels)) < len(labels):
@@ -275,11 +279,13 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, 
         FileNotFoundError: the file does not exist.
         ValueError: it is not a JSON object, or describes another family.
     """
-    path = Path(path)
-    file = path / "config.json" if path.is_dir() else path
-    config = read_json(file)
-    found = config.get("model_type", model_types[0] if len(model_types) == 1 else None)
-    if model_types and found not in model_types:
-        known = " or ".join(map(repr, model_types))
-        raise ValueError(f"{file}: model_type is {found!r}; expected {known}")
+    folder = Folder.at(path)
+    if folder.path.is_dir():
+        file, config = folder / _CONFIG, folder.json(_CONFIG)
+    else:
+        file, config = folder.path, read_json(folder.path)
+    model_type = config.get("model_type", model_types[0] if len(model_types) == 1 else None)
+    if model_types and model_type not in model_types:
+        choices = " or ".join(map(repr, model_types))
+        raise ValueError(f"{file}: model_type is {model_type!r}; expected {choices}")
     return file, config

@@ -1,48 +1,38 @@
-"""Finds the families: each module in this folder registers one by defining `FAMILY`."""
+"""Finds the family of a folder's weights, of a model, and of a tokenizer."""
 
-import functools
-import importlib
 import logging
 import os
-import pkgutil
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformers import convert
-from keras_transformers.convert.config_map import read_config
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers import registry
+from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family, Writer
-from keras_transformers.files import read_json
+from keras_transformers.convert.folder import Folder
 
 __all__ = ["load_weights"]
 
 _logger = logging.getLogger(__name__)
 
 
-@functools.cache
 def families() -> tuple[Family, ...]:
-    """Returns every family that a module in this folder registers."""
-    modules = (
-        importlib.import_module(f"{convert.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(convert.__path__)
-    )
-    return tuple(module.FAMILY for module in modules if hasattr(module, "FAMILY"))
+    """Returns every registered family."""
+    return tuple(registry.values("FAMILY"))
 
 
 def encoders() -> tuple[Family, ...]:
     """Returns the families whose models read a text in both directions."""
-    return tuple(family for family in families() if family.task == "embedding")
+    return tuple(family for family in families() if family.is_encoder)
 
 
 def family_named(model_type: str) -> Family:
     """Returns the family of this `model_type`; ValueError for an unknown one."""
-    known = {family.model_type: family for family in families()}
-    if model_type not in known:
-        raise ValueError(f"family={model_type!r}: use one of {', '.join(sorted(known))}")
-    return known[model_type]
+    by_type = {family.model_type: family for family in families()}
+    if model_type not in by_type:
+        raise ValueError(f"family={model_type!r}: use one of {', '.join(sorted(by_type))}")
+    return by_type[model_type]
 
 
 def load_weights(
@@ -76,7 +66,7 @@ def load_weights(
         encoder = kt.bert_base()
         kt.convert.load_weights(encoder, "bert-base-uncased/", ignore=["cls.*"])
     """
-    arrays = open_arrays(Path(path))
+    arrays = Folder.at(path).arrays
     return _family_for(model, arrays).fill(model, arrays, ignore=ignore)
 
 
@@ -97,32 +87,24 @@ def _family_for(model: keras.Model, arrays: Arrays) -> Family:
     return min((f for f in families() if not problems[f.model_type]), key=num_missing)
 
 
-def has_pooler(folder: Path) -> bool:
-    """Returns whether a folder's weights in Hugging Face's layout have an encoder's pooler."""
-    ends = ("pooler.dense.weight", "pooler.weight")
-    return any(name.endswith(ends) for name in open_arrays(folder).shapes)
-
-
 def without_pooler(encoder: keras.Model) -> keras.Model:
     """Returns the part of an encoder that computes its `sequence_output`."""
     outputs = {"sequence_output": encoder.output["sequence_output"]}
     return keras.Model(encoder.input, outputs, name=encoder.name)
 
 
-def tokenizer_family(folder: Path, family: Family) -> Family:
+def tokenizer_family(folder: Folder, family: Family) -> Family:
     """Returns the family of a folder's tokenizer, which may differ from its encoder's.
 
     Multilingual MiniLM, for example, is a BERT with XLM-RoBERTa's tokenizer. tokenizer_config.json
     names the tokenizer's class; without it, the name of a SentencePiece model decides, or the first
     tokens of the model in tokenizer.json.
     """
-    if family.task != "embedding":  # models that generate text have their own tokenizers
+    if not family.is_encoder:  # others have their own tokenizers
         return family
-    file = folder / "tokenizer_config.json"
-    kind = read_json(file).get("tokenizer_class") if file.is_file() else None
-    name = str(kind).removesuffix("Fast")
+    kind = folder.json("tokenizer_config.json", missing_ok=True).get("tokenizer_class")
     for other in (family, *encoders()):
-        if other.writer is not None and other.writer.tokenizer_class == name:
+        if other.writer is not None and other.writer.has_tokenizer_class(kind):
             return other
     if (folder / "vocab.txt").is_file():
         return family
@@ -146,17 +128,16 @@ def tokenizer_writer(family: Family, *tokenizers: str) -> Writer | None:
         family: the model's family.
         *tokenizers: our classes of the model's tokenizers; a writer has one.
     """
-    others = encoders() if family.task == "embedding" else ()
+    others = encoders() if family.is_encoder else ()
     for other in (family, *others):
         if other.writer is not None and {other.writer.tokenizer} == {*tokenizers}:
             return other.writer
     return None
 
 
-def _unigrams(folder: Path) -> list[Any]:
+def _unigrams(folder: Folder) -> list[Any]:
     """Returns the tokens of a SentencePiece model in tokenizer.json; none for another model."""
-    file = folder / "tokenizer.json"
-    model = read_json(file).get("model") if file.is_file() else None
+    model = folder.json("tokenizer.json", missing_ok=True).get("model")
     if not isinstance(model, dict) or model.get("type") != "Unigram":
         return []
     vocabulary = model.get("vocab")
@@ -164,19 +145,20 @@ def _unigrams(folder: Path) -> list[Any]:
     return [pair[0] if isinstance(pair, list) and pair else None for pair in pairs]
 
 
-def family_of(folder: Path, known: tuple[Family, ...]) -> Family:
+def family_of(folder: str | os.PathLike[str], candidates: tuple[Family, ...]) -> Family:
     """Returns the family that a folder's config.json names.
 
     Raises:
         FileNotFoundError: the folder has no config.json.
-        ValueError: it is not a JSON object, or the family is not among the known ones.
+        ValueError: it is not a JSON object, or the family is not among the candidates.
     """
-    file, config = read_config(folder / "config.json")
-    model_type = config.get("model_type", "bert")
-    for family in known:
-        if model_type == family.model_type:
+    folder = Folder.at(folder)
+    file, config = folder / "config.json", folder.json("config.json")
+    model_type = config.get("model_type")
+    for family in candidates:
+        if model_type == family.model_type or (family.is_default and "model_type" not in config):
             return family
-    names = ", ".join(sorted(family.model_type for family in known))
+    names = ", ".join(sorted(family.model_type for family in candidates))
     classes = config.get("architectures")
     what = f" ({classes[0]!s:.100})" if isinstance(classes, list) and classes else ""
     raise ValueError(

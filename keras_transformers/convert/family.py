@@ -1,7 +1,7 @@
 """Describes a family of models; reading and writing its weights follows from that."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,10 @@ from typing import Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, label_fields
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.containers.gguf import GgufMap
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import write_safetensors
 from keras_transformers.models.entry import Entry
@@ -26,6 +29,7 @@ class Writer:
             texts, the common prefix of their classes. Tasks define the suffixes.
         tokenizer: our tokenizer class whose files transformers reads; "" for images.
         tokenizer_class: the class in transformers that reads them.
+        reads_tokenizer_json: whether it reads no other file of this tokenizer.
         special_tokens: the fields of `tokenizer_config.json` that name special tokens.
         tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
             returns more fields of `tokenizer_config.json`.
@@ -37,10 +41,15 @@ class Writer:
     classes: Mapping[str, str] | str
     tokenizer: str = ""
     tokenizer_class: str = ""
+    reads_tokenizer_json: bool = False
     special_tokens: tuple[str, ...] = ()
     tokenizer_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda tokenizers: {}
     generation_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     more_files: Callable[[keras.Model, Path], None] | None = None
+
+    def has_tokenizer_class(self, name: Any) -> bool:
+        """Returns whether this is its tokenizer's class, or the class with "Fast" added."""
+        return str(name).removesuffix("Fast") == self.tokenizer_class
 
     def class_for(self, task: str, end: str) -> str:
         """Returns the class of transformers that serves a task; "" if there is none.
@@ -69,7 +78,7 @@ class Family:
 
     Attributes:
         model_type: the family's name in `config.json`.
-        entries: the family's named models.
+        entries: the family's named models, which are registered with it.
         names: the names of its weights.
         fields: the fields of its `config.json`.
         build: makes the model without a head, with random weights.
@@ -80,6 +89,8 @@ class Family:
         masked_lm_activation: the activation of the masked-word head, if it differs from the
             encoder's.
         task: the pipelines' task that a model without a head serves.
+        reads_texts: whether it has a tokenizer.
+        generates: whether its models write texts, and so take no other heads and tokenizers.
         trained: the suffix of a class -> the tasks that its heads were trained for, if they differ
             from those of other families' classes.
         target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
@@ -87,15 +98,20 @@ class Family:
         tokenizer_classes: the tokenizer classes, without "Fast", whose files are read; by default
             those of any family.
         pieces_file: the tokenizer's SentencePiece model, if one can be made from tokenizer.json.
-        first_pieces: the first tokens of that tokenizer.json, if they identify the tokenizer.
+        first_pieces: the first tokens of that tokenizer.json; they identify an encoder's tokenizer.
+        fairseq_pieces: whether that tokenizer.json has fairseq's ids instead of the model's own.
+        obeys_prefix: whether transformers' class obeys `add_prefix_space`; ours always adds it.
         vocabulary_file: the tokenizer's file, if its name identifies the tokenizer.
         longest_text: maximum tokens in a text if no file says so.
+        is_default: whether a `config.json` without `model_type` is the family's.
         settle: takes a folder and the arguments from its config.json; returns the arguments of
             `build`, if some depend on the weights.
         adapt: takes a model and weights under today's names; returns the weights that the model
             needs, if they differ.
         accepts: returns whether a model whose layers all fit belongs to this family, if the names
             alone do not distinguish it from another.
+        keras_nlp: its counterpart in keras-nlp, if there is one.
+        gguf: its models in llama.cpp's files, if there are any.
     """
 
     model_type: str
@@ -103,21 +119,43 @@ class Family:
     names: NameMap
     fields: ConfigMap
     build: Callable[..., keras.Model]
-    tokenizer: Callable[[Path, bool], Any]
+    tokenizer: Callable[[Folder, bool], Any]
     writer: Writer | None = None
     parts: tuple[str, ...] = ()
     masked_lm_activation: str | None = None
     task: str = "embedding"
+    reads_texts: bool = True
+    generates: bool = False
     trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    target_tokenizer: Callable[[Path], Any] | None = None
+    target_tokenizer: Callable[[Folder], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
     pieces_file: str | None = None
     first_pieces: tuple[str, ...] = ()
+    fairseq_pieces: bool = False
+    obeys_prefix: bool = False
     vocabulary_file: str | None = None
     longest_text: int | None = None
-    settle: Callable[[Path, dict[str, Any]], dict[str, Any]] | None = None
+    is_default: bool = False
+    settle: Callable[[Folder, dict[str, Any]], dict[str, Any]] | None = None
     adapt: Callable[[keras.Model, Arrays], Arrays] | None = None
     accepts: Callable[[keras.Model], bool] = lambda model: True
+    keras_nlp: Backbone | None = None
+    gguf: GgufMap | None = None
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether its models read a text in both directions."""
+        return self.reads_texts and not self.generates
+
+    @property
+    def continues_texts(self) -> bool:
+        """Whether its models write after a text, rather than from it."""
+        return self.generates and self.names.decoder_blocks is None
+
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "FAMILY", self
+        yield from (("MODELS", entry) for entry in self.entries.values())
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a configuration as the arguments of `build`.
@@ -129,11 +167,11 @@ class Family:
             FileNotFoundError: a file is missing.
             ValueError: a file is damaged, or describes something that the layers lack.
         """
-        path = Path(path)
-        arguments = self.fields.read(path)
-        if self.settle is None or not path.is_dir():
+        folder = Folder.at(path)
+        arguments = self.fields.read(folder)
+        if self.settle is None or not folder.path.is_dir():
             return arguments
-        return self.settle(path, arguments)
+        return self.settle(folder, arguments)
 
     def fill(
         self,
@@ -143,7 +181,7 @@ class Family:
         ignore: Iterable[str] = (),
     ) -> list[str]:
         """Fills a model with weights; see `convert.load_weights`."""
-        arrays = weights if isinstance(weights, Arrays) else open_arrays(Path(weights))
+        arrays = weights if isinstance(weights, Arrays) else Folder.at(weights).arrays
         return self.names.fill(model, arrays, ignore=ignore, adapt=self.adapt)
 
     def fits(self, model: keras.Model) -> bool:
@@ -191,7 +229,7 @@ class Family:
                 Face has no name for its activation.
         """
         self.names.check(model)
-        if self.task in ("embedding", "image_classification"):
+        if not self.generates:
             fields = {**label_fields(model, labels), **fields}
         self.fields.write(model, path, **fields)
         if self.writer is not None and self.writer.more_files is not None:

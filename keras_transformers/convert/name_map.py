@@ -21,6 +21,8 @@ from keras_transformers.convert.tensors import (
 from keras_transformers.layers import TransformerBlock
 from keras_transformers.models.anatomy import anatomy
 
+__all__ = ["Blocks", "NameMap", "prefixed"]
+
 # Our name of a variable -> PyTorch's name within its module.
 _WEIGHTS = {
     "kernel": "weight",
@@ -54,12 +56,12 @@ class Blocks:
     def tensors(self, block: TransformerBlock, number: int, kernel: Form) -> Iterator[NamedTensor]:
         """Yields the tensors of one block."""
         parts = {**self.parts, **(self.gated if block.feed_forward.gated else {})}
-        found: dict[str, list[Any]] = {}
+        by_name: dict[str, list[Any]] = {}
         for variable in block.weights:
             part, last = variable.path.split(f"{block.name}/", 1)[1].rsplit("/", 1)
             name = f"{self.module.format(number)}.{parts[part]}.{_WEIGHTS[last]}"
-            found.setdefault(name, []).append(variable)
-        for name, variables in found.items():
+            by_name.setdefault(name, []).append(variable)
+        for name, variables in by_name.items():
             is_kernel = variables[0].path.endswith("/kernel")
             yield NamedTensor(name, tuple(variables), kernel if is_kernel else PLAIN)
 
@@ -121,20 +123,20 @@ class NameMap:
         """Returns the reasons why a model is not one of the family; none if it is."""
         by_name = {layer.name: layer for layer in model.layers}
         blocks = [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
-        found = [f"it has no layer {name}" for name in self.required if name not in by_name]
+        problems = [f"it has no layer {name}" for name in self.required if name not in by_name]
         if not blocks:
-            found.append("it has no layers.TransformerBlock")
+            problems.append("it has no layers.TransformerBlock")
         for trait, wanted in self.traits.items():
             name, attribute = trait.split(".")
             for layer in blocks if name == "block" else [by_name[name]] if name in by_name else []:
                 value = getattr(layer, attribute, wanted)
                 value = getattr(value, "__name__", value)  # an activation
                 if value != wanted:
-                    found.append(f"{trait} is {value!r}, not {wanted!r}")
+                    problems.append(f"{trait} is {value!r}, not {wanted!r}")
                     break
         layers = self._layers(model)
         weighted = [layer for layer in model.layers if layer.weights]
-        return found + [
+        return problems + [
             self._without_place(layer) for layer in weighted if not self._has_place(layer, layers)
         ]
 
@@ -161,8 +163,8 @@ class NameMap:
                 needs.
         """
         tensors = self.tensors(model)
-        own = {tensor.name for tensor in tensors}
-        tied = {copy: original for copy, original in self.tied.items() if copy not in own}
+        names = {tensor.name for tensor in tensors}
+        tied = {copy: original for copy, original in self.tied.items() if copy not in names}
         arrays = without_copies(self.today(arrays), tied)
         if adapt is not None:
             arrays = adapt(model, arrays)
@@ -186,11 +188,11 @@ class NameMap:
 
     def _numbered(self, model: keras.Model) -> Iterator[tuple[str, tuple[Blocks, int]]]:
         """Yields the name of each block, the map for its tensors, and its number."""
-        found = anatomy(model)
+        parts = anatomy(model)
         decoder = self.decoder_blocks
-        sides = [(self.blocks, found)]
-        if decoder is not None and found.encoder is not None:
-            sides = [(self.blocks, found.encoder), (decoder, found)]
+        sides = [(self.blocks, parts)]
+        if decoder is not None and parts.encoder is not None:
+            sides = [(self.blocks, parts.encoder), (decoder, parts)]
         for names, side in sides:
             for number, name in enumerate(dict.fromkeys(block.name for block in side.blocks)):
                 yield name, (names, number)

@@ -36,45 +36,45 @@ def save_weights(
     Example:
         kt.convert.save_weights(model, "weights/", tokenizer, family="bert")
     """
-    known, folder = family_named(family) if family else _family_of(model), Path(folder)
+    kind, folder = family_named(family) if family else _family_of(model), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     ids: dict[str, Any] = {}
     if tokenizers:
         size = anatomy(model, "token_embedding").token_embedding.input_dim
-        found = max(tokenizer.vocabulary_size for tokenizer in tokenizers)
-        if found > size:
+        count = max(tokenizer.vocabulary_size for tokenizer in tokenizers)
+        if count > size:
             raise ValueError(
-                f"the tokenizer has {found} tokens, but model {model.name!r} embeds {size}: pass "
+                f"the tokenizer has {count} tokens, but model {model.name!r} embeds {size}: pass "
                 "the tokenizer that belongs to the model"
             )
         names = ("tokenizer", "target_tokenizer")
         kinds = [type(tokenizer).__name__ for tokenizer in tokenizers]
-        writer = tokenizer_writer(known, *kinds)
+        writer = tokenizer_writer(kind, *kinds)
         if writer is None:
             raise ValueError(
-                f"family {known.model_type!r}: transformers has no class for it with "
+                f"family {kind.model_type!r}: transformers has no class for it with "
                 f"{' and '.join(kinds)}: pass the family's own tokenizer"
             )
         ids = write_tokenizers(dict(zip(names, tokenizers, strict=False)), folder, writer, None)
-    known.save(model, folder / "model.safetensors")
-    known.save_config(model, folder / "config.json", **ids, **_pretraining_class(known, model))
+    kind.save(model, folder / "model.safetensors")
+    kind.save_config(model, folder / "config.json", **ids, **_pretraining_class(kind, model))
 
 
-def _pretraining_class(known: Family, model: keras.Model) -> dict[str, Any]:
+def _pretraining_class(family: Family, model: keras.Model) -> dict[str, Any]:
     """Returns config.json's field with the class of a pretrained encoder's heads, if any.
 
     Without it, `load` would not know that the file has these heads.
     """
     outputs = model.output if isinstance(model.output, dict) else {}
-    if known.writer is None or "mask_logits" not in outputs:
+    if family.writer is None or "mask_logits" not in outputs:
         return {}
     end = "ForPreTraining" if "next_sentence_logits" in outputs else "ForMaskedLM"
-    return {"architectures": [known.writer.class_for("fill_mask", end)]}
+    return {"architectures": [family.writer.class_for("fill_mask", end)]}
 
 
 def _family_of(model: keras.Model) -> Family:
-    found = [family for family in families() if family.fits(model)]
-    if len(found) != 1:
-        fit = ", ".join(family.model_type for family in found) or "none"
+    candidates = [family for family in families() if family.fits(model)]
+    if len(candidates) != 1:
+        fit = ", ".join(family.model_type for family in candidates) or "none"
         raise ValueError(f"model {model.name!r} is of one of these families: {fit}: pass family=")
-    return found[0]
+    return candidates[0]

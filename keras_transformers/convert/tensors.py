@@ -13,6 +13,8 @@ from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.dependencies.private_api import set_value
 from keras_transformers.files import replaced
 
+__all__ = ["NamedTensor", "assign"]
+
 _COLUMNS = 16  # a cache line of float32
 
 
@@ -141,13 +143,13 @@ def assign(
             not finite.
     """
     named, ignore, buffers = list(named), list(ignore), list(buffers)
-    shapes, wanted = arrays.shapes, {each.name for each in named}
+    shapes, wanted = arrays.shapes, {tensor.name for tensor in named}
     weights = {name for name in shapes.keys() - wanted if not _matches(name, buffers)}
     left_out = sorted(name for name in weights if _matches(name, ignore))
     misshapen = {
-        each.name: f"{each.name} is {tuple(shapes[each.name])}, {each.paths} needs {each.shape}"
-        for each in named
-        if each.name in shapes and tuple(shapes[each.name]) != each.shape
+        tensor.name: f"{tensor.name} is {shape}, {tensor.paths} needs {tensor.shape}"
+        for tensor in named
+        if (shape := tuple(shapes.get(tensor.name, tensor.shape))) != tensor.shape
     }
     troubles = [
         f"{title}: {', '.join(names)}"
@@ -164,8 +166,8 @@ def assign(
     troubles += unusable(arrays.without(*(shapes.keys() - wanted), *misshapen))
     if troubles:
         raise ValueError(f"{arrays.source} does not fit the model. " + ". ".join(troubles))
-    for each in named:
-        each.fill(arrays[each.name].astype("float32", copy=False))
+    for tensor in named:
+        tensor.fill(arrays[tensor.name].astype("float32", copy=False))
     return left_out
 
 
@@ -190,8 +192,8 @@ def unusable(arrays: Mapping[str, np.ndarray]) -> list[str]:
         if not np.isfinite([values.min(initial=0), values.max(initial=0)]).all():
             count = np.count_nonzero(~np.isfinite(values))
             not_finite.append(f"{name} has {count} of {tensor.size}")
-    found = {"not floating-point": not_floating, "with NaN or infinity": not_finite}
-    return [f"{title}: {', '.join(names)}" for title, names in found.items() if names]
+    problems = {"not floating-point": not_floating, "with NaN or infinity": not_finite}
+    return [f"{title}: {', '.join(names)}" for title, names in problems.items() if names]
 
 
 def without_copies(arrays: Arrays, copies: Mapping[str, str]) -> Arrays:
@@ -236,6 +238,6 @@ def write_safetensors(named: Iterable[NamedTensor], path: str | os.PathLike[str]
     from safetensors.numpy import save_file
 
     path = in_folder(path)
-    tensors = {each.name: each.read() for each in named}
+    tensors = {tensor.name: tensor.read() for tensor in named}
     with replaced(path) as scratch:
         save_file(tensors, scratch, {"format": "pt"})

@@ -4,6 +4,7 @@ from . import batching as batching
 from . import images as images
 from . import language_models as language_models
 from . import pretraining as pretraining
+from . import rows as rows
 from . import splits as splits
 from . import static_shapes as static_shapes
 from . import tables as tables
@@ -15,6 +16,7 @@ from .batching import LengthBatches as LengthBatches
 from .batching import Samples as Samples
 from .batching import index_batches as index_batches
 from .batching import num_positions as num_positions
+from .images.options import ImageAugmentation as ImageAugmentation
 from .images.batches import ImageBatches as ImageBatches
 from .images.options import ImageFiles as ImageFiles
 from .images.labelled_images import Images as Images

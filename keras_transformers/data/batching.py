@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.static_shapes import StaticShapes, best_limits
+from keras_transformers.data.static_shapes import Batch, StaticShapes, best_limits
 
 __all__ = [
     "Batches",
@@ -139,13 +139,13 @@ class LengthBatches(Batches):
         )
 
     @abc.abstractmethod
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the rows at `indices`, int32 (batch,), as one batch for `fit`; runs in graphs.
 
         `static_shapes` does not apply yet.
         """
 
-    def in_static_shape(self, batch: Any, indices: tf.Tensor) -> Any:
+    def in_static_shape(self, batch: Batch, indices: tf.Tensor) -> Batch:
         """Returns a batch of the rows at `indices`, in a static shape; runs in graphs."""
         return batch if self._shapes is None else self._shapes(batch, indices)
 
@@ -165,7 +165,7 @@ class LengthBatches(Batches):
     def _graph(self) -> Callable[[tf.Tensor], Any]:
         """`batch`, traced once and shared by all datasets: validation makes one per epoch."""
 
-        def batch(indices: tf.Tensor) -> Any:
+        def batch(indices: tf.Tensor) -> Batch:
             return self.in_static_shape(self.batch(indices), indices)
 
         return tf.function(

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+# What `fit` takes at a step: inputs, or a tuple of inputs, targets and perhaps weights. Each is a
+# tensor or name -> tensor.
+Batch = Any
+
 
 class StaticShapes:
     """Brings the batches of a function to a few shapes.
@@ -28,7 +32,7 @@ class StaticShapes:
 
     def __init__(
         self,
-        batch: Callable[[tf.Tensor], Any],
+        batch: Callable[[tf.Tensor], Batch],
         lengths: np.ndarray,
         *,
         num_rows: int,
@@ -46,7 +50,7 @@ class StaticShapes:
             for tensors in zip(*examples, strict=True)
         ]
 
-    def __call__(self, batch: Any, indices: tf.Tensor) -> Any:
+    def __call__(self, batch: Batch, indices: tf.Tensor) -> Batch:
         """Returns the batch of the rows at `indices` in one of the shapes; runs in graphs."""
         longest = tf.reduce_max(tf.gather(self._lengths, indices))
         number = tf.searchsorted(self._limits, longest[None])[0]
@@ -58,7 +62,7 @@ class StaticShapes:
         return filled(tf.nest.pack_sequence_as(batch, padded), self._num_rows)
 
 
-def filled(batch: Any, num_rows: int) -> Any:
+def filled(batch: Batch, num_rows: int) -> Batch:
     """Completes a batch with copies of its first row, at weight 0; runs in graphs.
 
     Args:
@@ -80,11 +84,11 @@ def filled(batch: Any, num_rows: int) -> Any:
     batch = tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), batch)
     if not isinstance(batch, tuple):
         return batch
-    inputs, targets, *given = batch
+    inputs, targets, *weights = batch
     counted = tf.cast(is_real, tf.float32)  # (num_rows,)
-    if not given:
+    if not weights:
         return inputs, targets, tf.nest.map_structure(lambda _: counted, targets)
-    return inputs, targets, tf.nest.map_structure(lambda w: _by_row(counted, w) * w, given[0])
+    return inputs, targets, tf.nest.map_structure(lambda w: _by_row(counted, w) * w, weights[0])
 
 
 def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:

@@ -8,8 +8,8 @@ from elsewhere may need the rules of transformers or OpenNMT-tf, with which they
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
 
 import tensorflow as tf
 
@@ -90,7 +90,7 @@ class _Pools(NamedTuple):
 
 def beam_search(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache = (),
     *,
     end_token_id: int | None,

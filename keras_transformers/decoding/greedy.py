@@ -1,6 +1,6 @@
 """Searches greedily: takes the likeliest token at every step."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -13,7 +13,7 @@ __all__ = ["greedy_search"]
 
 def greedy_search(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache = (),
     *,
     end_token_id: int | None,

@@ -99,8 +99,8 @@ def search_as_opennmt(
         lengths = beams.lengths + tf.cast(~beams.finished, tf.int32)
         lengths = tf.gather(lengths, parents, batch_dims=1)
         finished = tf.gather(beams.finished, parents, batch_dims=1)
-        found = tf.gather(tf.reshape(total, (-1, num_beams * size)), chosen, batch_dims=1)
-        log_probs = tf.where(finished, beams.log_probs, found)
+        totals = tf.gather(tf.reshape(total, (-1, num_beams * size)), chosen, batch_dims=1)
+        log_probs = tf.where(finished, beams.log_probs, totals)
         token_ids = tf.gather(beams.token_ids, parents, batch_dims=1)
         here = tf.range(max_length) == beams.index
         shown = tf.where(finished, pad_token_id, tokens)

@@ -1,6 +1,6 @@
 """Samples tokens at random, with temperature, top-k and top-p (nucleus) filtering.
 
-`sample` has one set of options for all rows, `sample_rows` has options per row.
+`sample` has one set of options for all rows; `decoding.rows` has options per row.
 
 Top-k: Fan et al., "Hierarchical Neural Story Generation", 2018. Top-p: Holtzman et al., "The
 Curious Case of Neural Text Degeneration", 2020.
@@ -8,20 +8,19 @@ Curious Case of Neural Text Degeneration", 2020.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
-from keras_transformers.decoding.single_path import StopFunction, follow_path
+from keras_transformers.decoding.single_path import follow_path
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 
-__all__ = ["sample", "sample_rows"]
+__all__ = ["sample"]
 
 
 def sample(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache = (),
     *,
     end_token_id: int | None,
@@ -97,7 +96,7 @@ def sample(
             )
         log_probs = logits - log_normalizer(in_blocks(logits))[:, None]
         if end_token_id is not None and min_length > 1:
-            log_probs = _forbid(log_probs, end_token_id, may_end)
+            log_probs = forbid(log_probs, end_token_id, may_end)
         token_ids = None
         if top_k is not None:
             offsets = tf.zeros((tf.shape(logits)[0], 1))
@@ -105,7 +104,7 @@ def sample(
         probabilities = tempered(log_probs, temperature)
         if top_p is not None and top_p < 1:
             probabilities = keep_nucleus(probabilities, top_p)
-        chosen = draw(probabilities, _uniform([seed, index], tf.shape(logits)[0]))
+        chosen = draw(probabilities, uniform_numbers([seed, index], tf.shape(logits)[0]))
         chosen_log_probs = tf.gather(log_probs, chosen, batch_dims=1)
         if token_ids is not None:
             chosen = tf.gather(token_ids, chosen, batch_dims=1)
@@ -126,116 +125,7 @@ def sample(
     )
 
 
-def sample_rows(
-    step: StepFunction,
-    start_token_ids: Any,
-    cache: Cache = (),
-    *,
-    end_token_id: int | None,
-    max_length: tf.Tensor,
-    seed: tf.Tensor,
-    temperature: tf.Tensor,
-    top_k: tf.Tensor,
-    top_p: tf.Tensor,
-    longest: int,
-    pad_token_id: int = 0,
-    growing_axis: int | None = None,
-    also_end_token_ids: Sequence[int] = (),
-    repetition_penalty: tf.Tensor | None = None,
-    prompt_token_ids: tf.Tensor | None = None,
-    stops: StopFunction | None = None,
-) -> Hypotheses:
-    """Draws a text for each row with its own options, such as those of a request to a server.
-
-    A row's text depends only on its options and logits, not on other rows or their number. All
-    tokens that tie with the last of the `top_k` are kept. Options are not checked, because they may
-    be graph tensors.
-
-    Args:
-        step: the model, see `StepFunction`.
-        start_token_ids: see `greedy_search`.
-        cache: see `greedy_search`.
-        end_token_id: see `greedy_search`.
-        max_length: int32 (batch,), 0 or more.
-        seed: int64 (batch,).
-        temperature: float32 (batch,), above 0.
-        top_k: int32 (batch,), 0 (all tokens) to vocabulary_size.
-        top_p: float32 (batch,), above 0, at most 1 (all tokens).
-        longest: an upper bound on `max_length`, known when the graph is built.
-        pad_token_id: see `greedy_search`.
-        growing_axis: see `greedy_search`.
-        also_end_token_ids: other tokens that end a text, as in instruction-tuned Llamas.
-        repetition_penalty: float32 (batch,), above 0: for tokens already in a row, logits above 0
-            are divided by it and those below 0 multiplied (Keskar et al. 2019, arXiv:1909.05858).
-            1, the default, changes nothing.
-        prompt_token_ids: int32 (batch, length), the tokens that are in a row from the start, in any
-            order.
-        stops: a function of the tokens (batch, length) of the texts so far, in the graph, that
-            returns which texts end here, bool (batch,).
-
-    Returns:
-        Hypotheses, one per row, with scores as in `sample`.
-
-    Example:
-        >>> def dice(token_ids, index, cache):
-        ...     return tf.zeros((len(token_ids), 6)), cache
-        >>> throws = sample_rows(
-        ...     dice, [0, 0], end_token_id=None, max_length=tf.constant([4, 2]), longest=4,
-        ...     seed=tf.constant([1, 2], tf.int64), temperature=tf.ones(2), top_p=tf.ones(2),
-        ...     top_k=tf.constant([0, 0]),
-        ... )
-        >>> throws.lengths.numpy().tolist()
-        [[4], [2]]
-    """
-    count = tf.TensorSpec([longest], tf.float32)
-    uniform = tf.map_fn(  # (batch, longest)
-        lambda row: _uniform([row, 0], longest), seed, fn_output_signature=count
-    )
-
-    def choose(
-        logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
-        scores = log_probs
-        if repetition_penalty is not None:
-            had = so_far if prompt_token_ids is None else tf.concat([prompt_token_ids, so_far], 1)
-            scores = tf.cond(
-                tf.reduce_any(repetition_penalty != 1),
-                lambda: tf.nn.log_softmax(_penalized(logits, had, repetition_penalty)),
-                lambda: log_probs,
-            )
-        probabilities = tempered(_keep_top_k(scores, top_k), temperature[:, None])
-        probabilities = _keep_top_p(probabilities, top_p)
-        chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
-        return chosen, tf.gather(log_probs, chosen, batch_dims=1)
-
-    return follow_path(
-        step,
-        start_token_ids,
-        cache,
-        choose,
-        num_hypotheses=1,
-        end_token_id=end_token_id,
-        max_length=tf.reduce_max(tf.concat([max_length, [0]], axis=0)),
-        min_length=0,
-        length_limits=max_length,
-        pad_token_id=pad_token_id,
-        growing_axis=growing_axis,
-        also_end_token_ids=also_end_token_ids,
-        stops=stops,
-    )
-
-
-def _penalized(logits: tf.Tensor, token_ids: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
-    """Makes tokens (rows, length) less likely in each row's logits (rows, vocabulary)."""
-    penalty = penalty[:, None]
-    scores = tf.gather(logits, token_ids, batch_dims=1)
-    scores = tf.where(scores > 0, scores / penalty, scores * penalty)
-    row = tf.broadcast_to(tf.range(tf.shape(token_ids)[0])[:, None], tf.shape(token_ids))
-    return tf.tensor_scatter_nd_update(logits, tf.stack([row, token_ids], axis=-1), scores)
-
-
-def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
+def uniform_numbers(seeds: Sequence[int | tf.Tensor], count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers in [0, 1) that depend only on two integers: float32 (count,)."""
     # Not "auto_select", whose choice depends on the device. Bits rather than floats, because XLA
     # converts the same bits to different floats.
@@ -250,24 +140,7 @@ def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32)), tf.float32) / 2**24
 
 
-def _keep_top_k(scores: tf.Tensor, top_k: tf.Tensor) -> tf.Tensor:
-    """Sets all scores (rows, count) to -inf except the `top_k` largest of each row."""
-    largest, _ = tf.math.top_k(scores, tf.maximum(1, tf.reduce_max(tf.concat([top_k, [1]], 0))))
-    border = tf.gather(largest, tf.maximum(top_k - 1, 0)[:, None], batch_dims=1)  # (rows, 1)
-    return tf.where((top_k == 0)[:, None] | (scores >= border), scores, -float("inf"))
-
-
-def _keep_top_p(probabilities: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:
-    """Keeps each row's nucleus (rows, count); a row whose `top_p` is 1 stays unchanged."""
-    in_part = top_p < 1
-    return tf.cond(
-        tf.reduce_any(in_part),
-        lambda: tf.where(in_part[:, None], keep_nucleus(probabilities, top_p), probabilities),
-        lambda: probabilities,
-    )
-
-
-def _forbid(log_probs: tf.Tensor, token_id: int, is_allowed: tf.Tensor) -> tf.Tensor:
+def forbid(log_probs: tf.Tensor, token_id: int, is_allowed: tf.Tensor) -> tf.Tensor:
     """Makes a token impossible in the rows where it is not allowed (rows,)."""
     column = tf.where(is_allowed, log_probs[:, token_id], -float("inf"))[:, None]
     return tf.concat([log_probs[:, :token_id], column, log_probs[:, token_id + 1 :]], axis=1)

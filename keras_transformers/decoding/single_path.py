@@ -1,13 +1,16 @@
-"""Follows one path per row, in the loop that greedy search and sampling share."""
+"""Follows one path per row: in the loop that greedy search and sampling share, or step by step."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.decoding.step import (
     Cache,
     Hypotheses,
+    LengthBounds,
     StepFunction,
     as_max_length,
     as_start_token_ids,
@@ -18,6 +21,8 @@ from keras_transformers.decoding.step import (
     repeat_rows,
 )
 
+__all__ = ["Step"]
+
 # (logits (rows, vocabulary), token_ids (rows, index) so far, index, may_end (rows,))
 # -> (token_ids (rows,), log_probs (rows,))
 ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
@@ -25,7 +30,7 @@ ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf
 StopFunction = Callable[[tf.Tensor], tf.Tensor]
 
 
-class _Path(NamedTuple):
+class Path(NamedTuple):
     """Holds the state of every row; `closed` rows are complete and no longer change."""
 
     index: tf.Tensor  # int32 scalar
@@ -37,9 +42,124 @@ class _Path(NamedTuple):
     closed: tf.Tensor  # bool (rows,)
 
 
+class Step(NamedTuple):
+    """Describes one step of all rows, as `steps` yields it.
+
+    Attributes:
+        token_ids: int32 (rows,), the new tokens; `pad_token_id` in rows that had ended before.
+        log_probs: float32 (rows,), their log-probabilities under the model; 0 in those rows.
+        ended: bool (rows,), which texts are complete, with this token or before it.
+        finished: bool (rows,), which of these ended with an end token or a stop, and not at their
+            maximum length.
+    """
+
+    token_ids: np.ndarray
+    log_probs: np.ndarray
+    ended: np.ndarray
+    finished: np.ndarray
+
+
+# The path and the cache -> those after one more token, and its log-probabilities (rows,).
+ExtendFunction = Callable[[Path, Cache], tuple[Path, Cache, tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SinglePath:
+    """Extends each row by the tokens that `choose` picks until all are complete.
+
+    The path and the cache hold everything that a step changes. A loop of the graph passes them
+    from step to step, and so can Python, with `extend` as a graph of its own.
+    """
+
+    step: StepFunction
+    choose: ChooseFunction
+    bounds: LengthBounds
+    max_length: int | tf.Tensor
+    end_token_id: int | None
+    pad_token_id: int
+    also_end_token_ids: Sequence[int] = ()
+    stops: StopFunction | None = None  # ends texts in addition to the end tokens
+
+    def start(self, start_token_ids: tf.Tensor) -> Path:
+        """Returns the state before the first step."""
+        rows = dynamic_length(start_token_ids)
+        return Path(
+            index=tf.constant(0),
+            last_token_ids=start_token_ids,
+            token_ids=tf.fill((rows, self.max_length), self.pad_token_id),
+            lengths=tf.zeros(rows, tf.int32),
+            log_probs=tf.zeros(rows),
+            finished=tf.zeros(rows, tf.bool),
+            closed=self.bounds.longest <= 0,
+        )
+
+    def extend(self, path: Path, cache: Cache) -> tuple[Path, Cache, tf.Tensor]:
+        """Appends a token to each row that is not closed; also returns their log-probabilities."""
+        logits, cache = self.step(path.last_token_ids, path.index, cache)
+        logits = check_logits(
+            logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id
+        )
+        length = path.index + 1
+        may_end = length >= self.bounds.shortest
+        so_far = path.token_ids[:, : path.index]
+        chosen, log_probs = self.choose(logits, so_far, path.index, may_end)
+        log_probs = tf.where(path.closed, 0.0, log_probs)
+        total = path.log_probs + log_probs
+        is_impossible = total == -float("inf")  # every token was forbidden
+        token_ids = tf.where(path.closed | is_impossible, self.pad_token_id, chosen)
+        ends = tf.zeros_like(path.closed)
+        if self.end_token_id is not None:
+            ends = is_any(chosen, [self.end_token_id, *self.also_end_token_ids])
+            ends = ends & ~path.closed & ~is_impossible
+        is_here = tf.range(self.max_length) == path.index
+        all_token_ids = tf.where(is_here, token_ids[:, None], path.token_ids)
+        if self.stops is not None:
+            ends = ends | (self.stops(all_token_ids[:, :length]) & ~path.closed & ~is_impossible)
+        extended = Path(
+            index=length,
+            last_token_ids=token_ids,
+            token_ids=all_token_ids,
+            lengths=tf.where(path.closed, path.lengths, length),
+            log_probs=total,
+            finished=tf.logical_or(path.finished, ends),
+            closed=path.closed | ends | is_impossible | (length >= self.bounds.longest),
+        )
+        return extended, cache, log_probs
+
+    def run(
+        self,
+        start_token_ids: tf.Tensor,
+        cache: Cache,
+        *,
+        growing_axis: int | None,
+        num_hypotheses: int = 1,
+    ) -> Hypotheses:
+        """Extends the rows in a loop of the graph; each text has `num_hypotheses` of them."""
+        path = self.start(start_token_ids)
+        shapes = loop_shapes(path, cache, growing_axis)
+
+        def goes_on(path: Path, cache: Cache) -> tf.Tensor:
+            return tf.logical_not(tf.reduce_all(path.closed))
+
+        def extend(path: Path, cache: Cache) -> tuple[Path, Cache]:
+            return tf.nest.map_structure(tf.ensure_shape, self.extend(path, cache)[:2], shapes)
+
+        path, _ = tf.while_loop(goes_on, extend, (path, cache), shape_invariants=shapes)
+        is_impossible = path.log_probs == -float("inf")
+        token_ids = tf.where(is_impossible[:, None], self.pad_token_id, path.token_ids)
+        rows = dynamic_length(start_token_ids)
+        by_sentence = (rows if num_hypotheses == 1 else rows // num_hypotheses, num_hypotheses)
+        return Hypotheses(
+            token_ids=tf.reshape(token_ids, (*by_sentence, self.max_length)),
+            lengths=tf.reshape(tf.where(is_impossible, 0, path.lengths), by_sentence),
+            scores=tf.reshape(path.log_probs, by_sentence),
+            finished=tf.reshape(path.finished, by_sentence),
+        )
+
+
 def follow_path(
     step: StepFunction,
-    start_token_ids: Any,
+    start_token_ids: tf.Tensor | Sequence[int],
     cache: Cache,
     choose: ChooseFunction,
     *,
@@ -50,71 +170,35 @@ def follow_path(
     length_limits: tf.Tensor | None,
     pad_token_id: int,
     growing_axis: int | None,
-    also_end_token_ids: Sequence[int] = (),
-    stops: StopFunction | None = None,
 ) -> Hypotheses:
-    """Extends each row by the tokens that `choose` picks until all are complete.
-
-    `stops` ends texts in addition to the end tokens. See also `greedy_search`.
-    """
+    """Extends each row by the tokens that `choose` picks; see `greedy_search`."""
     start_token_ids = as_start_token_ids(start_token_ids)
-    batch = dynamic_length(start_token_ids)
     max_length = as_max_length(max_length)
     bounds = length_bounds(step, start_token_ids, max_length, min_length, length_limits)
-    bounds, last_token_ids, cache = repeat_rows((bounds, start_token_ids, cache), num_hypotheses)
-    positions = tf.range(max_length)
-    rows = batch * num_hypotheses
-    path = _Path(
-        index=tf.constant(0),
-        last_token_ids=last_token_ids,
-        token_ids=tf.fill((rows, max_length), pad_token_id),
-        lengths=tf.zeros(rows, tf.int32),
-        log_probs=tf.zeros(rows),
-        finished=tf.zeros(rows, tf.bool),
-        closed=bounds.longest <= 0,
+    bounds, start_token_ids, cache = repeat_rows((bounds, start_token_ids, cache), num_hypotheses)
+    search = SinglePath(step, choose, bounds, max_length, end_token_id, pad_token_id)
+    return search.run(
+        start_token_ids, cache, growing_axis=growing_axis, num_hypotheses=num_hypotheses
     )
+
+
+def step_by_step(extend: ExtendFunction, path: Path, cache: Cache) -> Iterator[Step]:
+    """Extends the rows until all are complete, and yields each step.
+
+    A step is computed when it is asked for. A consumer that stops, or closes the generator, causes
+    no other, and nothing keeps the cache.
+    """
+    while not path.closed.numpy().all():
+        path, cache, log_probs = extend(path, cache)
+        tensors = (path.last_token_ids, log_probs, path.closed, path.finished)
+        yield Step(*(tensor.numpy() for tensor in tensors))
+
+
+def state_specs(path: Path, cache: Cache, growing_axis: int | None) -> Any:
+    """Returns the tf.TensorSpecs of a path and a cache, like these, after any number of steps."""
     shapes = loop_shapes(path, cache, growing_axis)
-
-    def goes_on(path: _Path, cache: Cache) -> tf.Tensor:
-        return tf.logical_not(tf.reduce_all(path.closed))
-
-    def extend(path: _Path, cache: Cache) -> tuple[_Path, Cache]:
-        logits, cache = step(path.last_token_ids, path.index, cache)
-        logits = check_logits(logits, end_token_id=end_token_id, pad_token_id=pad_token_id)
-        length = path.index + 1
-        may_end = length >= bounds.shortest
-        so_far = path.token_ids[:, : path.index]
-        chosen, log_probs = choose(logits, so_far, path.index, may_end)
-        log_probs = path.log_probs + tf.where(path.closed, 0.0, log_probs)
-        is_impossible = log_probs == -float("inf")  # every token was forbidden
-        token_ids = tf.where(path.closed | is_impossible, pad_token_id, chosen)
-        ends = tf.zeros_like(path.closed)
-        if end_token_id is not None:
-            ends = is_any(chosen, [end_token_id, *also_end_token_ids])
-            ends = ends & ~path.closed & ~is_impossible
-        all_token_ids = tf.where(positions == path.index, token_ids[:, None], path.token_ids)
-        if stops is not None:
-            ends = ends | (stops(all_token_ids[:, :length]) & ~path.closed & ~is_impossible)
-        extended = _Path(
-            index=length,
-            last_token_ids=token_ids,
-            token_ids=all_token_ids,
-            lengths=tf.where(path.closed, path.lengths, length),
-            log_probs=log_probs,
-            finished=tf.logical_or(path.finished, ends),
-            closed=path.closed | ends | is_impossible | (length >= bounds.longest),
-        )
-        return tf.nest.map_structure(tf.ensure_shape, (extended, cache), shapes)
-
-    path, _ = tf.while_loop(goes_on, extend, (path, cache), shape_invariants=shapes)
-    is_impossible = path.log_probs == -float("inf")
-    token_ids = tf.where(is_impossible[:, None], pad_token_id, path.token_ids)
-    by_sentence = (batch, num_hypotheses)
-    return Hypotheses(
-        token_ids=tf.reshape(token_ids, (*by_sentence, max_length)),
-        lengths=tf.reshape(tf.where(is_impossible, 0, path.lengths), by_sentence),
-        scores=tf.reshape(path.log_probs, by_sentence),
-        finished=tf.reshape(path.finished, by_sentence),
+    return tf.nest.map_structure(
+        lambda tensor, shape: tf.TensorSpec(shape, tensor.dtype), (path, cache), shapes
     )
 
 

@@ -30,14 +30,16 @@ A search over `batch` sentences with `num_beams` beams has `rows = batch * num_b
 """
 
 import functools
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import tensorflow as tf
 
 __all__ = ["Cache", "Hypotheses", "StepFunction"]
 
 # A structure of tensors with leading axis `rows`; () for a step that remembers nothing.
-Cache = Any
+Cache: TypeAlias = tf.Tensor | Sequence["Cache"] | Mapping[str, "Cache"]
+Structure = TypeVar("Structure")
 
 
 class StepFunction(Protocol):
@@ -132,7 +134,7 @@ def length_bounds(
     return LengthBounds(shortest=tf.minimum(min_length, longest), longest=longest)
 
 
-def _within_steps(longest: tf.Tensor, max_steps: Any) -> tf.Tensor:
+def _within_steps(longest: tf.Tensor, max_steps: int | tf.Tensor | None) -> tf.Tensor:
     """Returns the lengths (batch,) if the step has enough positions for them.
 
     Raises:
@@ -160,7 +162,7 @@ def _within_steps(longest: tf.Tensor, max_steps: Any) -> tf.Tensor:
     return longest
 
 
-def as_max_length(max_length: Any) -> int | tf.Tensor:
+def as_max_length(max_length: int | tf.Tensor) -> int | tf.Tensor:
     """Returns the result's width as a Python integer if statically known, else an int32 scalar.
 
     Raises:
@@ -177,7 +179,7 @@ def as_max_length(max_length: Any) -> int | tf.Tensor:
     return int(static_max_length)
 
 
-def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
+def as_start_token_ids(start_token_ids: tf.Tensor | Sequence[int]) -> tf.Tensor:
     """Returns the start tokens as an int32 vector, one per sentence.
 
     Raises:
@@ -221,7 +223,7 @@ def dynamic_length(vector: tf.Tensor) -> int | tf.Tensor:
     return vector.shape[0] if vector.shape[0] is not None else tf.shape(vector)[0]
 
 
-def repeat_rows(structure: Any, times: int) -> Any:
+def repeat_rows(structure: Structure, times: int) -> Structure:
     """Repeats every row `times` times: (batch, ...) becomes (batch * times, ...)."""
     if times == 1:
         return structure

@@ -3,14 +3,14 @@
 import contextlib
 import importlib
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
 
 
 class MissingExtraError(ModuleNotFoundError):
     """A package from an extra of this or another package is not installed."""
 
 
-def optional(module: str, *, extra: str) -> Any:
+def optional(module: str, *, extra: str) -> ModuleType:
     """Imports a module that only an extra of this package installs.
 
     Args:

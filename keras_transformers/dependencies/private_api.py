@@ -11,10 +11,17 @@ Two kinds of names count as public: methods that a library documents for overrid
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
+from keras import Variable
+from keras.layers import Layer
+from keras.optimizers import Optimizer
+
+from keras_transformers.dependencies.untyped import Message, Tensor
+
+_Clip = Callable[[list[Tensor]], list[Tensor]]
 
 # --- Keras layers ----------------------------------------------------------------------------
 
@@ -30,12 +37,12 @@ class AfterBuild(keras.layers.Layer):
         """Does nothing; subclasses override it."""
 
 
-def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
+def inner_layers(layer: Layer, *, recursive: bool = True) -> list[Layer]:
     """Returns the layers inside a layer, at any depth or directly inside."""
     return list(layer._flatten_layers(include_self=False, recursive=recursive))
 
 
-def stored_kernel(dense: keras.layers.Dense) -> Any:
+def stored_kernel(dense: keras.layers.Dense) -> Variable:
     """Returns a dense layer's own matrix, without the low-rank update that `kernel` adds."""
     return dense._kernel
 
@@ -59,7 +66,7 @@ def without_values() -> Iterator[None]:
     global_state.set_global_attribute("uninitialized_variables", [])
 
 
-def set_value(variable: Any, value: Any) -> None:
+def set_value(variable: Variable, value: Tensor) -> None:
     """Assigns a value to a variable, even to one that has none yet."""
     if variable._value is not None:
         variable.assign(value)
@@ -68,7 +75,7 @@ def set_value(variable: Any, value: Any) -> None:
     variable._deferred_initialize()
 
 
-def give_values(model: Any) -> None:
+def give_values(model: keras.Model) -> None:
     """Initializes those variables of a model that have no values yet."""
     for variable in model.variables:
         if variable._value is None:
@@ -78,7 +85,7 @@ def give_values(model: Any) -> None:
 # --- Keras models ----------------------------------------------------------------------------
 
 
-def own_strategy(model: Any) -> Any:
+def own_strategy(model: keras.Model) -> Any:
     """Returns the tf.distribute strategy that a model was built in, or None.
 
     The public `model.distribute_strategy` falls back to the caller's strategy.
@@ -86,17 +93,17 @@ def own_strategy(model: Any) -> Any:
     return model._distribute_strategy
 
 
-def compile_loss(model: Any) -> Any:
+def compile_loss(model: keras.Model) -> keras.losses.Loss:
     """Returns the loss object that `compile` made; a custom training step has to build it."""
     return model._compile_loss
 
 
-def set_symbolic_build(model: Any, build: Callable[..., None]) -> None:
+def set_symbolic_build(model: keras.Model, build: Callable[..., None]) -> None:
     """Replaces the function with which `fit` builds metrics and optimizer, which uses a batch."""
     model._maybe_symbolic_build = build
 
 
-def symbolic_build(model: Any, data_batch: Any) -> None:
+def symbolic_build(model: keras.Model, data_batch: Any) -> None:
     """Builds a compiled model's metrics, losses and optimizer for data with these specs."""
     model._symbolic_build(data_batch=data_batch)
 
@@ -106,41 +113,43 @@ def replica_spec(spec: Any) -> Any:
     return getattr(spec, "_value_specs", [spec])[0]
 
 
-def seed_generators(model: Any) -> list[Any]:
+def seed_generators(model: keras.Model) -> list[keras.random.SeedGenerator]:
     """Returns the random generators of all layers, each once; Keras seeds all replicas the same."""
-    found = [g for layer in model._flatten_layers() for g in layer._seed_generators]
-    return list({id(generator): generator for generator in found}.values())
+    generators = [g for layer in model._flatten_layers() for g in layer._seed_generators]
+    return list({id(generator): generator for generator in generators}.values())
 
 
-def set_initial_epoch(model: Any, epoch: int | None) -> None:
+def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
     """Makes `fit` continue from an epoch that is only known after it starts; None undoes this."""
     model._initial_epoch = epoch
 
 
-def first_outputs(layer: Any) -> Sequence[Any]:
+def first_outputs(layer: Layer) -> Sequence[Tensor]:
     """Returns the symbolic outputs of a layer's first call; layers may be called several times."""
     return layer._inbound_nodes[0].output_tensors
 
 
-def inputs_of(layer: Any) -> list[Any]:
+def inputs_of(layer: Layer) -> list[Layer]:
     """Returns the layers whose outputs a layer's first call uses, in order."""
     return [tensor._keras_history.operation for tensor in layer._inbound_nodes[0].input_tensors]
 
 
-def calls(model: Any) -> list[tuple[Any, Sequence[Any], Sequence[Any]]]:
+def calls(model: keras.Model) -> list[tuple[Layer, Sequence[Tensor], Sequence[Tensor]]]:
     """Returns (layer, input tensors, output tensors) of a functional model's calls, in order."""
     depths = sorted(model._nodes_by_depth.items(), reverse=True)
     nodes = [node for _, level in depths for node in level]
     return [(node.operation, node.input_tensors, node.output_tensors) for node in nodes]
 
 
-def call_arguments(model: Any) -> list[tuple[Any, Sequence[Any], dict[str, Any]]]:
+def call_arguments(model: keras.Model) -> list[tuple[Layer, Sequence[Any], dict[str, Any]]]:
     """Returns (layer, arguments, keyword arguments) of a functional model's calls."""
     nodes = [node for level in model._nodes_by_depth.values() for node in level]
     return [(node.operation, node.arguments.args, node.arguments.kwargs) for node in nodes]
 
 
-def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) -> Any:
+def run_through_graph(
+    model: keras.Model, inputs: Mapping[str, Tensor], operation: Callable[[Layer], Any]
+) -> dict[str, Tensor]:
     """Calls `operation(layer)` instead of each layer of a functional model, in order."""
     return model._run_through_graph(inputs, operation)
 
@@ -148,13 +157,13 @@ def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) 
 # --- Keras optimizers ------------------------------------------------------------------------
 
 
-def moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
+def moments(optimizer: Optimizer, variable: Variable) -> tuple[Variable, Variable]:
     """Returns Adam's, AdamW's or Lamb's first and second moments of a variable's gradient."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
-def decays_weight(optimizer: Any, variable: Any) -> bool:
+def decays_weight(optimizer: Optimizer, variable: Variable) -> bool:
     """Returns whether the optimizer decays this variable; see `exclude_from_weight_decay`."""
     return optimizer._use_weight_decay(variable)
 
@@ -162,26 +171,26 @@ def decays_weight(optimizer: Any, variable: Any) -> bool:
 class NoSeparateWeightDecay:
     """Turns off Keras's weight decay before the step, for optimizers whose step includes it."""
 
-    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+    def _apply_weight_decay(self, variables: Sequence[Variable]) -> None:
         """Does nothing."""
 
 
-def skip_gradient_sum(optimizer: Any) -> None:
+def skip_gradient_sum(optimizer: Optimizer) -> None:
     """Prevents Keras from summing the gradients over the replicas a second time."""
     optimizer._all_reduce_sum_gradients = list
 
 
-def skips_gradient_sum(optimizer: Any) -> bool:
+def skips_gradient_sum(optimizer: Optimizer) -> bool:
     """Returns whether `skip_gradient_sum` was called."""
     return optimizer._all_reduce_sum_gradients is list
 
 
-def gradient_clipping(optimizer: Any) -> Callable[[Any], Any]:
+def gradient_clipping(optimizer: Optimizer) -> _Clip:
     """Returns the function that clips the gradients, the last to see them before the step."""
     return optimizer._clip_gradients
 
 
-def set_gradient_clipping(optimizer: Any, clip: Callable[[Any], Any]) -> None:
+def set_gradient_clipping(optimizer: Optimizer, clip: _Clip) -> None:
     """Replaces the function that clips the gradients."""
     optimizer._clip_gradients = clip
 
@@ -189,22 +198,24 @@ def set_gradient_clipping(optimizer: Any, clip: Callable[[Any], Any]) -> None:
 # --- Keras callbacks -------------------------------------------------------------------------
 
 
-def has_averages(swap: Any) -> bool:
+def has_averages(swap: keras.callbacks.SwapEMAWeights) -> bool:
     """Returns whether a SwapEMAWeights callback has put the averages into the model."""
     return swap._ema_weights_in_model
 
 
-def set_has_averages(swap: Any, value: bool) -> None:
+def set_has_averages(swap: keras.callbacks.SwapEMAWeights, value: bool) -> None:
     """Sets in a SwapEMAWeights callback whether a restored model has the averages."""
     swap._ema_weights_in_model = value
 
 
-def profiled_batches(tensorboard: Any) -> tuple[int, int]:
+def profiled_batches(tensorboard: keras.callbacks.TensorBoard) -> tuple[int, int]:
     """Returns the first and last batch a TensorBoard callback profiles, counted from its start."""
     return tensorboard._start_batch, tensorboard._stop_batch
 
 
-def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> None:
+def set_first_batch(
+    tensorboard: keras.callbacks.TensorBoard, batch: int, profiled: tuple[int, int]
+) -> None:
     """Makes a TensorBoard callback count from `batch`; Keras starts each `fit` at 0."""
     tensorboard._global_train_batch = batch
     tensorboard._start_batch, tensorboard._stop_batch = (batch + offset for offset in profiled)
@@ -213,7 +224,9 @@ def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> 
 # --- TensorFlow ------------------------------------------------------------------------------
 
 
-def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+def int8_product(
+    rows: Tensor, matrix: Tensor, largest: Tensor, *, transpose: bool = False
+) -> Tensor:
     """Computes `(rows / 127) @ (matrix * largest / 127)` in integers; only in graphs.
 
     This uses oneDNN's kernel for x86, which rearranges the matrix in its first call and keeps it.
@@ -236,8 +249,8 @@ def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = Fals
     on_host = [one, one, largest, largest]  # lower and upper ends of ranges: the kernel uses |x|
     value = tf.compat.v1.AttrValue
 
-    def types(tensors: Sequence[Any]) -> Any:
-        return value(list=value.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
+    def types(tensors: Sequence[Tensor]) -> Message:
+        return value(list=value.ListValue(type=[t.dtype.as_datatype_enum for t in tensors]))
 
     operation = tf.compat.v1.get_default_graph().create_op(
         "_QuantizedMatMul",
@@ -265,15 +278,15 @@ def leave_out_of_checkpoints(variable: Any) -> None:
     export = variable._export_to_saved_model_graph
 
     def exported(object_map: Any, **options: Any) -> list[Any]:
-        found = export(object_map=object_map, **options)
+        objects = export(object_map=object_map, **options)
         leave_out_of_checkpoints(object_map[variable])
-        return found
+        return objects
 
     variable._export_to_saved_model_graph = exported
     variable._serialize_to_tensors = dict
 
 
-def op_definition(op: str) -> Any:
+def op_definition(op: str) -> Message | None:
     """Returns the OpDef of an op that the installed TensorFlow has registered, or None.
 
     `tf.raw_ops` has the public ops as functions, but without the default values of attributes.

@@ -22,12 +22,12 @@ _LAZY_TABLES = {"polars": ("LazyFrame",), "datasets": ("IterableDataset",)}
 _LISTS_OF_FEATURES = ("List", "LargeList", "Sequence")
 
 
-def is_table(value: Any) -> bool:
+def is_table(value: object) -> bool:
     """Returns whether a value is a pandas, polars or Arrow table, or a split of `datasets`."""
     return _is_one_of(value, _TABLES)
 
 
-def is_lazy_table(value: Any) -> bool:
+def is_lazy_table(value: object) -> bool:
     """Returns whether a value is a table whose rows are not in memory."""
     return _is_one_of(value, _LAZY_TABLES)
 
@@ -51,15 +51,15 @@ def column(table: Any, name: Any) -> list[Any]:
     if _is_one_of(table, {"pyarrow": _TABLES["pyarrow"]}):
         values: list[Any] = table.column(name).to_pylist()
         return values
-    found = listed(table[name])
-    assert found is not None
+    cells = listed(table[name])
+    assert cells is not None
     if not _is(table, "datasets", "Dataset"):
-        return found
+        return cells
     feature = table.features[name]
-    return [_by_name(feature, value) for value in found]
+    return [_by_name(feature, value) for value in cells]
 
 
-def listed(values: Any) -> list[Any] | None:
+def listed(values: object) -> list[Any] | None:
     """Returns the values of a column, an array, a tensor or any iterable as a list.
 
     None for a single value, also a string or a mapping, over which Python could iterate.
@@ -70,8 +70,8 @@ def listed(values: Any) -> list[Any] | None:
     # The method of the type: attributes of an instance may be named by its user.
     for method in ("to_pylist", "to_list", "tolist"):
         if callable(convert := getattr(type(values), method, None)):
-            found = convert(values)
-            return found if isinstance(found, list) else None  # of an array without axes
+            items = convert(values)
+            return items if isinstance(items, list) else None  # of an array without axes
     return list(values)
 
 
@@ -81,7 +81,7 @@ def without_tensors(value: Any) -> Any:
     return value.numpy() if is_tensor and hasattr(type(value), "numpy") else value
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Returns whether a cell has no value: None, NaN, or the NA or NaT of pandas."""
     if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
         return True
@@ -91,8 +91,8 @@ def is_missing(value: Any) -> bool:
 
 def _by_name(feature: Any, value: Any) -> Any:
     if _is(feature, "datasets", "ClassLabel"):
-        known = type(value) is int and 0 <= value < feature.num_classes
-        return feature.names[value] if known else value
+        is_class = type(value) is int and 0 <= value < feature.num_classes
+        return feature.names[value] if is_class else value
     if _is(feature, "datasets", *_LISTS_OF_FEATURES) and isinstance(value, list):
         return [_by_name(feature.feature, item) for item in value]
     return value
@@ -108,5 +108,5 @@ def _is_one_of(value: Any, types: Mapping[str, tuple[str, ...]]) -> bool:
 def _is(value: Any, library: str, *names: str) -> bool:
     """Returns whether a value is an instance of one of a library's types."""
     module = sys.modules.get(library)
-    found = (getattr(module, name, None) for name in names)
-    return isinstance(value, tuple(each for each in found if isinstance(each, type)))
+    types = (getattr(module, name, None) for name in names)
+    return isinstance(value, tuple(t for t in types if isinstance(t, type)))

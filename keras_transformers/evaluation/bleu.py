@@ -137,14 +137,14 @@ def bleu_by_length(
         raise ValueError(f"limits={list(limits)}: must be ascending numbers of words from 1")
     lengths = [len(_WITHOUT_SPACES.sub(" x ", source).split()) for source in sources]
     rows = list(zip(lengths, translations, references, strict=True))
-    found = []
+    groups = []
     for index, first in enumerate((1, *(limit + 1 for limit in limits))):
         # A source without words belongs to the first class.
         members = [row for row in rows if bisect.bisect_left(limits, row[0]) == index]
         if not members:
             continue
         counts, hypotheses, expected = zip(*members, strict=True)
-        found.append(
+        groups.append(
             {
                 "words": f"{first}-{limits[index]}" if index < len(limits) else f"{first}+",
                 "mean_words": sum(counts) / len(counts),
@@ -152,4 +152,4 @@ def bleu_by_length(
                 "bleu": corpus_bleu(hypotheses, expected, tokenize=tokenize).score,
             }
         )
-    return found
+    return groups

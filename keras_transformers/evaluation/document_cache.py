@@ -59,8 +59,8 @@ class DocumentCache:
         """
 
         def score(cache: Self) -> float:
-            found = {"model": text.log_probabilities, "cache": cache.log_probabilities(text)}
-            return mixed_log_probabilities(found, mixture_weights(found)).mean()
+            models = {"model": text.log_probabilities, "cache": cache.log_probabilities(text)}
+            return mixed_log_probabilities(models, mixture_weights(models)).mean()
 
         return max((cls(sharpness=value) for value in sharpness), key=score)
 
@@ -112,9 +112,9 @@ def compare_with_cache_and_ngrams(
         }
         for text in (dev, held_out)
     )
-    found = {}
+    losses = {}
     for parts in ([name], [name, "cache"], [counts], [name, counts], [name, "cache", counts]):
         weights = mixture_weights({part: on_dev[part] for part in parts})
         mixed = mixed_log_probabilities({part: on_held_out[part] for part in parts}, weights)
-        found[" + ".join(parts)] = -float(mixed.sum())
-    return found
+        losses[" + ".join(parts)] = -float(mixed.sum())
+    return losses

@@ -87,17 +87,17 @@ def entities(labels: Sequence[str]) -> list[Entity]:
     Raises:
         ValueError: a label is not O, B-TYPE or I-TYPE.
     """
-    found: list[Entity] = []
+    spans: list[Entity] = []
     start, kind = 0, ""  # type of the open entity; "" if none is open
     for i, label in enumerate([*labels, _OUTSIDE]):
         if label != _OUTSIDE and (label[:2] not in ("B-", "I-") or len(label) < 3):
             raise ValueError(f"label {label!r} of word {i}: expected O, B-TYPE or I-TYPE")
         if kind and (label[2:] != kind or label.startswith("B-")):
-            found.append(Entity(kind, start, i))
+            spans.append(Entity(kind, start, i))
             kind = ""
         if not kind and label != _OUTSIDE:
             start, kind = i, label[2:]
-    return found
+    return spans
 
 
 def entity_scores(
@@ -122,24 +122,26 @@ def entity_scores(
             f"{len(predictions)} predicted sentences for {len(references)} references: pass one "
             "prediction per reference, and at least one"
         )
-    found: set[tuple[int, Entity]] = set()
+    predicted_entities: set[tuple[int, Entity]] = set()
     expected: set[tuple[int, Entity]] = set()
     for i, (predicted, reference) in enumerate(zip(predictions, references, strict=True)):
         if len(predicted) != len(reference):
             raise ValueError(
                 f"sentence {i}: {len(predicted)} predicted labels for {len(reference)} words"
             )
-        found |= {(i, entity) for entity in entities(predicted)}
+        predicted_entities |= {(i, entity) for entity in entities(predicted)}
         expected |= {(i, entity) for entity in entities(reference)}
-    types = sorted({entity.type for _, entity in found | expected})
+    types = sorted({entity.type for _, entity in predicted_entities | expected})
     return EntityScores(
-        _counts(found, expected),
+        _counts(predicted_entities, expected),
         {
-            kind: _counts(*({e for e in some if e[1].type == kind} for some in (found, expected)))
+            kind: _counts(
+                *({e for e in some if e[1].type == kind} for some in (predicted_entities, expected))
+            )
             for kind in types
         },
     )
 
 
-def _counts(found: set[tuple[int, Entity]], expected: set[tuple[int, Entity]]) -> Counts:
-    return Counts(len(found & expected), len(found), len(expected))
+def _counts(predicted: set[tuple[int, Entity]], expected: set[tuple[int, Entity]]) -> Counts:
+    return Counts(len(predicted & expected), len(predicted), len(expected))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_transformers.dependencies.extras import optional
 
@@ -16,7 +17,7 @@ __all__ = ["glue_scores"]
 MetricName = Literal["accuracy", "f1", "matthews", "pearson", "spearman"]
 
 
-def accuracy(predictions: Any, references: Any) -> float:
+def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
     """Returns the share of correct labels, 0 to 1.
 
     Args:
@@ -27,7 +28,7 @@ def accuracy(predictions: Any, references: Any) -> float:
     return float(np.mean(predictions == references))
 
 
-def f1(predictions: Any, references: Any) -> float:
+def f1(predictions: ArrayLike, references: ArrayLike) -> float:
     """Returns the F1 of label 1 among labels 0 and 1; 0 if label 1 never occurs.
 
     Args:
@@ -46,7 +47,7 @@ def f1(predictions: Any, references: Any) -> float:
     return float(2 * num_correct / num_positive) if num_positive else 0.0
 
 
-def matthews(predictions: Any, references: Any) -> float:
+def matthews(predictions: ArrayLike, references: ArrayLike) -> float:
     """Returns the Matthews correlation of two or more classes, -1 to 1 (Gorodkin 2004).
 
     Returns 0 if it is undefined, because all predictions or all references have the same label.
@@ -65,7 +66,7 @@ def matthews(predictions: Any, references: Any) -> float:
     return float(np.sum(predicted * expected) / np.sqrt(spread)) if spread else 0.0
 
 
-def pearson(predictions: Any, references: Any) -> float:
+def pearson(predictions: ArrayLike, references: ArrayLike) -> float:
     """Returns the Pearson correlation, -1 to 1; NaN if either side is constant.
 
     Args:
@@ -79,7 +80,7 @@ def pearson(predictions: Any, references: Any) -> float:
     return _correlation("pearsonr", predictions, references)
 
 
-def spearman(predictions: Any, references: Any) -> float:
+def spearman(predictions: ArrayLike, references: ArrayLike) -> float:
     """Returns the Spearman rank correlation, -1 to 1; NaN if either side is constant.
 
     Equal scores get the mean of their ranks.
@@ -105,7 +106,7 @@ METRICS: dict[MetricName, Callable[[Any, Any], float]] = {
 
 
 def glue_scores(
-    metrics: Sequence[MetricName], predictions: Any, references: Any
+    metrics: Sequence[MetricName], predictions: ArrayLike, references: ArrayLike
 ) -> dict[str, float]:
     """Computes the metrics of a task.
 
@@ -131,7 +132,7 @@ def glue_scores(
     return {name: METRICS[name](predictions, references) for name in metrics}
 
 
-def _correlation(function: str, predictions: Any, references: Any) -> float:
+def _correlation(function: str, predictions: ArrayLike, references: ArrayLike) -> float:
     predictions, references = _checked(predictions, references)
     if len(references) < 2:
         raise ValueError("a correlation needs at least two scores, but there is only 1")
@@ -142,7 +143,7 @@ def _correlation(function: str, predictions: Any, references: Any) -> float:
     return float(correlate(x, y).statistic)
 
 
-def _checked(predictions: Any, references: Any) -> tuple[np.ndarray, np.ndarray]:
+def _checked(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     predictions, references = np.asarray(predictions), np.asarray(references)
     if predictions.shape != references.shape or references.ndim != 1 or not len(references):
         raise ValueError(

@@ -5,9 +5,9 @@ A neural language model should beat it on the same tokens, and beat `unigrams` b
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["KneserNey"]
 
@@ -40,11 +40,11 @@ class _Grams:
 
 @dataclasses.dataclass(frozen=True)
 class _Level:
-    """Extends the probability p of the order below: `found[gram] + left[context] * p`.
+    """Extends the probability p of the order below: `shares[gram] + left[context] * p`.
 
     Attributes:
         keys, num_rests: see `_Grams`.
-        found: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
+        shares: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
             entry, 0, is for n-grams that never occurred.
         left: the share that each context leaves to the order below, float64 (contexts + 1,); the
             last entry, 1, is for contexts that never occurred.
@@ -52,7 +52,7 @@ class _Level:
 
     keys: np.ndarray
     num_rests: int
-    found: np.ndarray
+    shares: np.ndarray
     left: np.ndarray
 
 
@@ -97,8 +97,8 @@ class KneserNey:
         if order < 1:
             raise ValueError(f"order={order}: must be at least 1")
         self.order = order
-        self._given = None if discounts is None else tuple(discounts)
-        if self._given is not None and not _are_discounts(self._given):
+        self._discounts = None if discounts is None else tuple(discounts)
+        if self._discounts is not None and not _are_discounts(self._discounts):
             raise ValueError(
                 f"discounts={discounts}: expected D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
             )
@@ -106,7 +106,7 @@ class KneserNey:
         self.vocabulary_size = 0
         self._levels: list[_Level] = []
 
-    def fit(self, sequences: Iterable[Any], vocabulary_size: int) -> "KneserNey":
+    def fit(self, sequences: Iterable[ArrayLike], vocabulary_size: int) -> "KneserNey":
         """Counts the n-grams of a text.
 
         Args:
@@ -135,7 +135,7 @@ class KneserNey:
             self._add_level(grams, counts)
         return self
 
-    def log_probabilities(self, token_ids: Any) -> np.ndarray:
+    def log_probabilities(self, token_ids: ArrayLike) -> np.ndarray:
         """Returns the log probability of each token of a sequence given the tokens before it.
 
         Args:
@@ -155,10 +155,10 @@ class KneserNey:
         for number, level in enumerate(self._levels):
             contexts = np.concatenate([[-1], ids[:-1]]) if number else ids
             ids = _find(level, self._firsts(words, number), ids)
-            probabilities = level.found[ids] + level.left[contexts] * probabilities
+            probabilities = level.shares[ids] + level.left[contexts] * probabilities
         return np.log(probabilities[self.order - 1 :])
 
-    def _marked(self, token_ids: Any) -> np.ndarray:
+    def _marked(self, token_ids: ArrayLike) -> np.ndarray:
         """Puts start marks, whose id is `vocabulary_size`, before a sequence."""
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
@@ -200,17 +200,17 @@ class KneserNey:
 
     def _add_level(self, grams: _Grams, counts: np.ndarray) -> None:
         """Turns counts of n-grams into probabilities."""
-        chosen = self._given or _estimated_discounts(counts[grams.is_predicted])
+        chosen = self._discounts or _estimated_discounts(counts[grams.is_predicted])
         discounts = np.array([0.0, *chosen])[np.minimum(counts, 3)] * grams.is_predicted
         counts = counts * grams.is_predicted
         num_contexts = len(self._levels[-1].keys) if self._levels else 1
         total = np.bincount(grams.contexts, counts, minlength=num_contexts)
         taken = np.bincount(grams.contexts, discounts, minlength=num_contexts)
         left = np.divide(taken, total, out=np.ones(num_contexts), where=total > 0)
-        found = (counts - discounts) / np.maximum(total[grams.contexts], 1)
+        probabilities = (counts - discounts) / np.maximum(total[grams.contexts], 1)
         self.discounts.append(chosen)
         self._levels.append(
-            _Level(grams.keys, grams.num_rests, np.append(found, 0.0), np.append(left, 1.0))
+            _Level(grams.keys, grams.num_rests, np.append(probabilities, 0.0), np.append(left, 1.0))
         )
 
 
@@ -227,10 +227,10 @@ def _estimated_discounts(counts: np.ndarray) -> tuple[float, ...]:
     if not (n1 and n2 and n3 and n4):
         return FALLBACK_DISCOUNTS
     share = n1 / (n1 + 2 * n2)
-    found = tuple(
+    discounts = tuple(
         r - (r + 1) * share * b / a for r, a, b in ((1, n1, n2), (2, n2, n3), (3, n3, n4))
     )
-    return found if _are_discounts(found) else FALLBACK_DISCOUNTS
+    return discounts if _are_discounts(discounts) else FALLBACK_DISCOUNTS
 
 
 def _are_discounts(values: Sequence[float]) -> bool:

@@ -1,15 +1,15 @@
 """Scores several labels per text: F1 over all labels, per label, and average precision."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["best_thresholds", "multi_label_scores"]
 
 
 def multi_label_scores(
-    probabilities: Any, references: Any, *, thresholds: float | Sequence[float] = 0.5
+    probabilities: ArrayLike, references: ArrayLike, *, thresholds: float | Sequence[float] = 0.5
 ) -> dict[str, float]:
     """Returns micro_f1, macro_f1 and mean_average_precision, 0 to 1; equal to scikit-learn's.
 
@@ -40,7 +40,7 @@ def multi_label_scores(
     }
 
 
-def best_thresholds(probabilities: Any, references: Any) -> list[float]:
+def best_thresholds(probabilities: ArrayLike, references: ArrayLike) -> list[float]:
     """Returns for each label the threshold with the highest F1, halfway between two probabilities.
 
     Choose thresholds on validation data: on test data the scores would be too good. Labels that no
@@ -75,12 +75,12 @@ def _best(scores: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _mean_average_precision(scores: np.ndarray, truth: np.ndarray) -> float:
-    found = [
+    precisions = [
         _average_precision(scores[:, label], truth[:, label])
         for label in range(scores.shape[1])
         if truth[:, label].any()
     ]
-    return float(np.mean(found)) if found else 0.0
+    return float(np.mean(precisions)) if precisions else 0.0
 
 
 def _average_precision(scores: np.ndarray, truth: np.ndarray) -> float:
@@ -94,7 +94,7 @@ def _average_precision(scores: np.ndarray, truth: np.ndarray) -> float:
     return float(np.sum(np.diff(recall, prepend=0.0) * precision))
 
 
-def _checked(probabilities: Any, references: Any) -> tuple[np.ndarray, np.ndarray]:
+def _checked(probabilities: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     scores, truth = np.asarray(probabilities, np.float64), np.asarray(references)
     if scores.shape != truth.shape or scores.ndim != 2 or not len(scores):
         raise ValueError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.losses import token_crossentropy
 
 if TYPE_CHECKING:  # it needs TensorFlow, and the metrics run on any backend
@@ -30,12 +31,14 @@ class TokenMean(keras.metrics.Metric):
     short batches count for more than those of long ones.
     """
 
-    def __init__(self, name: str, dtype: Any = None) -> None:
+    def __init__(self, name: str, dtype: str | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable(shape=(), initializer="zeros", name="total")
         self.count = self.add_variable(shape=(), initializer="zeros", name="count")
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         """Adds tokens.
 
         Args:
@@ -56,11 +59,11 @@ class TokenMean(keras.metrics.Metric):
         self.total.assign_add(ops.sum(weights * values))
         self.count.assign_add(ops.sum(weights))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Returns the mean, a scalar; NaN before the first token."""
         return self.total / self.count
 
-    def _values(self, targets: Any, logits: Any) -> Any:
+    def _values(self, targets: Tensor, logits: Tensor) -> Tensor:
         """Returns the values to average: (batch, length)."""
         raise NotImplementedError
 
@@ -84,13 +87,13 @@ class Perplexity(TokenMean):
         8.0
     """
 
-    def __init__(self, name: str = "perplexity", dtype: Any = None) -> None:
+    def __init__(self, name: str = "perplexity", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def _values(self, targets: Any, logits: Any) -> Any:
+    def _values(self, targets: Tensor, logits: Tensor) -> Tensor:
         return token_crossentropy(targets, logits)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Returns the perplexity, a scalar: 1 at best, NaN before the first token."""
         return ops.exp(super().result())
 
@@ -110,7 +113,7 @@ class OutputPerplexity(Perplexity):
         4.0
     """
 
-    def _values(self, targets: Any, outputs: Any) -> Any:
+    def _values(self, targets: Tensor, outputs: Tensor) -> Tensor:
         return outputs
 
 
@@ -126,10 +129,10 @@ class TokenAccuracy(TokenMean):
         dtype: dtype of its sums; float32 by default.
     """
 
-    def __init__(self, name: str = "token_accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str = "token_accuracy", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def _values(self, targets: Any, logits: Any) -> Any:
+    def _values(self, targets: Tensor, logits: Tensor) -> Tensor:
         # On a CPU, five times as fast as `ops.argmax`, which handles negative zeros.
         _, largest = ops.top_k(logits, k=1)  # (batch, length, 1)
         return ops.equal(ops.cast(targets, "int32"), ops.cast(largest[..., 0], "int32"))

@@ -71,8 +71,8 @@ def pronunciation_errors(
                 f"word {index} has the pronunciations {list(pronunciations)}: pass at least one, "
                 "each with at least one phoneme"
             )
-        found = hypothesis.split()
-        distances = [distance(found, sequence) for sequence in sequences]
+        phonemes = hypothesis.split()
+        distances = [distance(phonemes, sequence) for sequence in sequences]
         edits = min(distances)
         num_edits += edits
         num_phonemes += len(sequences[distances.index(edits)])

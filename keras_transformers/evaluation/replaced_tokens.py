@@ -4,11 +4,10 @@ They read the output `replaced` of `heads.electra_pretrainer`, with the original
 and belong in `weighted_metrics`: in plain `metrics` Keras ignores weights, and padding would count.
 """
 
-from typing import Any
-
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.evaluation.perplexity import TokenMean
 from keras_transformers.training.losses import replaced_labels_and_logits
 
@@ -26,10 +25,10 @@ _PACKAGE = "keras_transformers"
 class ReplacedTokenShare(TokenMean):
     """Computes the share of replaced tokens; the rest is the accuracy of calling none replaced."""
 
-    def __init__(self, name: str = "share", dtype: Any = None) -> None:
+    def __init__(self, name: str = "share", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def _values(self, targets: Any, judged: Any) -> Any:
+    def _values(self, targets: Tensor, judged: Tensor) -> Tensor:
         return replaced_labels_and_logits(targets, judged)[0]
 
 
@@ -37,10 +36,10 @@ class ReplacedTokenShare(TokenMean):
 class ReplacedTokenAccuracy(TokenMean):
     """Computes the share of tokens that were judged correctly."""
 
-    def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str = "accuracy", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def _values(self, targets: Any, judged: Any) -> Any:
+    def _values(self, targets: Tensor, judged: Tensor) -> Tensor:
         labels, logits = replaced_labels_and_logits(targets, judged)
         return ops.equal(labels > 0, logits > 0)
 
@@ -48,7 +47,9 @@ class ReplacedTokenAccuracy(TokenMean):
 class _OfJudgements(keras.metrics.Metric):
     """Passes labels and probabilities on to the next class."""
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         """Adds tokens.
 
         Args:

@@ -1,9 +1,9 @@
 """Measures retrieval: recall, reciprocal rank and nDCG, with BM25 for comparison."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_transformers.dependencies.extras import optional
 
@@ -11,7 +11,7 @@ __all__ = ["bm25_similarities", "retrieval_scores"]
 
 
 def retrieval_scores(
-    similarities: Any, relevant: Sequence[Collection[int]], *, depth: int = 10
+    similarities: ArrayLike, relevant: Sequence[Collection[int]], *, depth: int = 10
 ) -> dict[str, float]:
     """Returns recall at 1 and at `depth`, and MRR and nDCG at `depth`, 0 to 1.
 
@@ -68,4 +68,4 @@ def bm25_similarities(queries: Sequence[str], documents: Sequence[str]) -> np.nd
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(documents), **words), show_progress=False)
     tokens = bm25s.tokenize(list(queries), return_ids=False, **words)
-    return np.stack([index.get_scores(each) for each in tokens])
+    return np.stack([index.get_scores(query) for query in tokens])

@@ -46,15 +46,15 @@ class ScoredText:
         Raises:
             ValueError: the batches belong to another text.
         """
-        found, hidden = [], []
+        parts, hidden = [], []
         for output, (_, targets, weights) in zip(outputs, batches, strict=True):
             rows = len(output["hidden"])  # further ones only complete the last batch
             counts = np.asarray(weights["logits"][:rows]) > 0
             losses = token_crossentropy(targets["logits"][:rows], output["logits"])
-            found.append(-np.asarray(losses, np.float64)[counts])
+            parts.append(-np.asarray(losses, np.float64)[counts])
             hidden.append(output["hidden"][counts])
         token_ids = stream.token_ids[1:]
-        log_probabilities = np.concatenate(found)
+        log_probabilities = np.concatenate(parts)
         if len(log_probabilities) != len(token_ids):
             raise ValueError(
                 f"the batches have {len(log_probabilities)} tokens to predict, the text "

@@ -196,11 +196,11 @@ def _best_threshold(
     return Threshold(100 * best / len(scores), threshold)
 
 
-def _check_ids(found: Mapping[str, object], references: Mapping[str, Sequence[str]]) -> None:
+def _check_ids(predictions: Mapping[str, object], references: Mapping[str, Sequence[str]]) -> None:
     if not references:
         raise ValueError("no questions to score")
-    missing = [i for i in references if i not in found]
-    unknown = [i for i in found if i not in references]
+    missing = [i for i in references if i not in predictions]
+    unknown = [i for i in predictions if i not in references]
     for problem, ids in (("missing", missing), ("unknown", unknown)):
         if ids:
             raise ValueError(

@@ -54,7 +54,7 @@ def explorer_application(subjects: Sequence[Subject]) -> Callable[..., Awaitable
     turn = threading.Lock()
 
     async def models(request: Request) -> Response:
-        return JSONResponse([{"name": each.name, **each.about} for each in subjects])
+        return JSONResponse([{"name": subject.name, **subject.about} for subject in subjects])
 
     async def view(request: Request) -> Response:
         # A page of another site cannot send this type without asking first, which is refused.
@@ -64,14 +64,14 @@ def explorer_application(subjects: Sequence[Subject]) -> Callable[..., Awaitable
         if len(body) > _LARGEST_BODY:
             return _error(f"the body is larger than {_LARGEST_BODY} bytes", 413)
         try:
-            found = by_name[request.path_params["name"]].views[request.path_params["view"]]
+            compute = by_name[request.path_params["name"]].views[request.path_params["view"]]
         except KeyError:
             return _error("no such model, or the model has no such view", 404)
 
         def run() -> Any:
-            given = parse_json(body or b"{}", "the body")
+            values = parse_json(body or b"{}", "the body")
             with turn:
-                return found(given)
+                return compute(values)
 
         try:
             return JSONResponse(await run_in_threadpool(run))

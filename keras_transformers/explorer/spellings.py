@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_transformers.pipelines.token_inputs import one_row
+from keras_transformers.tasks.token_inputs import one_row
 from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
@@ -35,8 +35,8 @@ def spell(tokenizer: Any, text: str) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     if isinstance(tokenizer, WordPieceTokenizer):
         kind, words = "wordpiece", _words(tokens, lambda token: not token.startswith(_CONTINUES))
-        known = set(vocabulary)
-        steps = [{"tokens": word, "found": _longest_matches(word, known)} for word in words]
+        pieces = set(vocabulary)
+        steps = [{"tokens": word, "found": _longest_matches(word, pieces)} for word in words]
     elif isinstance(tokenizer, BytePairTokenizer):
         kind, words = "byte_pairs", _words(tokens, lambda token: token.startswith("Ġ"))
         ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
@@ -59,16 +59,21 @@ def _words(tokens: Sequence[str], starts: Any) -> list[list[str]]:
     return words
 
 
-def _longest_matches(word: Sequence[str], known: set[str]) -> list[dict[str, Any]]:
+def _longest_matches(word: Sequence[str], vocabulary: set[str]) -> list[dict[str, Any]]:
     """Returns each piece of a word with the longer pieces that are not in the vocabulary."""
     rest = "".join(piece.removeprefix(_CONTINUES) for piece in word)
-    found, prefix = [], ""
+    matches, prefix = [], ""
     for piece in word:
         length = len(piece.removeprefix(_CONTINUES))
         longer = [prefix + rest[:end] for end in range(len(rest), length, -1)]
-        found.append({"piece": piece, "tried": [each for each in longer if each not in known]})
+        matches.append(
+            {
+                "piece": piece,
+                "tried": [candidate for candidate in longer if candidate not in vocabulary],
+            }
+        )
         rest, prefix = rest[length:], _CONTINUES
-    return found
+    return matches
 
 
 def _merges(word: Sequence[str], ranks: Mapping[tuple[str, str], int]) -> list[list[str]]:
@@ -94,7 +99,7 @@ def _joins(word: Sequence[str], order: Mapping[str, int]) -> list[list[str]]:
     steps = [symbols]
     while True:
         joined = [left + right for left, right in itertools.pairwise(symbols)]
-        places = [place for place, each in enumerate(joined) if each in order]
+        places = [place for place, symbol in enumerate(joined) if symbol in order]
         if not places:
             break
         place = min(places, key=lambda place: (order[joined[place]], place))
@@ -105,13 +110,13 @@ def _joins(word: Sequence[str], order: Mapping[str, int]) -> list[list[str]]:
 
 def _merged(symbols: Sequence[str], pair: tuple[str, str]) -> list[str]:
     """Returns the symbols with every occurrence of a pair as one."""
-    found: list[str] = []
+    result: list[str] = []
     place = 0
     while place < len(symbols):
         if tuple(symbols[place : place + 2]) == pair:
-            found.append("".join(pair))
+            result.append("".join(pair))
             place += 2
         else:
-            found.append(symbols[place])
+            result.append(symbols[place])
             place += 1
-    return found
+    return result

@@ -11,11 +11,11 @@ import numpy as np
 
 from keras_transformers.explorer import views
 from keras_transformers.files import read_json
-from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.weights.loading import load
 from keras_transformers.saved_model.examples import first_row
 from keras_transformers.saved_model.versions import version_folders
 from keras_transformers.serving.server.settings import ModelSettings, model_settings
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.weights.loading import load
 
 __all__ = ["Subject", "open_subjects"]
 
@@ -61,24 +61,24 @@ def open_subjects(paths: Sequence[str | os.PathLike[str]]) -> list[Subject]:
 
 def of_pipeline(name: str, pipeline: Pipeline) -> Subject:
     """Returns a pipeline as a subject."""
-    found: dict[str, View] = {"answer": lambda given: _answer(pipeline, given)}
-    found["parameters"] = lambda given: views.parameters(pipeline.model)
+    shown: dict[str, View] = {"answer": lambda values: _answer(pipeline, values)}
+    shown["parameters"] = lambda values: views.parameters(pipeline.model)
     if pipeline.tokenizers:
-        found["tokens"] = lambda given: views.spelling(pipeline, given["text"])
+        shown["tokens"] = lambda values: views.spelling(pipeline, values["text"])
     if views.has_attention(pipeline.model):
-        found["attention"] = lambda given: views.attention_of(pipeline, *_texts(pipeline, given))
+        shown["attention"] = lambda values: views.attention_of(pipeline, *_texts(pipeline, values))
     if views.positions(pipeline.model):
-        found["positions"] = lambda given: views.positions(pipeline.model)
-    if pipeline.task in ("classification", "regression") and views.has_embedding(pipeline.model):
-        found["shares"] = lambda given: views.shares(pipeline, *_texts(pipeline, given))
-    if pipeline.task == "translation" and getattr(pipeline, "num_beams", 1) > 1:
-        found["beams"] = lambda given: views.beams(pipeline, given["text"])
-    if pipeline.task == "generation":
-        found["next"] = lambda given: views.next_tokens(pipeline, **given)
+        shown["positions"] = lambda values: views.positions(pipeline.model)
+    if pipeline.explained and views.has_embedding(pipeline.model):
+        shown["shares"] = lambda values: views.shares(pipeline, *_texts(pipeline, values))
+    if getattr(pipeline, "num_beams", 1) > 1:
+        shown["beams"] = lambda values: views.beams(pipeline, values["text"])
+    if pipeline.text_names == ("prompt",):
+        shown["next"] = lambda values: views.next_tokens(pipeline, **values)
     if getattr(pipeline, "chat_template", None) is not None:
-        found["chat"] = lambda given: views.chat(pipeline, **given)
-    if pipeline.task == "embedding":
-        found["search"] = lambda given: views.search(pipeline, **given)
+        shown["chat"] = lambda values: views.chat(pipeline, **values)
+    if hasattr(pipeline, "prompts"):
+        shown["search"] = lambda values: views.search(pipeline, **values)
     about = {
         "kind": "weights",
         "task": pipeline.task,
@@ -86,9 +86,9 @@ def of_pipeline(name: str, pipeline: Pipeline) -> Subject:
         "labels": list(getattr(pipeline, "labels", [])),
         "parameters": pipeline.model.count_params(),
         "example": _example(pipeline),
-        "views": list(found),
+        "views": list(shown),
     }
-    return Subject(name, about, found)
+    return Subject(name, about, shown)
 
 
 def _open(path: Path) -> Subject:
@@ -106,7 +106,7 @@ def _of_export(settings: ModelSettings, folder: Path) -> Subject:
     try:
         metadata = read_json(folder / _METADATA)
         signatures = metadata["signatures"]
-        inputs = signatures["serving_default"]["inputs"]
+        inputs, outputs = (signatures["serving_default"][side] for side in ("inputs", "outputs"))
         first = signatures["serving_default"]["examples"][0]["inputs"]
         example = {name: _text(first_row(first[name])) for name in inputs}
     except (OSError, ValueError, KeyError, IndexError) as error:
@@ -125,22 +125,22 @@ def _of_export(settings: ModelSettings, folder: Path) -> Subject:
         "views": [
             "answer",
             *(["chat"] if "chat_complete" in signatures else []),
-            *(["search"] if metadata["task"] == "embedding" else []),
+            *(["search"] if "embedding" in outputs else []),
         ],
         "signatures": list(signatures),
     }
     return Subject(settings.name, about, {}, settings)
 
 
-def _answer(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the outputs in columns of one row, as TF Serving's REST API does."""
-    texts = _texts(pipeline, given)
+    texts = _texts(pipeline, values)
     row = pipeline.rows({n: [t] for n, t in zip(pipeline.text_names, texts, strict=True)})[0]
     return {"outputs": {name: [value] for name, value in row.items()}}
 
 
-def _texts(pipeline: Pipeline, given: Mapping[str, Any]) -> list[Any]:
-    values = [given[name] for name in pipeline.text_names]
+def _texts(pipeline: Pipeline, request: Mapping[str, Any]) -> list[Any]:
+    values = [request[name] for name in pipeline.text_names]
     is_binary = [isinstance(value, dict) and value.keys() == {"b64"} for value in values]
     return [
         base64.b64decode(value["b64"]) if binary else value

@@ -20,8 +20,8 @@ from keras_transformers.layers import (
     TokenEmbedding,
 )
 from keras_transformers.models.anatomy import anatomy
-from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.token_inputs import one_row
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.token_inputs import one_row
 from keras_transformers.tokenizers.packing import document_start
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
@@ -44,17 +44,17 @@ def attention_of(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: they are too many to draw.
     """
-    found: dict[str, Any] = {}
+    by_kind: dict[str, Any] = {}
     for kind, maps in attention(pipeline, *texts).items():
         if maps.probabilities.size > _MOST_POINTS:
             raise ValueError(f"{len(maps.keys)} tokens are too many to draw; give a shorter text")
-        found[kind] = {
+        by_kind[kind] = {
             "queries": maps.queries,
             "keys": maps.keys,
             "shape": maps.probabilities.shape,
             "probabilities": _packed(maps.probabilities),
         }
-    return found
+    return by_kind
 
 
 def has_embedding(model: keras.Model) -> bool:
@@ -85,11 +85,10 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
             return run
 
         outputs = run_through_graph(model, encoded, watching)
-        values = tf.reshape(outputs[next(iter(outputs))], [-1])
-        chosen = tf.reduce_max(values)
+        chosen = tf.reduce_max(outputs[pipeline.explained])
     gradient = tape.gradient(chosen, watched[0])
     by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
-    found: dict[str, Any] = {"gradient": by_token.tolist()}
+    result: dict[str, Any] = {"gradient": by_token.tolist()}
     if has_attention(model):
         kinds = attention(pipeline, *texts)
         maps = kinds["encoder"] if "encoder" in kinds else kinds["decoder"]
@@ -100,11 +99,11 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
             rollout = rollout[-1]
         else:
             rollout = rollout.mean(axis=0)
-        found |= {"tokens": maps.keys, "rollout": rollout.tolist()}
+        result |= {"tokens": maps.keys, "rollout": rollout.tolist()}
     else:
         vocabulary = pipeline.tokenizer.vocabulary
-        found["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
-    return found
+        result["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
+    return result
 
 
 def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str, Any]]:
@@ -124,12 +123,12 @@ def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str,
         next((name for name in names if name in pipeline.prompts), None)
         for names in (("query",), ("document", "passage", "corpus"))
     )
-    vectors = _unit(np.array([each.vector for each in pipeline(lines, prompt_name=reading)]))
+    vectors = _unit(np.array([answer.vector for answer in pipeline(lines, prompt_name=reading)]))
     asked = _unit(np.array(pipeline(question, prompt_name=asking).vector))
     scores = vectors @ asked
-    found, read = [], 0
+    results, read = [], 0
     for place in np.argsort(-scores, kind="stable")[:_MOST_RESULTS]:
-        each = {"line": lines[place], "place": int(place), "score": float(scores[place])}
+        result = {"line": lines[place], "place": int(place), "score": float(scores[place])}
         text = one_row("text", lines[place])
         ids = pipeline.tokenize(text, prompt=pipeline.prompts.get(reading))[0][0].numpy().tolist()
         read += len(ids) ** 2
@@ -139,10 +138,10 @@ def search(pipeline: Any, question: str, lines: Sequence[str]) -> list[dict[str,
             )
             others = pipeline.decode(pipeline.pack([without]))["embedding"].numpy()
             vocabulary = pipeline.tokenizer.vocabulary
-            each["tokens"] = [vocabulary[i] for i in ids]
-            each["shares"] = (scores[place] - _unit(others) @ asked).tolist()
-        found.append(each)
-    return found
+            result["tokens"] = [vocabulary[i] for i in ids]
+            result["shares"] = (scores[place] - _unit(others) @ asked).tolist()
+        results.append(result)
+    return results
 
 
 def chat(pipeline: Any, messages: Sequence[Any], **options: Any) -> dict[str, Any]:
@@ -181,11 +180,11 @@ def beams(pipeline: Any, text: str) -> dict[str, Any]:
             }
         )
 
-    found = pipeline.watch(text, see)
-    texts = pipeline.target_tokenizer.detokenize(found.token_ids[0]).numpy()
+    outcome = pipeline.watch(text, see)
+    texts = pipeline.target_tokenizer.detokenize(outcome.token_ids[0]).numpy()
     results = [
         {"text": text.decode("utf-8", "replace"), "score": score}
-        for text, score in zip(texts, found.scores[0].numpy().tolist(), strict=True)
+        for text, score in zip(texts, outcome.scores[0].numpy().tolist(), strict=True)
         if np.isfinite(score)
     ]
     return {"steps": steps, "results": results}
@@ -305,8 +304,8 @@ def _add(tree: dict[str, Any], path: list[str], weight: Any) -> None:
     for name in path:
         tree["parameters"] += size
         parts: list[dict[str, Any]] = tree["parts"]
-        found: Mapping[str, Any] | None = next((p for p in parts if p["name"] == name), None)
-        if found is None:
+        part: Mapping[str, Any] | None = next((p for p in parts if p["name"] == name), None)
+        if part is None:
             parts.append({"name": name, "parameters": 0, "parts": []})
         tree = next(p for p in parts if p["name"] == name)
     tree["parameters"] += size

@@ -173,7 +173,7 @@ class _Zstandard:
         self._frame: Any = None
 
     def read(self, size: int) -> bytes:
-        while not (found := self._output.read(size)):
+        while not (data := self._output.read(size)):
             self._input = self._input or self._file.read(_ZSTANDARD_INPUT)
             if not self._input:
                 if self._frame is not None:
@@ -190,7 +190,7 @@ class _Zstandard:
             self._input = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame = None
-        return found
+        return data
 
 
 @contextlib.contextmanager

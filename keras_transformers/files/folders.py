@@ -41,8 +41,8 @@ def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "lin
             raise ValueError(
                 f"{folder}: folders nested more than {_DEEPEST_FOLDER} deep: remove them"
             )
-        with os.scandir(parent) as found:
-            children = sorted(found, key=lambda child: child.name)
+        with os.scandir(parent) as listing:
+            children = sorted(listing, key=lambda child: child.name)
         for child in children:
             path = Path(child.path)
             if child.is_symlink():

@@ -5,14 +5,24 @@ from typing import Any
 
 import keras
 
-from keras_transformers.fitting.job import Given, Job, job_of
-from keras_transformers.fitting.labels import LabelsAre
-from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.options import named
 from keras_transformers.ranges import PositiveInt, check_ranges
+from keras_transformers.tasks.labels import LabelsAre
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.task import trainer_of
+from keras_transformers.tasks.training import Trainer
 
 __all__ = ["evaluate"]
 
 
+_ADVICE = {
+    "pass data=, such as data=(texts, labels)": ("x", "y", "dataset", "eval_dataset", "test_data"),
+    "use columns=, from the task's column to the data's": ("column_mapping", "text_column"),
+    "leave it out: the task decides which metrics there are": ("metrics", "metric", "verbose"),
+}
+
+
+@named(_ADVICE)
 def evaluate(
     pipeline: Pipeline,
     data: Any,
@@ -42,25 +52,27 @@ def evaluate(
     Example:
         kt.evaluate(classify, (texts, labels))
     """
-    job = job_of(pipeline)
-    given: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
-    check_ranges(evaluate, given)
-    (examples,) = job.read(pipeline, {"data": data}, columns or {}, labels_are)
-    batching = job.options(**given).batching() | {"shuffle": False}
-    batches = job.batches(job.encoded(pipeline, examples), pipeline, **batching)
+    trainer = trainer_of(pipeline)
+    chosen: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size}
+    check_ranges(evaluate, chosen)
+    (examples,) = trainer.read(pipeline, {"data": data}, columns or {}, labels_are)
+    options = trainer.options(**chosen)
+    batches = trainer.batches(
+        trainer.encoded(pipeline, examples), pipeline, **{**options.batching(), "shuffle": False}
+    )
     figures: dict[str, float] = {}
-    metrics = job.metrics(pipeline)
-    if metrics is not None:
-        figures |= _measured(job, Given(pipeline, job.options(), examples), batches)
-    if job.scores is not None:
-        figures |= job.scores(pipeline, batches, examples)
-    return {**figures, **job.baseline(pipeline, examples)}
+    if trainer.metrics(pipeline) is not None:
+        figures |= _measured(trainer, pipeline, examples, options, batches)
+    figures |= trainer.scores(pipeline, batches, examples) or {}
+    return {**figures, **trainer.baseline(pipeline, examples)}
 
 
-def _measured(job: Job, given: Given, batches: Any) -> dict[str, float]:
+def _measured(
+    trainer: Trainer[Any, Any], pipeline: Any, examples: Any, options: Any, batches: Any
+) -> dict[str, float]:
     """Returns Keras' metrics; the model's own compile settings stay as they are."""
-    whole = given.pipeline.model
-    model = keras.Model(whole.input, whole.output)
-    model.compile(weighted_metrics=job.metrics(given.pipeline), **job.losses(given))
-    found = model.evaluate(batches.dataset(), return_dict=True, verbose=0)
-    return {name: float(value) for name, value in found.items()}
+    model = keras.Model(pipeline.model.input, pipeline.model.output)
+    losses = trainer.losses(pipeline, examples, options)
+    model.compile(weighted_metrics=trainer.metrics(pipeline), **losses)
+    metrics = model.evaluate(batches.dataset(), return_dict=True, verbose=0)
+    return {name: float(value) for name, value in metrics.items()}

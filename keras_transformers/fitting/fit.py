@@ -16,23 +16,25 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.fitting import lora
-from keras_transformers.fitting.job import FitOptions, Given, Job, job_of
-from keras_transformers.fitting.labels import LabelsAre
-from keras_transformers.fitting.option_names import unknown_option
+from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_optimizer import UserOptimizer
-from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.options import unknown_option
 from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run, Validation
 from keras_transformers.runs.resume.folder_lock import LOCK
 from keras_transformers.runs.resume.run_folder import CONFIG
 from keras_transformers.runs.user_callbacks import as_callbacks, restores_weights
+from keras_transformers.tasks import lora
+from keras_transformers.tasks.labels import LabelsAre
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.task import trainer_of
+from keras_transformers.tasks.training import FitOptions, Trainer
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
 
 # Options that `fit` sets itself: the run's folder, and what happens to a trained pipeline.
-_OWN = {
+_SET_BY_FIT = {
     "data",
     "export",
     "name",
@@ -68,12 +70,10 @@ def fit(
 ) -> keras.callbacks.History:
     """Trains a pipeline on labelled data and keeps the weights of the best epoch.
 
-    For every task it uses AdamW with a warm-up and a linear decay, clips gradients, and takes
-    batches, metrics and checkpoints as the recipes do, with `model.fit` inside. With the same
-    options, the weights are those of `recipes/classification.py`, bit for bit. Its defaults are its
-    own: the learning rate depends on the model's size, and dropout is the pipeline's. Recipes for
-    images, translation and language models have other optimizers and schedules, and that for images
-    augments them and smooths labels, which `fit` does not.
+    For every task it uses AdamW with a warm-up and a decay, clips gradients, and takes batches,
+    metrics, checkpoints and defaults as the task's recipe does, with `model.fit` inside: with the
+    same weights and data, both train to the same weights, bit for bit. Dropout is the pipeline's.
+    For translation, the recipe trains new models, with another optimizer and schedule.
 
     Each task reads these columns, in this order if the data is a tuple:
 
@@ -109,11 +109,10 @@ def fit(
             "5", 2 is the label "2" or the third. Lists of several labels may also be "indicators",
             a 0 or 1 for each of the pipeline's labels. None takes the only way that fits, and
             raises an error if several fit and differ.
-        epochs: passes over the data, 3 by default.
+        epochs: passes over the data: 3 by default, 10 for generation, 60 for images.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
-        learning_rate: the peak, after which it falls linearly to 0. By default, the value in the
-            task's paper for models with 10 million parameters or more, and our best one for smaller
-            models: see the task's file in `fitting/jobs/`.
+        learning_rate: the peak, after which it falls to 0. By default, by the model's
+            size: see `rate_for` of the task's options, such as `tasks.ClassificationOptions`.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the
@@ -149,50 +148,49 @@ def fit(
         classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
         kt.fit(classify, (texts, labels), validation=0.1, epochs=3)
     """
-    job = job_of(pipeline)
-    given = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
-    chosen = {name: value for name, value in given.items() if value is not None} | options
-    _check_options(job, chosen)
+    trainer = trainer_of(pipeline)
+    named = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    chosen = {name: value for name, value in named.items() if value is not None} | options
+    _check_options(trainer, chosen)
     callbacks = as_callbacks(callbacks)
-    own = None
+    user_optimizer = None
     if optimizer is not None:
         if twice := [name for name in _OF_OPTIMIZER if name in chosen]:
             raise ValueError(
                 f"{twice[0]}={chosen[twice[0]]!r} is for the optimizer that fit makes, not for "
                 "optimizer=: leave out one of the two"
             )
-        own = UserOptimizer(optimizer, strategy=chosen.get("strategy", "default"))
+        user_optimizer = UserOptimizer(optimizer, strategy=chosen.get("strategy", "default"))
+        chosen["optimizer_config"] = user_optimizer.config
     columns = columns or {}
     held_out = None
     if isinstance(validation, float):
         if not 0 < validation < 1:
             raise ValueError(f"validation={validation}: pass a share between 0 and 1, or data")
-        (train,) = job.read(pipeline, {"data": data}, columns, labels_are)
-        train, held_out = job.split(train, validation)
+        (train,) = trainer.read(pipeline, {"data": data}, columns, labels_are)
+        train, held_out = trainer.split(train, validation)
     else:
         sets = {"data": data} | ({} if validation is None else {"validation": validation})
-        train, *others = job.read(pipeline, sets, columns, labels_are)
+        train, *others = trainer.read(pipeline, sets, columns, labels_are)
         held_out = others[0] if others else None
-    if own is None:
-        rate = job.options.rate_for(pipeline.model, lora=chosen.get("lora") is not None)
-        chosen.setdefault("learning_rate", rate)
-    else:
-        chosen["optimizer_config"] = own.config
     with _folder(folder) as place, _signals_restored():
         config = _config(
-            job, chosen, place, digest=_digest([train, held_out]), kept=folder is not None
+            trainer, chosen, place, digest=_digest([train, held_out]), kept=folder is not None
         )
-        return _trained(Run(config), job, pipeline, train, held_out, callbacks, own)
+        if user_optimizer is None and config.learning_rate is None:
+            rate = config.rate_for(pipeline.model)
+            config = dataclasses.replace(config, learning_rate=rate)
+        return _trained(Run(config), trainer, pipeline, train, held_out, callbacks, user_optimizer)
 
 
 def _trained(
     run: Run,
-    job: Job,
+    trainer: Trainer[Any, Any],
     pipeline: Any,
     train: Any,
     held_out: Any,
     callbacks: Sequence[keras.callbacks.Callback],
-    own: UserOptimizer | None,
+    user_optimizer: UserOptimizer | None,
 ) -> keras.callbacks.History:
     config: Any = run.config
     with run.scope():
@@ -205,35 +203,38 @@ def _trained(
                 alpha=config.lora_alpha,
                 targets=config.lora_targets,
             )
-        batches = job.batches(job.encoded(trained, train), trained, **config.batching())
-        model = job.model(trained)
+        batches = trainer.batches(trainer.encoded(trained, train), trained, **config.batching())
+        model = trainer.model(trained)
         model.compile(
-            optimizer=own.make() if own else config.optimizer(len(batches)),
-            weighted_metrics=job.metrics(trained),
-            jit_compile=config.jit_compile and job.options.may_compile,
-            **job.losses(Given(trained, config, train)),
+            optimizer=(
+                user_optimizer.make() if user_optimizer else config.optimizer(model, len(batches))
+            ),
+            weighted_metrics=trainer.metrics(trained),
+            jit_compile=config.jit_compile and trainer.may_compile,
+            **trainer.losses(trained, train, config),
         )
     arguments: dict[str, Any] = {}
     on_held_out = None
     # Averages come first, since they are scored and kept; a user's other callbacks hear the scores.
     first = [x for x in callbacks if isinstance(x, keras.callbacks.SwapEMAWeights)]
     last = [x for x in callbacks if x not in first]
-    averages = own is not None and own.averages
+    averages = user_optimizer is not None and user_optimizer.averages
     if averages and not first:
         first = [SwapAverageWeights()]
     if held_out is not None:
-        first += job.callbacks()
-        on_held_out = batches.of(job.encoded(trained, held_out))
-        monitor = arguments["monitor"] = job.monitor(held_out)
-        if job.scores is None or job.metrics(trained) is not None:
+        first += trainer.callbacks()
+        on_held_out = batches.of(trainer.encoded(trained, held_out))
+        monitor = arguments["monitor"] = trainer.monitor(held_out)
+        if trainer.metrics(trained) is not None:
             arguments["validation"] = on_held_out
-        if job.scores is not None:
-            scores = job.scores
-            first.append(
-                Validation(lambda: scores(trained, on_held_out, held_out), monitor=monitor)
-            )
+        if trainer.has_scores:
+
+            def scores() -> Any:
+                return trainer.scores(trained, on_held_out, held_out)
+
+            first.append(Validation(scores, monitor=monitor))
     prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)
-    job.steps(model, config)
+    trainer.adapt_step(model, config)
     history = model.fit(**prepared)
     if held_out is not None:
         run.load_best()
@@ -247,32 +248,39 @@ def _trained(
     elif trained is not pipeline:
         pipeline.model.set_weights(trained.model.get_weights())
     if held_out is not None:
-        job.chosen(pipeline, on_held_out, held_out)
+        trainer.choose(pipeline, on_held_out, held_out)
     return _with_all_epochs(history, run.epochs)
 
 
-def _check_options(job: Job, chosen: Mapping[str, Any]) -> None:
+def option_names(trainer: Trainer[Any, Any]) -> set[str]:
+    """Returns the names of the options of `fit` for a task."""
+    fields = dataclasses.fields(trainer.fit_options())
+    return {field.name for field in fields} - _SET_BY_FIT - trainer.unused
+
+
+def _check_options(trainer: Trainer[Any, Any], chosen: Mapping[str, Any]) -> None:
     """Checks names and ranges of options."""
-    known = {field.name for field in dataclasses.fields(job.options)} - _OWN - job.options.unused
+    names = option_names(trainer)
     for name in chosen:
-        if name not in known:
+        if name not in names:
             arguments = set(inspect.signature(fit).parameters) - {"pipeline", "options"}
-            raise unknown_option(name, sorted(known | arguments - {"batch_size"}))
-    check_ranges(job.options, chosen)
+            raise unknown_option("fit", name, names | arguments - {"batch_size"}, ADVICE)
+    check_ranges(trainer.fit_options(), chosen)
 
 
 def _config(
-    job: Job, chosen: Mapping[str, Any], place: Path, *, digest: str, kept: bool
+    trainer: Trainer[Any, Any], chosen: Mapping[str, Any], place: Path, *, digest: str, kept: bool
 ) -> FitOptions:
-    own = {} if kept else {"tensorboard_samples": 0}
-    return job.options(
-        **own | dict(chosen),
+    defaults = {} if kept else {"tensorboard_samples": 0}
+    options: FitOptions = trainer.fit_options()(
+        **defaults | dict(chosen),
         data=digest,
         name=place.name,
         runs_dir=place.parent,
         resume=(place / CONFIG).is_file(),
         precision=keras.config.dtype_policy().name,
     )
+    return options
 
 
 @contextlib.contextmanager

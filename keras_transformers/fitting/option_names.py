@@ -1,12 +1,9 @@
-"""Says which of our options is meant by a name of Keras', transformers' or another library's."""
+"""Says what to pass to `fit` for an option of Keras, transformers or another library."""
 
-import difflib
-import re
 from collections.abc import Mapping, Sequence
 
-# What to do -> the names of other libraries that it is for. It writes options of `fit` as `name=`;
-# of two entries for one name, the first whose options a task has is for it.
-_ADVICE: Mapping[str, Sequence[str]] = {
+# See `options.unknown_option`.
+ADVICE: Mapping[str, Sequence[str]] = {
     "pass data=, such as data=(texts, labels)": (
         *("x", "y", "dataset", "train_data", "train_dataset", "training_data"),
     ),
@@ -93,6 +90,7 @@ _ADVICE: Mapping[str, Sequence[str]] = {
     "the pipeline decides: keras_transformers.load(..., labels=[...])": (
         *("labels", "label_names", "num_labels", "num_classes", "id2label", "classes"),
     ),
+    "use label_smoothing=": ("label_smoothing_factor", "smoothing"),
     "the model and the task decide; the recipes have options for it": (
         *("dropout", "label_smoothing", "label_smoothing_factor", "lora_dropout"),
     ),
@@ -100,24 +98,3 @@ _ADVICE: Mapping[str, Sequence[str]] = {
         *("export", "weights_dtype", "save", "push_to_hub"),
     ),
 }
-
-
-def unknown_option(name: str, known: Sequence[str]) -> TypeError:
-    """Returns the error for an option that `fit` does not have.
-
-    Args:
-        name: the option.
-        known: the names of all arguments and options of `fit` for this task.
-    """
-    said = f"fit has no option {name!r}"
-    for advice, names in _ADVICE.items():
-        if name in names and set(options_in(advice)) <= set(known):
-            return TypeError(f"{said}: {advice}")
-    if near := difflib.get_close_matches(name, known, 1):
-        return TypeError(f"{said}: did you mean {near[0]}?")
-    return TypeError(f"{said}: use one of {', '.join(known)}")
-
-
-def options_in(advice: str) -> list[str]:
-    """Returns the options of `fit` that an advice names, which are not arguments of a call."""
-    return re.findall(r"(\w+)=", re.sub(r"\(.*\)", "", advice))

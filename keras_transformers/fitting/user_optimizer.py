@@ -45,15 +45,15 @@ class UserOptimizer:
                     f"optimizer: this {name} was not created under strategy={strategy!r}: pass a "
                     f"function that makes it, such as optimizer=lambda: {name}(...)"
                 )
-        made = self.make()
-        inner = getattr(made, "inner_optimizer", made)  # of one that scales the loss
+        optimizer = self.make()
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
         if parts := inner.gradient_accumulation_steps:
             raise ValueError(
                 f"optimizer: gradient_accumulation_steps={parts}: leave it out and pass "
                 f"accumulate={parts}, which weighs all examples of an update the same"
             )
         self.averages = bool(inner.use_ema)
-        self.config = _config(made)
+        self.config = _config(optimizer)
 
     def make(self) -> keras.optimizers.Optimizer:
         """Returns the optimizer; call it in the strategy's scope."""
@@ -62,19 +62,19 @@ class UserOptimizer:
             return source
         if isinstance(source, str):
             return _by_name(source)
-        made = source() if callable(source) else source
-        if not isinstance(made, keras.optimizers.Optimizer):
+        optimizer = source() if callable(source) else source
+        if not isinstance(optimizer, keras.optimizers.Optimizer):
             raise TypeError(
                 f"optimizer={source!r:.80}: pass a keras.optimizers.Optimizer, its name, or a "
-                f"function without arguments that returns one, not a {type(made).__name__}"
+                f"function without arguments that returns one, not a {type(optimizer).__name__}"
             )
-        return made
+        return optimizer
 
 
 def _by_name(name: str) -> keras.optimizers.Optimizer:
     names = [
-        each.lower()
-        for each, kind in vars(keras.optimizers).items()
+        class_name.lower()
+        for class_name, kind in vars(keras.optimizers).items()
         if isinstance(kind, type)
         and issubclass(kind, keras.optimizers.Optimizer)
         and kind is not keras.optimizers.Optimizer
@@ -97,8 +97,8 @@ def _config(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
             f"optimizer: {type(optimizer).__name__} or its schedule has no get_config, by which a "
             "run knows that it resumes with the same one: add it to your class"
         ) from error
-    written = json.loads(json.dumps(config, default=str))
-    return {"class": type(optimizer).__name__, **_without_names(written)}
+    values = json.loads(json.dumps(config, default=str))
+    return {"class": type(optimizer).__name__, **_without_names(values)}
 
 
 def _without_names(config: Any) -> Any:

@@ -1,15 +1,16 @@
 """Returns what every layer and head of a pipeline's model attends to, for one text."""
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras
 import numpy as np
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import RecurrentDecoder, ScalarMix, TransformerBlock
 from keras_transformers.layers.dense import softmax
+from keras_transformers.layers.scopes import WATCHERS
 
 __all__ = ["AttentionMap", "attention", "layer_weights"]
 
@@ -46,10 +47,10 @@ class AttentionMap:
         if self.queries != self.keys:
             raise ValueError("rollout is for self-attention: queries and keys differ here")
         identity = np.eye(len(self.keys))
-        found = identity
+        flow = identity
         for layer in self.probabilities.mean(axis=1):
-            found = (layer + identity) / 2 @ found
-        return found
+            flow = (layer + identity) / 2 @ flow
+        return flow
 
 
 def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
@@ -76,19 +77,24 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
     others: dict[Kind, AttentionMap] = {} if mixed is None else {"layers": mixed}
     if others and not any(True for _ in attention_layers(pipeline.model)):
         return others
-    with _watched(pipeline.model) as seen:
+    seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
+
+    def watcher(kind: Kind) -> Callable[[Tensor], None]:
+        return lambda probabilities: seen[kind].append(np.asarray(probabilities[0]))
+
+    with WATCHERS.use({layer: watcher(kind) for layer, kind in attention_layers(pipeline.model)}):
         names = pipeline.read(*texts)
     sides: dict[Kind, tuple[str, str]] = {
         "encoder": ("source", "source"),
         "decoder": ("target", "target"),
         "cross": ("predicted", "source"),
     }
-    found = {
+    maps = {
         kind: AttentionMap(np.stack(seen[kind]), *(names[side] for side in sides[kind]))
         for kind in sides
         if seen[kind]
     }
-    return found | others
+    return maps | others
 
 
 def layer_weights(model: keras.Model) -> AttentionMap | None:
@@ -113,21 +119,7 @@ def layer_weights(model: keras.Model) -> AttentionMap | None:
     return None
 
 
-@contextlib.contextmanager
-def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
-    """Collects the probabilities (heads, query, key) of each attention, in order."""
-    seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
-    watched = dict(attention_layers(model))
-    for layer, kind in watched.items():
-        layer.on_probabilities = lambda found, kind=kind: seen[kind].append(np.asarray(found[0]))
-    try:
-        yield seen
-    finally:
-        for layer in watched:
-            layer.on_probabilities = None
-
-
-def attention_layers(model: keras.Model) -> Iterator[tuple[Any, Kind]]:
+def attention_layers(model: keras.Model) -> Iterator[tuple[keras.layers.Layer, Kind]]:
     """Yields the layers of a model that have attention, each with its kind."""
     for layer in model.layers:
         if isinstance(layer, TransformerBlock):

@@ -102,7 +102,7 @@ def model_blocks(model: keras.Model) -> list[Block]:
         Blocks; `count * num_parameters` adds up to `model.count_params()`.
 
     Example:
-        >>> from keras_transformers.models.encoders.bert import bert
+        >>> from keras_transformers.families.bert.model import bert
         >>> model = bert(vocabulary_size=9, num_layers=3, num_heads=2, hidden_dim=8)
         >>> [(block.name, block.count) for block in model_blocks(model) if block.kind == "layer"]
         [('token_embedding', 1), ('segment_embedding', 1), ('token_and_segment', 1),
@@ -135,7 +135,9 @@ def _all_blocks(model: keras.Model) -> list[Block]:
         else:
             parts = _parts(layer)
             extra = [
-                beside[id(each)] for each in inputs if id(each) in beside and not _is_mask(each)
+                beside[id(tensor)]
+                for tensor in inputs
+                if id(tensor) in beside and not _is_mask(tensor)
             ]
             is_shared = id(layer) in seen
             blocks.append(
@@ -184,20 +186,20 @@ def _joins(
 ) -> tuple[tuple[int, str], ...]:
     """Returns where the tensors beside the first one come from, and which part uses them."""
     names = [part.name for part in parts if part.look == "attention"]
-    found = {}
+    joins = {}
     for tensor in inputs:
         if (index := made_by.get(id(tensor), taken[0])) != taken[0]:
             # Vectors of another sequence go to the last attention, scores' biases to the first.
             is_sequence = len(tensor.shape) == len(inputs[0].shape)
-            found[index] = names[-1 if is_sequence else 0] if names else ""
-    return tuple(found.items())
+            joins[index] = names[-1 if is_sequence else 0] if names else ""
+    return tuple(joins.items())
 
 
 def _without_repetitions(blocks: Sequence[Block]) -> list[Block]:
     """Returns the blocks with equal layers in a row as one."""
     taken = Counter(block.source for block in blocks)
     taken.update(join for block in blocks for join, _ in block.joins)
-    made: list[Block] = []
+    result: list[Block] = []
     place: dict[int | None, int | None] = {None: None}  # index before -> index now
     for index, block in enumerate(blocks):
         moved = replace(
@@ -205,19 +207,19 @@ def _without_repetitions(blocks: Sequence[Block]) -> list[Block]:
             source=place[block.source],
             joins=tuple((place[join], part) for join, part in block.joins),  # type: ignore[misc]
         )
-        below = made[moved.source] if moved.source is not None else None
+        below = result[moved.source] if moved.source is not None else None
         if (
             below is not None
             and block.kind == "layer"
             and taken[block.source] == 1
             and replace(moved, count=below.count, source=below.source) == below
         ):
-            made[moved.source] = replace(below, count=below.count + 1)  # type: ignore[index]
+            result[moved.source] = replace(below, count=below.count + 1)  # type: ignore[index]
             place[index] = moved.source
         else:
-            place[index] = len(made)
-            made.append(moved)
-    return made
+            place[index] = len(result)
+            result.append(moved)
+    return result
 
 
 def _parts(layer: Any) -> tuple[Part, ...]:

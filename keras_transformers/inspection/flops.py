@@ -84,7 +84,7 @@ def flops_table(
             no rule.
 
     Example:
-        >>> from keras_transformers.models.gpt import gpt
+        >>> from keras_transformers.families.gpt.model import gpt
         >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...             max_sequence_length=16)
         >>> for row in flops_table(model, {"token_ids": (1, 4)}):
@@ -181,14 +181,14 @@ def update_cost(
         rules: See `flops_table`.
 
     Example:
-        >>> from keras_transformers.models.gpt import gpt
+        >>> from keras_transformers.families.gpt.model import gpt
         >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...             max_sequence_length=16)
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
     """
-    given = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
-    lengths: dict[str, Any] = {**given, **(other_lengths or {})}
+    by_input = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
+    lengths: dict[str, Any] = {**by_input, **(other_lengths or {})}
 
     def shape(name: str, sizes: Shape) -> Shape:
         means = iter(lengths[name]) if isinstance(length, tuple) else repeat(lengths[name])

@@ -75,10 +75,10 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
     return rows
 
 
-def activation_name(layer: Any) -> str:
+def activation_name(layer: keras.layers.Layer | None) -> str:
     """Returns the name of a layer's activation, or "" for none."""
-    found = getattr(layer, "activation", "")
-    name = found if isinstance(found, str) else getattr(found, "__name__", "")
+    activation = getattr(layer, "activation", "")
+    name = activation if isinstance(activation, str) else getattr(activation, "__name__", "")
     return "" if name == "linear" else name
 
 

@@ -10,7 +10,11 @@ from keras_transformers.inspection.attention_maps import AttentionMap
 __all__ = ["attention_figure", "attention_picture", "attention_pictures", "rollout_figure"]
 
 
-def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
+def attention_pictures(
+    source_tokens: Iterable[Iterable[str | bytes]],
+    target_tokens: Iterable[Iterable[str | bytes]],
+    attention: np.ndarray,
+) -> np.ndarray:
     """Draws one picture per sentence from the outputs of an export's `attend` signature.
 
     Args:
@@ -118,9 +122,9 @@ def rollout_figure(found: AttentionMap, *, dark: bool = False) -> Any:
     return _drawn(found, [[("rollout", found.rollout())]], dark)
 
 
-def _drawn(found: AttentionMap, panels: list[list[tuple[str, np.ndarray]]], dark: bool) -> Any:
+def _drawn(attention: AttentionMap, panels: list[list[tuple[str, np.ndarray]]], dark: bool) -> Any:
     """Returns a figure with rows of titles and weights; a single one has its tokens."""
-    queries, keys = _without_padding(found.queries), _without_padding(found.keys)
+    queries, keys = _without_padding(attention.queries), _without_padding(attention.keys)
     is_one = len(panels) == len(panels[0]) == 1
     side = 1.6 + 0.25 * max(len(queries), len(keys)) if is_one else 1.3
     figure = _figure(figsize=(side * len(panels[0]), side * len(panels) + 0.4))
@@ -163,10 +167,10 @@ def _draw(
 
 
 def _without_padding(tokens: Sequence[str]) -> list[str]:
-    found = list(tokens)
-    while found and not found[-1]:
-        found.pop()
-    return [token.replace("$", r"\$") for token in found]  # matplotlib reads $...$ as math
+    texts = list(tokens)
+    while texts and not texts[-1]:
+        texts.pop()
+    return [token.replace("$", r"\$") for token in texts]  # matplotlib reads $...$ as math
 
 
 def _strings(rows: Iterable[Iterable[Any]]) -> list[list[str]]:

@@ -36,8 +36,8 @@ def find(pattern: str) -> list[Place]:
     if is_url(pattern):
         system, path = _system(pattern)
         start = pattern.removesuffix(path)  # fsspec's paths have no scheme, and some have no host
-        found = system.glob(path, detail=True).items()
-        return sorted(f"{start}{name}" for name, about in found if about["type"] == "file")
+        listing = system.glob(path, detail=True).items()
+        return sorted(f"{start}{name}" for name, about in listing if about["type"] == "file")
     return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
 
 
@@ -51,8 +51,8 @@ def names(folder: Place) -> list[str]:
         return sorted(path[len(root) + 1 :] for path in system.find(root))
     if not os.path.isdir(folder):
         return []
-    found = (path for path, kind in entries(Path(folder)) if kind in ("file", "link"))
-    return [path.relative_to(folder).as_posix() for path in found if path.is_file()]
+    paths = (path for path, kind in entries(Path(folder)) if kind in ("file", "link"))
+    return [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
 
 
 @contextlib.contextmanager
@@ -88,10 +88,10 @@ def fetched_folder(place: Place) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, place.rpartition("/")[2])
-        found = names(place)
-        if not found:
+        paths = names(place)
+        if not paths:
             raise FileNotFoundError(f"{place}: no such folder; check the URL")
-        for name in found:
+        for name in paths:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             _copy(f"{place}/{name}", copy / name)
         with naming({copy: place}):

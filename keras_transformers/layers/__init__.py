@@ -10,5 +10,5 @@ from keras_transformers.rooms import open_room
 
 __getattr__, __dir__ = open_room(__name__, __file__)
 
-for _found in pkgutil.walk_packages(__path__, f"{__name__}."):
-    importlib.import_module(_found.name)
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

@@ -1,7 +1,6 @@
 """Computes `softmax(Q K^T + bias) V` in the way that suits the backend and the length."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -14,23 +13,24 @@ from keras_transformers.layers.memory.bands import (
     shortest_in_bands,
 )
 from keras_transformers.layers.memory.blocks import attention_in_blocks, goes_in_blocks
+from keras_transformers.layers.tensors import Tensor
 
 
 def attend(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     *,
-    mask: Any = None,
+    mask: Tensor | None = None,
     reach: Reach = EVERYWHERE,
-    bias: Any = None,
-    any_visible: Any = None,
+    bias: Tensor | None = None,
+    any_visible: Tensor | None = None,
     scores_dtype: str = "float32",
     dropout: keras.layers.Dropout | None = None,
-    on_probabilities: Callable[[Any], None] | None = None,
+    on_probabilities: Callable[[Tensor], None] | None = None,
     return_probabilities: bool = False,
     training: bool | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Computes `softmax(Q K^T + bias) V` for each head.
 
     On JAX, Keras' fused kernel computes it, unless the probabilities are returned or dropped out;
@@ -109,20 +109,20 @@ def attend(
 
 
 def _whole(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     *,
-    mask: Any,
+    mask: Tensor,
     reach: Reach,
-    bias: Any,
-    any_visible: Any,
+    bias: Tensor,
+    any_visible: Tensor,
     scores_dtype: str,
     dropout: keras.layers.Dropout | None,
-    on_probabilities: Callable[[Any], None] | None = None,
+    on_probabilities: Callable[[Tensor], None] | None = None,
     return_probabilities: bool = False,
     training: bool | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Computes all scores at once; see `attend`."""
     drops = bool(training and dropout is not None and dropout.rate)
     shows = return_probabilities or on_probabilities is not None
@@ -151,11 +151,11 @@ def _whole(
     return context, probabilities if return_probabilities else None
 
 
-def _zero_unseen(context: Any, any_visible: Any) -> Any:
+def _zero_unseen(context: Tensor, any_visible: Tensor) -> Tensor:
     return context if any_visible is None else context * ops.cast(any_visible, context.dtype)
 
 
-def _by_group(left: Any, right: Any) -> Any:
+def _by_group(left: Tensor, right: Tensor) -> Tensor:
     """Multiplies (batch, heads, query, n) by the matrices (batch, key heads, n, m) of its groups.
 
     Returns:
@@ -169,7 +169,7 @@ def _by_group(left: Any, right: Any) -> Any:
     return ops.reshape(ops.matmul(rows, right), (batch, heads, length, ops.shape(right)[-1]))
 
 
-def _repeated(heads: Any, num_heads: int) -> Any:
+def _repeated(heads: Tensor, num_heads: int) -> Tensor:
     """Repeats key heads (batch, key heads, key, head_dim) for each head that they serve."""
     times = num_heads // heads.shape[1]
     return heads if times == 1 else ops.repeat(heads, times, axis=1)
@@ -181,8 +181,14 @@ def _calls_one_kernel() -> bool:
 
 
 def _kernel_attention(
-    query: Any, key: Any, value: Any, mask: Any, visible: Any, reach: Reach, bias: Any
-) -> Any:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    visible: Tensor,
+    reach: Reach,
+    bias: Tensor,
+) -> Tensor:
     """Computes `softmax(Q K^T + bias) V` in one operation.
 
     Args:

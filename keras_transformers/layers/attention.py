@@ -10,10 +10,12 @@ from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense, at_least_float32
 from keras_transformers.layers.layouts import PADDED, Padded
 from keras_transformers.layers.masks import EVERYWHERE, Reach, four_axes
+from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.tensors import Initializer, Shape, Tensor
 
 __all__ = ["MultiHeadAttention"]
 
-KeysValues = tuple[Any, Any]
+KeysValues = tuple[Tensor, Tensor]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -75,7 +77,7 @@ class MultiHeadAttention(CompositeLayer):
         attention_dropout: float = 0.0,
         use_bias: bool = True,
         use_output_bias: bool | None = None,
-        kernel_initializer: Any = "glorot_uniform",
+        kernel_initializer: Initializer = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -130,7 +132,7 @@ class MultiHeadAttention(CompositeLayer):
             name=name,
         )
 
-    def build(self, query_shape: Any, value_shape: Any = None) -> None:
+    def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         """Builds the projections; `value_shape` defaults to `query_shape`."""
         value_shape = value_shape or query_shape
         self.query.build(query_shape)
@@ -144,11 +146,11 @@ class MultiHeadAttention(CompositeLayer):
         if not self.scale_scores:  # instead, the queries start smaller, as in T5
             self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
 
-    def compute_output_shape(self, query_shape: Any, value_shape: Any = None) -> tuple[Any, ...]:
+    def compute_output_shape(self, query_shape: Shape, value_shape: Shape | None = None) -> Shape:
         """Returns (batch, query, hidden_dim)."""
         return (*query_shape[:-1], self.hidden_dim)
 
-    def _placed(self, heads: Any, norm: Any, positions: Any) -> Any:
+    def _placed(self, heads: Tensor, norm: keras.layers.Layer | None, positions: Tensor) -> Tensor:
         """Normalizes and rotates queries or keys (batch, heads, length, head_dim), if set up so."""
         if norm is not None:
             heads = norm(heads)
@@ -158,7 +160,7 @@ class MultiHeadAttention(CompositeLayer):
             positions = ops.arange(ops.shape(heads)[2])[None]
         return self.positions(heads, positions)
 
-    def keys_values(self, value: Any, *, positions: Any = None) -> KeysValues:
+    def keys_values(self, value: Tensor, *, positions: Tensor | None = None) -> KeysValues:
         """Projects `value` (batch, key, features) to keys and values for a cache.
 
         Args:
@@ -175,17 +177,17 @@ class MultiHeadAttention(CompositeLayer):
 
     def call(
         self,
-        query: Any,
-        value: Any = None,
+        query: Tensor,
+        value: Tensor | None = None,
         *,
         layout: Padded = PADDED,
-        attention_mask: Any = None,
-        attention_bias: Any = None,
-        positions: Any = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        positions: Tensor | None = None,
         keys_values: KeysValues | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Attends from each query position to the visible key positions.
 
         Args:
@@ -233,7 +235,7 @@ class MultiHeadAttention(CompositeLayer):
             any_visible=masks.any_visible,
             scores_dtype=self.scores_dtype,
             dropout=self.dropout,
-            on_probabilities=self.on_probabilities,
+            on_probabilities=WATCHERS.of(self),
             return_probabilities=return_attention_scores,
             training=training,
         )
@@ -242,14 +244,14 @@ class MultiHeadAttention(CompositeLayer):
 
     def step(
         self,
-        query: Any,
+        query: Tensor,
         *,
         cache: KeysValues,
-        index: Any = None,
-        attention_mask: Any = None,
-        attention_bias: Any = None,
-        positions: Any = None,
-    ) -> tuple[Any, KeysValues]:
+        index: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> tuple[Tensor, KeysValues]:
         """Attends from new positions to themselves and to those in a cache, in inference.
 
         Args:
@@ -268,7 +270,7 @@ class MultiHeadAttention(CompositeLayer):
         """
         # A single new position is the last one, so causality hides nothing from it.
         reach = Reach(self.use_causal_mask and query.shape[1] != 1, self.window)
-        queries: Any = None  # the numbers of the new positions
+        queries: Tensor = None  # the numbers of the new positions
         if self.positions is not None or reach != EVERYWHERE:
             first = ops.shape(cache[0])[2] if index is None else index
             queries = ops.arange(ops.shape(query)[1]) + first
@@ -288,7 +290,7 @@ class MultiHeadAttention(CompositeLayer):
         )
         return output, cache
 
-    def joined_weights(self) -> tuple[Any, Any]:
+    def joined_weights(self) -> tuple[Tensor, Tensor]:
         """Returns the projections to queries, keys and values as one.
 
         Returns:
@@ -299,7 +301,7 @@ class MultiHeadAttention(CompositeLayer):
         kernel = ops.concatenate([part.kernel for part in parts], axis=1)
         return kernel, ops.concatenate([part.bias for part in parts]) if self.use_bias else None
 
-    def scores_spec(self, query: Any, value: Any) -> Any:
+    def scores_spec(self, query: Tensor, value: Tensor) -> Tensor:
         """Returns the shape and dtype of the attention probabilities (batch, heads, query, key)."""
         shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
         return keras.KerasTensor(shape, dtype=self.scores_dtype)
@@ -334,7 +336,7 @@ class MultiHeadAttention(CompositeLayer):
         return super().from_config({**config, "positions": positions})
 
 
-def empty_cache(rows: Any, attention: MultiHeadAttention, length: int) -> KeysValues:
+def empty_cache(rows: Tensor, attention: MultiHeadAttention, length: int) -> KeysValues:
     """Makes a cache of zeros: keys and values, each (rows, key heads, length, head_dim).
 
     A cache of length 0 grows by the new positions of each step (`extend_cache` without an index),
@@ -345,7 +347,9 @@ def empty_cache(rows: Any, attention: MultiHeadAttention, length: int) -> KeysVa
     return keys, values
 
 
-def extend_cache(cache: KeysValues, new: KeysValues, index: Any = None) -> tuple[KeysValues, Any]:
+def extend_cache(
+    cache: KeysValues, new: KeysValues, index: Tensor | None = None
+) -> tuple[KeysValues, Tensor]:
     """Adds new positions' keys and values to a cache, so that later steps can reuse them.
 
     Args:

@@ -13,6 +13,8 @@ from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.layouts import PADDED, Padded
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
+from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["TransformerBlock"]
 
@@ -77,9 +79,9 @@ class TransformerBlock(RecomputableLayer):
         attention.name, feed_forward.name = "self_attention", "feed_forward"
         # The order of these assignments is that of the variables in checkpoints.
         self.self_attention = attention
-        self.cross_attention_norm: Any = None
+        self.cross_attention_norm: keras.layers.Layer = None
         if cross_attention is None:
-            self.cross_attention: Any = None
+            self.cross_attention: keras.layers.Layer = None
             self.self_attention_norm = self._norm("self_attention_norm")
             self.feed_forward = feed_forward
             self.feed_forward_norm = self._norm("feed_forward_norm")
@@ -105,12 +107,12 @@ class TransformerBlock(RecomputableLayer):
 
     def sublayers(self) -> list[tuple[keras.layers.Layer, keras.layers.Layer]]:
         """Returns the residual sub-layers in the order of computation, each with its norm."""
-        found = [(self.self_attention, self.self_attention_norm)]
+        sublayers = [(self.self_attention, self.self_attention_norm)]
         if self.cross_attention is not None:
-            found.append((self.cross_attention, self.cross_attention_norm))
-        return [*found, (self.feed_forward, self.feed_forward_norm)]
+            sublayers.append((self.cross_attention, self.cross_attention_norm))
+        return [*sublayers, (self.feed_forward, self.feed_forward_norm)]
 
-    def build(self, inputs_shape: Any, encoder_output_shape: Any = None) -> None:
+    def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         """Builds the sub-layers."""
         self.self_attention.build(inputs_shape)
         self.self_attention_norm.build(inputs_shape)
@@ -125,17 +127,17 @@ class TransformerBlock(RecomputableLayer):
 
     def call(
         self,
-        inputs: Any,
-        encoder_output: Any = None,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
         *,
         layout: Padded = PADDED,
-        attention_mask: Any = None,
-        attention_bias: Any = None,
-        cross_attention_mask: Any = None,
-        positions: Any = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Computes all positions at once.
 
         Args:
@@ -161,8 +163,10 @@ class TransformerBlock(RecomputableLayer):
         shows_own = return_attention_scores and self.cross_attention is None
         shows_cross = return_attention_scores and self.cross_attention is not None
 
-        def run(inputs: Any, encoder_output: Any, attention_bias: Any) -> tuple[Any, Any]:
-            def attend(x: Any) -> tuple[Any, Any]:
+        def run(
+            inputs: Tensor, encoder_output: Tensor, attention_bias: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            def attend(x: Tensor) -> tuple[Tensor, Tensor]:
                 attended = self.self_attention(
                     x,
                     layout=layout,
@@ -174,7 +178,7 @@ class TransformerBlock(RecomputableLayer):
                 )
                 return attended if shows_own else (attended, None)
 
-            def attend_to_source(x: Any) -> tuple[Any, Any]:
+            def attend_to_source(x: Tensor) -> tuple[Tensor, Tensor]:
                 attended = self.cross_attention(
                     x,
                     encoder_output,
@@ -188,22 +192,22 @@ class TransformerBlock(RecomputableLayer):
 
         tensors = inputs, encoder_output, attention_bias
         if self.recomputes and training and not return_attention_scores:
-            return self.recomputed(lambda *given: run(*given)[0], *tensors)
+            return self.recomputed(lambda *tensors: run(*tensors)[0], *tensors)
         output, scores = run(*tensors)
         return (output, scores) if return_attention_scores else output
 
     def step(
         self,
-        inputs: Any,
+        inputs: Tensor,
         *,
         cache: KeysValues,
-        index: Any = None,
-        attention_mask: Any = None,
-        attention_bias: Any = None,
-        positions: Any = None,
+        index: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        positions: Tensor | None = None,
         cross_keys_values: KeysValues | None = None,
-        cross_attention_mask: Any = None,
-    ) -> tuple[Any, KeysValues]:
+        cross_attention_mask: Tensor | None = None,
+    ) -> tuple[Tensor, KeysValues]:
         """Computes new positions as `call` would, from cached keys and values.
 
         Args:
@@ -226,7 +230,7 @@ class TransformerBlock(RecomputableLayer):
         """
         extended = cache
 
-        def attend(x: Any) -> tuple[Any, Any]:
+        def attend(x: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal extended
             rows = x
             if self.cross_attention is not None:
@@ -241,7 +245,7 @@ class TransformerBlock(RecomputableLayer):
             )
             return attended if rows is x else ops.reshape(attended, ops.shape(x)), None
 
-        def attend_to_source(x: Any) -> tuple[Any, Any]:
+        def attend_to_source(x: Tensor) -> tuple[Tensor, Tensor]:
             attended = self.cross_attention(
                 x, keys_values=cross_keys_values, attention_mask=cross_attention_mask
             )
@@ -252,11 +256,11 @@ class TransformerBlock(RecomputableLayer):
 
     def _sublayers(
         self,
-        hidden: Any,
-        attend: Callable[[Any], tuple[Any, Any]],
-        attend_to_source: Callable[[Any], tuple[Any, Any]],
+        hidden: Tensor,
+        attend: Callable[[Tensor], tuple[Tensor, Tensor]],
+        attend_to_source: Callable[[Tensor], tuple[Tensor, Tensor]],
         training: bool | None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Tensor]:
         """Runs the residual sub-layers; also returns the attention probabilities, if requested."""
         hidden, scores = self._residual("self_attention", hidden, attend, training)
         if self.cross_attention is not None:
@@ -272,10 +276,10 @@ class TransformerBlock(RecomputableLayer):
     def _residual(
         self,
         name: str,
-        inputs: Any,
-        sublayer: Callable[[Any], tuple[Any, Any]],
+        inputs: Tensor,
+        sublayer: Callable[[Tensor], tuple[Tensor, Tensor]],
         training: bool | None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Tensor, Tensor]:
         """Computes `norm(x + dropout(sublayer(x)))` or `x + dropout(sublayer(norm(x)))`.
 
         Args:
@@ -288,6 +292,7 @@ class TransformerBlock(RecomputableLayer):
             (..., hidden), and the sub-layer's extra result.
         """
         norm, dropout = getattr(self, f"{name}_norm"), getattr(self, f"{name}_dropout")
+        norm = KERNELS.of(norm) or norm
         before = self.norm_position == "pre"
         outputs, extra = sublayer(norm(inputs) if before else inputs)
         hidden = inputs + dropout(outputs, training=training)
@@ -295,12 +300,12 @@ class TransformerBlock(RecomputableLayer):
 
     def compute_output_spec(
         self,
-        inputs: Any,
-        encoder_output: Any = None,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
         *,
         return_attention_scores: bool = False,
         **others: Any,
-    ) -> Any:
+    ) -> Tensor:
         """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_attention_scores:

@@ -9,6 +9,7 @@ from keras import ops
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent.cells import at_least_one
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["CharacterCNN", "Highway"]
 
@@ -57,7 +58,7 @@ class CharacterCNN(keras.layers.Layer):
         self.activation = activation
         self.output_dim = sum(number for _, number in self.filters)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights.
 
         Raises:
@@ -90,7 +91,7 @@ class CharacterCNN(keras.layers.Layer):
                 self.add_weight(name=f"bias_{index}", shape=(number,), initializer="zeros")
             )
 
-    def call(self, character_ids: Any) -> Any:
+    def call(self, character_ids: Tensor) -> Tensor:
         """Maps ids (batch, tokens, characters) to (batch, tokens, output_dim)."""
         batch, tokens, characters = ops.shape(character_ids)
         words = at_least_one(ops.reshape(character_ids, (batch * tokens, characters)))
@@ -105,7 +106,7 @@ class CharacterCNN(keras.layers.Layer):
         outputs = ops.relu(joined) if self.activation == "relu" else ops.tanh(joined)
         return ops.reshape(outputs[: batch * tokens], (batch, tokens, self.output_dim))
 
-    def compute_output_spec(self, character_ids: Any) -> Any:
+    def compute_output_spec(self, character_ids: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         shape = (*character_ids.shape[:2], self.output_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
@@ -127,7 +128,7 @@ class Highway(CompositeLayer):
     As in bilm-tf, c starts at -2, so at first the layer passes its inputs almost unchanged.
     """
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Builds both dense layers, as wide as the inputs."""
         width = input_shape[-1]
         bias = {"carry": keras.initializers.Constant(-2.0), "transform": "zeros"}
@@ -145,7 +146,7 @@ class Highway(CompositeLayer):
         self.carry.build(input_shape)
         self.transform.build(input_shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Maps (..., features) to the same shape."""
         gate = self.carry(inputs)
         return inputs + gate * (self.transform(inputs) - inputs)

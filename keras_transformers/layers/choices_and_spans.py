@@ -1,12 +1,11 @@
 """Layers for two task heads: multiple choice and span extraction."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.masks import MASKED_SCORE
+from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["ChoicesToRows", "RowsToChoices", "RowsToGroups", "StartsAndEnds"]
 
@@ -20,12 +19,12 @@ class ChoicesToRows(keras.layers.Layer):
         TensorShape([8, 7])
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Maps (batch, choices, ...) to (batch * choices, ...)."""
         batch, choices, *rest = ops.shape(inputs)
         return ops.reshape(inputs, (batch * choices, *rest))
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         batch, choices, *rest = inputs.shape
         rows = None if batch is None or choices is None else batch * choices
@@ -45,7 +44,7 @@ class RowsToChoices(keras.layers.Layer):
                [ 3.e+00, -1.e+09]], dtype=float32)
     """
 
-    def call(self, scores: Any, choices: Any, padding_mask: Any = None) -> Any:
+    def call(self, scores: Tensor, choices: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Maps scores (batch * choices, 1) to (batch, choices).
 
         Args:
@@ -58,7 +57,9 @@ class RowsToChoices(keras.layers.Layer):
             return grouped
         return ops.where(ops.any(padding_mask, axis=-1), grouped, MASKED_SCORE)
 
-    def compute_output_spec(self, scores: Any, choices: Any, padding_mask: Any = None) -> Any:
+    def compute_output_spec(
+        self, scores: Tensor, choices: Tensor, padding_mask: Tensor | None = None
+    ) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(choices.shape[:2], dtype=scores.dtype)
 
@@ -72,7 +73,7 @@ class RowsToGroups(keras.layers.Layer):
         TensorShape([2, 3, 5])
     """
 
-    def call(self, vectors: Any, groups: Any) -> Any:
+    def call(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Maps vectors (batch * group, width) to (batch, group, width).
 
         Args:
@@ -81,7 +82,7 @@ class RowsToGroups(keras.layers.Layer):
         """
         return ops.reshape(vectors, (*ops.shape(groups)[:2], vectors.shape[-1]))
 
-    def compute_output_spec(self, vectors: Any, groups: Any) -> Any:
+    def compute_output_spec(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor((*groups.shape[:2], vectors.shape[-1]), dtype=vectors.dtype)
 
@@ -90,12 +91,12 @@ class RowsToGroups(keras.layers.Layer):
 class StartsAndEnds(keras.layers.Layer):
     """Splits logits into start and end logits, and sets them to -1e9 at padding."""
 
-    def call(self, logits: Any, padding_mask: Any) -> Any:
+    def call(self, logits: Tensor, padding_mask: Tensor) -> Tensor:
         """Maps (batch, length, 2) and a mask (batch, length) to two tensors (batch, length)."""
         logits = ops.where(padding_mask[..., None], logits, MASKED_SCORE)
         return logits[..., 0], logits[..., 1]
 
-    def compute_output_spec(self, logits: Any, padding_mask: Any) -> Any:
+    def compute_output_spec(self, logits: Tensor, padding_mask: Tensor) -> Tensor:
         """Returns the shapes and dtype of `call`'s results."""
         one = keras.KerasTensor(logits.shape[:2], dtype=logits.dtype)
         return one, keras.KerasTensor(one.shape, dtype=one.dtype)

@@ -1,6 +1,5 @@
 """Defines the base class of layers that consist of other layers; it keeps frozen layers frozen."""
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import keras
@@ -17,13 +16,7 @@ class CompositeLayer(AfterBuild):
     whole. Keras does not pass that on to the inner layers, so all of them would train again, and
     does not record which of them were frozen individually. This class does both. It does not record
     single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
-
-    Attributes:
-        on_probabilities: called with the attention probabilities (batch, heads, query, key) of each
-            call while `inspection.attention` watches a model; None otherwise.
     """
-
-    on_probabilities: Callable[[Any], None] | None = None
 
     _frozen: tuple[str, ...] = ()
 

@@ -5,7 +5,6 @@ a row's gradient would be summed in 16 bits: over thousands of tokens that sum s
 is slow on GPUs.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -13,6 +12,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, at_least_float32
+from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.tensors import Initializer, Shape, Tensor
 
 __all__ = [
     "Embedding",
@@ -46,9 +47,6 @@ class TokenEmbedding(Embedding):
         scale: factor applied to the vectors; the Transformer uses sqrt(hidden_dim), BERT 1.
         embeddings_initializer: initializer of the (V, H) matrix.
 
-    Attributes:
-        in_place: computes `call` instead of the layer, as in exports in int8; None in models.
-
     Raises:
         ValueError: `vocabulary_size` is below 1.
 
@@ -59,15 +57,13 @@ class TokenEmbedding(Embedding):
         (TensorShape([1, 3, 4]), TensorShape([1, 3, 10]))
     """
 
-    in_place: Callable[..., Any] | None = None
-
     def __init__(
         self,
         vocabulary_size: int,
         hidden_dim: int,
         *,
         scale: float = 1.0,
-        embeddings_initializer: Any = "uniform",
+        embeddings_initializer: Initializer = "uniform",
         **kwargs: Any,
     ) -> None:
         if vocabulary_size < 1:
@@ -79,7 +75,7 @@ class TokenEmbedding(Embedding):
         self.hidden_dim = hidden_dim
         self.scale = scale
 
-    def call(self, inputs: Any, *, reverse: bool = False) -> Any:
+    def call(self, inputs: Tensor, *, reverse: bool = False) -> Tensor:
         """Embeds ids, or projects vectors to logits.
 
         Ids inside a graph are not checked: a check would slow down training and serving, where ids
@@ -96,8 +92,9 @@ class TokenEmbedding(Embedding):
         Raises:
             ValueError: outside a graph, an id is not in the vocabulary.
         """
-        if self.in_place is not None:
-            return self.in_place(inputs, reverse=reverse)
+        kernel = KERNELS.of(self)
+        if kernel is not None:
+            return kernel(inputs, reverse=reverse)
         if not reverse:
             check_token_ids(inputs, self.vocabulary_size, "token_ids")
             outputs = super().call(inputs)
@@ -108,7 +105,7 @@ class TokenEmbedding(Embedding):
         logits = ops.reshape(logits, (*ops.shape(inputs)[:-1], self.vocabulary_size))
         return ops.cast(logits, at_least_float32(self.compute_dtype))
 
-    def compute_output_spec(self, inputs: Any, *, reverse: bool = False) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *, reverse: bool = False) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         if reverse:
             shape = (*inputs.shape[:-1], self.vocabulary_size)
@@ -126,7 +123,7 @@ class TokenEmbedding(Embedding):
         }
 
 
-def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
+def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str) -> None:
     """Raises ValueError if an id is outside the vocabulary; values inside a graph are not checked.
 
     An embedding maps id -1 to its last row, and on some devices any large id too.
@@ -141,7 +138,7 @@ def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
         )
 
 
-def known_values(tensor: Any) -> np.ndarray | None:
+def known_values(tensor: Tensor) -> np.ndarray | None:
     """Returns a tensor's values; None inside a graph, where it has none yet."""
     try:
         return ops.convert_to_numpy(tensor)
@@ -202,7 +199,7 @@ class RowEmbedding(keras.layers.Embedding):
     Optimizers with moments, and all optimizers on other backends, update the whole matrix.
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Maps ids (...) to vectors (..., output_dim)."""
         matrix = self.embeddings.value
         if hasattr(matrix, "sparse_read"):  # a TensorFlow variable; a tensor if cast or traced
@@ -231,7 +228,7 @@ class PositionEmbedding(keras.layers.Layer):
         max_sequence_length: int,
         *,
         first_position: int = 0,
-        embeddings_initializer: Any = "uniform",
+        embeddings_initializer: Initializer = "uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -239,7 +236,7 @@ class PositionEmbedding(keras.layers.Layer):
         self.first_position = first_position
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the matrix, as wide as the inputs."""
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -248,7 +245,9 @@ class PositionEmbedding(keras.layers.Layer):
             autocast=False,
         )
 
-    def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
+    def call(
+        self, inputs: Tensor, *, positions: Tensor | None = None, start_index: Tensor = 0
+    ) -> Tensor:
         """Adds the positions' vectors.
 
         Args:
@@ -270,7 +269,7 @@ class PositionEmbedding(keras.layers.Layer):
             vectors = ops.take(embeddings, positions + self.first_position, axis=0)
         return inputs + ops.cast(vectors, inputs.dtype)
 
-    def compute_output_spec(self, inputs: Any, *others: Any, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, *others: Tensor, **options: Any) -> Tensor:
         """Returns the inputs' shape, with the layer's dtype."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
@@ -297,12 +296,12 @@ class PaddedPositionEmbedding(PositionEmbedding):
 
     def call(
         self,
-        inputs: Any,
-        padding_mask: Any = None,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
         *,
-        positions: Any = None,
-        start_index: Any = 0,
-    ) -> Any:
+        positions: Tensor | None = None,
+        start_index: Tensor = 0,
+    ) -> Tensor:
         """Adds the positions' vectors.
 
         Args:
@@ -357,7 +356,7 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         self.first_position = first_position
         self.endpoint = endpoint
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Computes the table in float64, so that it is exact in float32."""
         self._table = sinusoids(
             self.first_position + self.max_sequence_length,
@@ -366,7 +365,9 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
             endpoint=self.endpoint,
         )[self.first_position :]
 
-    def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
+    def call(
+        self, inputs: Tensor, *, positions: Tensor | None = None, start_index: Tensor = 0
+    ) -> Tensor:
         """Adds the positions from `start_index` on to vectors (batch, length, hidden).
 
         Or, as in `PositionEmbedding.call`, those of `positions`.
@@ -379,7 +380,7 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
             return inputs + ops.take(table, positions, axis=0)
         return inputs + _rows(table, start_index, inputs, self)
 
-    def compute_output_spec(self, inputs: Any, **options: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, **options: Any) -> Tensor:
         """Returns the inputs' shape, with the layer's dtype."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
@@ -414,8 +415,11 @@ def sinusoids(
 
 
 def _rows(
-    table: Any, start: Any, inputs: Any, layer: PositionEmbedding | SinusoidalPositionEmbedding
-) -> Any:
+    table: Tensor,
+    start: Tensor,
+    inputs: Tensor,
+    layer: PositionEmbedding | SinusoidalPositionEmbedding,
+) -> Tensor:
     """Returns the table's rows from `start` on, one per position of `inputs`: (length, hidden).
 
     This checks a length that is known when the graph is built; otherwise the slice fails at run

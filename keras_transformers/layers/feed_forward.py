@@ -6,6 +6,7 @@ import keras
 
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation, RowDense, activation_function
+from keras_transformers.layers.tensors import Initializer, Shape, Tensor
 
 __all__ = ["FeedForward"]
 
@@ -36,7 +37,7 @@ class FeedForward(CompositeLayer):
         dropout: float = 0.0,
         gated: bool = False,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
+        kernel_initializer: Initializer = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -54,7 +55,7 @@ class FeedForward(CompositeLayer):
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.output_projection = self._dense("output", hidden_dim)
 
-    def _dense(self, name: str, width: int, activation: Any = None) -> RowDense:
+    def _dense(self, name: str, width: int, activation: Tensor | None = None) -> RowDense:
         return RowDense(
             width,
             activation=activation,
@@ -64,7 +65,7 @@ class FeedForward(CompositeLayer):
             name=name,
         )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Builds the dense layers."""
         self.intermediate.build(input_shape)
         if self.gate is not None:
@@ -73,11 +74,11 @@ class FeedForward(CompositeLayer):
         self.dropout.build(inner_shape)
         self.output_projection.build(inner_shape)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         """Returns (..., hidden_dim)."""
         return (*input_shape[:-1], self.hidden_dim)
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Maps (..., features) to (..., hidden_dim)."""
         inner = self.intermediate(inputs)
         if self.gate is not None:

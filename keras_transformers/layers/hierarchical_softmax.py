@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["HierarchicalSoftmax"]
 
@@ -87,20 +88,20 @@ class HierarchicalSoftmax(keras.layers.Layer):
         for turns, path in zip(self._turns, paths, strict=True):
             turns[: len(path)] = [node + self.num_nodes * is_right for node, is_right in path]
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates one vector per inner node."""
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], self.num_nodes), initializer="zeros"
         )
 
-    def call(self, vectors: Any) -> Any:
+    def call(self, vectors: Tensor) -> Tensor:
         """Maps (batch, width) to log-probabilities (batch, classes)."""
         scores = ops.matmul(vectors, self.kernel)  # (batch, nodes)
         left, right = ops.log_sigmoid(-scores), ops.log_sigmoid(scores)
         turns = ops.concatenate([left, right, ops.zeros_like(scores[:, :1])], axis=-1)
         return ops.sum(ops.take(turns, self._turns, axis=-1), axis=-1)  # (batch, classes, turns)
 
-    def compute_output_spec(self, vectors: Any) -> Any:
+    def compute_output_spec(self, vectors: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         shape = (*vectors.shape[:-1], len(self.class_counts))
         return keras.KerasTensor(shape, dtype=self.compute_dtype)

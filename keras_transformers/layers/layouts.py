@@ -2,11 +2,14 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
+from keras.layers import Layer
 
 from keras_transformers.layers.masks import MASKED_SCORE, four_axes
+from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["Padded", "Rows"]
 
@@ -20,15 +23,17 @@ class Masks(NamedTuple):
         any_visible: float (batch, 1, 1, 1) if `bias` hides keys; None if it does not.
     """
 
-    mask: Any
-    bias: Any
-    any_visible: Any = None
+    mask: Tensor
+    bias: Tensor
+    any_visible: Tensor | None = None
 
 
 class Padded:
     """All positions of every row, padding included: (batch, length, features)."""
 
-    def project(self, attention: Any, query: Any, value: Any) -> tuple[Any, Any, Any]:
+    def project(
+        self, attention: Layer, query: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Projects vectors to queries, keys and values.
 
         Args:
@@ -45,20 +50,20 @@ class Padded:
             self.split(attention.value(value), attention.num_key_value_heads),
         )
 
-    def split(self, projected: Any, num_heads: int) -> Any:
+    def split(self, projected: Tensor, num_heads: int) -> Tensor:
         """Splits (batch, length, heads * head_dim) into (batch, heads, length, head_dim)."""
         batch, length = ops.shape(projected)[:2]
         heads = ops.reshape(projected, (batch, length, num_heads, projected.shape[-1] // num_heads))
         return ops.transpose(heads, (0, 2, 1, 3))
 
-    def merge(self, context: Any) -> Any:
+    def merge(self, context: Tensor) -> Tensor:
         """Joins (batch, heads, length, head_dim) to (batch, length, heads * head_dim)."""
         width = context.shape[1] * context.shape[3]
         context = ops.transpose(context, (0, 2, 1, 3))  # (batch, length, heads, head_dim)
         batch, length = ops.shape(context)[:2]
         return ops.reshape(context, (batch, length, width))
 
-    def masks(self, attention_mask: Any, attention_bias: Any) -> Masks:
+    def masks(self, attention_mask: Tensor, attention_bias: Tensor) -> Masks:
         """Returns the masks and biases that hide keys; see `MultiHeadAttention.call`."""
         mask = None if attention_mask is None else four_axes(attention_mask)
         return Masks(mask, attention_bias)
@@ -67,12 +72,18 @@ class Padded:
 PADDED = Padded()
 
 
-def _take(rows: Any, places: Any) -> Any:
+def _take(rows: Tensor, places: Tensor) -> Tensor:
     return ops.take(rows, places, axis=0)
 
 
-def _joined(attention: Any, tokens: Any) -> Any:
-    kernel, bias = attention.joined_weights()
+def joined_product(tokens: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+    """Maps tokens (tokens, features) to an attention's queries, keys and values side by side.
+
+    Args:
+        tokens: (tokens, features).
+        kernel: see `MultiHeadAttention.joined_weights`.
+        bias: see there.
+    """
     product = ops.matmul(tokens, kernel)
     return product if bias is None else ops.add(product, bias)
 
@@ -91,8 +102,6 @@ class Rows(Padded):
             are then real.
         take: maps rows (rows, features) and indices to the rows there. `tf.gather` takes fewer
             steps than `ops.take`, which allows negative indices.
-        joined: maps an attention and the tokens (tokens, features) to its queries, keys and values
-            side by side, (tokens, (heads + 2 * key heads) * head_dim), as `joined_weights` does.
 
     Example:
         >>> layout = Rows(ops.array([[True, True, False], [True, False, False]]))
@@ -102,45 +111,51 @@ class Rows(Padded):
 
     def __init__(
         self,
-        padding_mask: Any = None,
+        padding_mask: Tensor | None = None,
         *,
-        like: Any = None,
-        take: Callable[[Any, Any], Any] = _take,
-        joined: Callable[[Any, Any], Any] = _joined,
+        like: Tensor | None = None,
+        take: Callable[[Tensor, Tensor], Tensor] = _take,
     ) -> None:
-        self._take, self._product = take, joined
+        self._take = take
         self.batch, self.length = ops.shape(like if padding_mask is None else padding_mask)[:2]
         self.padding_mask = padding_mask
-        self._biases: dict[int, tuple[Any, Any]] = {}
+        self._biases: list[tuple[Tensor, Tensor]] = []  # each without and with the mask
 
     @functools.cached_property
-    def _is_kept(self) -> Any:
+    def _is_kept(self) -> Tensor:
         first = ops.arange(self.length) == 0  # (length,)
         kept = ops.logical_or(self.padding_mask, first[None])
         return ops.reshape(kept, (-1,))  # (batch * length,)
 
     @functools.cached_property
-    def _kept(self) -> Any:
+    def _kept(self) -> Tensor:
         return ops.cast(ops.nonzero(self._is_kept)[0], "int32")  # (tokens,)
 
     @functools.cached_property
-    def _places(self) -> Any:
+    def _places(self) -> Tensor:
         """The token for each position, (batch * length,); padding repeats the token before it."""
         return ops.cumsum(ops.cast(self._is_kept, "int32")) - 1
 
-    def tokens(self, padded: Any) -> Any:
+    def tokens(self, padded: Tensor) -> Tensor:
         """Maps (batch, length, features) to the real tokens' (tokens, features)."""
         rows = ops.reshape(padded, (-1, padded.shape[-1]))  # (batch * length, features)
         return rows if self.padding_mask is None else self._take(rows, self._kept)
 
-    def padded(self, tokens: Any) -> Any:
+    def padded(self, tokens: Tensor) -> Tensor:
         """Maps (tokens, features) to (batch, length, features); padding holds other tokens."""
         rows = tokens if self.padding_mask is None else self._take(tokens, self._places)
         return ops.reshape(rows, (self.batch, self.length, tokens.shape[-1]))
 
-    def project(self, attention: Any, query: Any, value: Any) -> tuple[Any, Any, Any]:
+    def project(
+        self, attention: Layer, query: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Projects tokens (tokens, features) like `Padded.project`; only for self-attention."""
-        joined = self.padded(self._product(attention, query))
+        kernel = KERNELS.of(attention)
+        if kernel is None:
+            joined = joined_product(query, *attention.joined_weights())
+        else:
+            joined = kernel(query)
+        joined = self.padded(joined)
         heads, key_heads = attention.num_heads, attention.num_key_value_heads
         if heads == key_heads:  # all three in one transposition
             shape = (self.batch, self.length, 3, heads, attention.head_dim)
@@ -150,13 +165,13 @@ class Rows(Padded):
         ends = heads, heads + key_heads
         return joined[:, : ends[0]], joined[:, ends[0] : ends[1]], joined[:, ends[1] :]
 
-    def merge(self, context: Any) -> Any:
+    def merge(self, context: Tensor) -> Tensor:
         """Joins (batch, heads, length, head_dim) to the tokens' (tokens, heads * head_dim)."""
         width = context.shape[1] * context.shape[3]
         context = ops.transpose(context, (0, 2, 1, 3))  # (batch, length, heads, head_dim)
         return self.tokens(ops.reshape(context, (self.batch, self.length, width)))
 
-    def masks(self, attention_mask: Any, attention_bias: Any) -> Masks:
+    def masks(self, attention_mask: Tensor, attention_bias: Tensor) -> Masks:
         """Returns the mask that hides padding, made once for all layers.
 
         Raises:
@@ -167,18 +182,18 @@ class Rows(Padded):
         return Masks(None, self.scores_bias(attention_bias), self.any_visible)
 
     @functools.cached_property
-    def any_visible(self) -> Any:
+    def any_visible(self) -> Tensor:
         """Float32 (batch, 1, 1, 1): 1 where a row has real tokens; None without a mask."""
         if self.padding_mask is None:
             return None
         return ops.cast(ops.any(self.padding_mask, axis=1), "float32")[:, None, None, None]
 
     @functools.cached_property
-    def _mask_bias(self) -> Any:
+    def _mask_bias(self) -> Tensor:
         scores = ops.where(self.padding_mask, 0.0, MASKED_SCORE)
         return scores[:, None, None, :]  # (batch, 1, 1, key)
 
-    def scores_bias(self, attention_bias: Any = None) -> Any:
+    def scores_bias(self, attention_bias: Tensor | None = None) -> Tensor:
         """Returns the bias to add to the scores, or None.
 
         Args:
@@ -188,6 +203,8 @@ class Rows(Padded):
             return attention_bias
         if attention_bias is None:
             return self._mask_bias
-        if id(attention_bias) not in self._biases:  # kept alive, or its id might be reused
-            self._biases[id(attention_bias)] = attention_bias, attention_bias + self._mask_bias
-        return self._biases[id(attention_bias)][1]
+        for bias, masked in self._biases:  # which all blocks share
+            if bias is attention_bias:
+                return masked
+        self._biases.append((attention_bias, attention_bias + self._mask_bias))
+        return self._biases[-1][1]

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.tensors import Tensor
 
 __all__ = [
     "CharacterMask",
@@ -32,11 +33,11 @@ class PaddingMask(keras.layers.Layer):
         super().__init__(**kwargs)
         self.pad_token_id = pad_token_id
 
-    def call(self, token_ids: Any) -> Any:
+    def call(self, token_ids: Tensor) -> Tensor:
         """Maps (batch, length) ids to (batch, length) booleans."""
         return ops.not_equal(token_ids, self.pad_token_id)
 
-    def compute_output_spec(self, token_ids: Any) -> Any:
+    def compute_output_spec(self, token_ids: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(token_ids.shape, dtype="bool")
 
@@ -49,11 +50,11 @@ class PaddingMask(keras.layers.Layer):
 class CharacterMask(keras.layers.Layer):
     """Turns character ids into a padding mask: a token is real if any of its ids is above 0."""
 
-    def call(self, character_ids: Any) -> Any:
+    def call(self, character_ids: Tensor) -> Tensor:
         """Maps (batch, tokens, characters) ids to (batch, tokens) booleans."""
         return ops.any(character_ids > 0, axis=-1)
 
-    def compute_output_spec(self, character_ids: Any) -> Any:
+    def compute_output_spec(self, character_ids: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(character_ids.shape[:-1], dtype="bool")
 
@@ -69,11 +70,11 @@ class DocumentMask(keras.layers.Layer):
                 [0, 0, 1]]])
     """
 
-    def call(self, document_ids: Any) -> Any:
+    def call(self, document_ids: Tensor) -> Tensor:
         """Maps ids (batch, length) to (batch, query, key), True within the same document."""
         return ops.equal(document_ids[:, :, None], document_ids[:, None, :])
 
-    def compute_output_spec(self, document_ids: Any) -> Any:
+    def compute_output_spec(self, document_ids: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         batch, length = document_ids.shape
         return keras.KerasTensor((batch, length, length), dtype="bool")
@@ -88,13 +89,13 @@ class DocumentPositions(keras.layers.Layer):
         array([[0, 1, 0]], dtype=int32)
     """
 
-    def call(self, document_mask: Any) -> Any:
+    def call(self, document_mask: Tensor) -> Tensor:
         """Maps a `DocumentMask`'s output (batch, length, length) to int32 (batch, length)."""
         places = ops.arange(ops.shape(document_mask)[1])
         before = ops.logical_and(document_mask, places[None, None, :] < places[None, :, None])
         return ops.sum(ops.cast(before, "int32"), axis=-1)
 
-    def compute_output_spec(self, document_mask: Any) -> Any:
+    def compute_output_spec(self, document_mask: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(document_mask.shape[:2], dtype="int32")
 
@@ -113,7 +114,7 @@ class Reach:
     causal: bool = False
     window: int | None = None
 
-    def mask(self, queries: Any, keys: Any) -> Any:
+    def mask(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Returns bool (query, key) for positions (query,) and (key,): True where one may see."""
         before = keys[None, :] <= queries[:, None]
         if self.window is None:
@@ -126,7 +127,7 @@ class Reach:
 EVERYWHERE = Reach()
 
 
-def four_axes(mask: Any) -> Any:
+def four_axes(mask: Tensor) -> Tensor:
     """Expands a mask of rank 2, 3 or 4 to (batch, heads or 1, query or 1, key).
 
     Raises:

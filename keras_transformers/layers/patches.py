@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.tensors import Initializer, Shape, Tensor
 
 __all__ = ["ClassToken", "PatchEmbedding", "StemConvolution"]
 
@@ -67,7 +68,7 @@ class PatchEmbedding(keras.layers.Layer):
         patch_size: int,
         hidden_dim: int,
         *,
-        kernel_initializer: Any = "lecun_normal",
+        kernel_initializer: Initializer = "lecun_normal",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -75,7 +76,7 @@ class PatchEmbedding(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the kernel and the bias for images (batch, height, width, channels)."""
         _, height, width, channels = input_shape
         if None in (height, width, channels):
@@ -93,7 +94,7 @@ class PatchEmbedding(keras.layers.Layer):
         )
         self.bias = self.add_weight(name="bias", shape=(self.hidden_dim,), initializer="zeros")
 
-    def call(self, images: Any) -> Any:
+    def call(self, images: Tensor) -> Tensor:
         """Maps (batch, height, width, channels) to (batch, patches, hidden_dim)."""
         (rows, columns), size, channels = self.grid, self.patch_size, images.shape[-1]
         images = images[:, : rows * size, : columns * size]
@@ -104,7 +105,7 @@ class PatchEmbedding(keras.layers.Layer):
         vectors = ops.matmul(patches, ops.reshape(self.kernel, (length, -1))) + self.bias
         return ops.reshape(vectors, (-1, rows * columns, self.hidden_dim))
 
-    def compute_output_spec(self, images: Any) -> Any:
+    def compute_output_spec(self, images: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         rows, columns = patch_grid(tuple(images.shape[1:3]), self.patch_size)
         shape = (images.shape[0], rows * columns, self.hidden_dim)
@@ -138,7 +139,7 @@ class StemConvolution(keras.layers.Conv2D):
         fixed = {"kernel_size": 3, "strides": 2, "padding": "same", "use_bias": False}
         super().__init__(filters, **(kwargs | fixed | {"data_format": "channels_last"}))
 
-    def call(self, images: Any) -> Any:
+    def call(self, images: Tensor) -> Tensor:
         """Maps (batch, height, width, channels) to (batch, rows, columns, F): half, rounded up."""
         sizes = images.shape[1:3]
         rows, columns = (-(-size // 2) for size in sizes)
@@ -159,18 +160,18 @@ class StemConvolution(keras.layers.Conv2D):
 class ClassToken(keras.layers.Layer):
     """Prepends a learned vector, the class token, to every sequence."""
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the vector, initially zero."""
         self.class_token = self.add_weight(
             name="class_token", shape=(input_shape[-1],), initializer="zeros"
         )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Maps (batch, length, hidden) to (batch, 1 + length, hidden)."""
         shape = (ops.shape(inputs)[0], 1, inputs.shape[-1])
         return ops.concatenate([ops.broadcast_to(self.class_token, shape), inputs], axis=1)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         """Returns (batch, 1 + length, hidden)."""
         batch, length, hidden = input_shape
         return (batch, None if length is None else 1 + length, hidden)

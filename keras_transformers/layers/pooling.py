@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, softmax
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = [
     "FirstDimensions",
@@ -30,7 +31,9 @@ __all__ = [
 class FirstTokenPooler(keras.layers.Dense):
     """BERT's pooler: a `keras.layers.Dense` on the first position, [CLS]."""
 
-    def call(self, inputs: Any, positions: Any = None, training: bool | None = None) -> Any:
+    def call(
+        self, inputs: Tensor, positions: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
         """Maps (batch, length, features) to (batch, units).
 
         With `positions`, int32 (batch, n), it reads those instead of the first: (batch, n, units).
@@ -38,7 +41,9 @@ class FirstTokenPooler(keras.layers.Dense):
         first = inputs[:, 0] if positions is None else _at(inputs, positions)
         return super().call(first, training=training)
 
-    def compute_output_shape(self, inputs_shape: Any, positions_shape: Any = None) -> Any:
+    def compute_output_shape(
+        self, inputs_shape: Shape, positions_shape: Shape | None = None
+    ) -> Shape:
         """Returns (batch, units), or (batch, n, units) with positions."""
         return (*(inputs_shape[:1] if positions_shape is None else positions_shape), self.units)
 
@@ -47,14 +52,14 @@ class FirstTokenPooler(keras.layers.Dense):
 class LastToken(keras.layers.Layer):
     """Selects the vector of each row's last real token, which has seen all the others."""
 
-    def call(self, inputs: Any, padding_mask: Any) -> Any:
+    def call(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
         """Maps vectors (batch, length, hidden) and a mask (batch, length) to (batch, hidden).
 
         A row that is all padding returns its first vector.
         """
         return last_real(inputs, padding_mask)
 
-    def compute_output_spec(self, inputs: Any, padding_mask: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor((inputs.shape[0], inputs.shape[2]), dtype=inputs.dtype)
 
@@ -63,11 +68,11 @@ class LastToken(keras.layers.Layer):
 class GatherPositions(keras.layers.Layer):
     """Selects the vectors at given positions of each sequence."""
 
-    def call(self, inputs: Any, positions: Any) -> Any:
+    def call(self, inputs: Tensor, positions: Tensor) -> Tensor:
         """Maps vectors (batch, length, hidden) and positions (batch, n) to (batch, n, hidden)."""
         return _at(inputs, positions)
 
-    def compute_output_shape(self, inputs_shape: Any, positions_shape: Any) -> Any:
+    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape) -> Shape:
         """Returns (batch, n, hidden)."""
         return (*positions_shape, inputs_shape[-1])
 
@@ -95,8 +100,8 @@ class SampleTokens(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def call(
-        self, token_ids: Any, positions: Any, logits: Any, training: bool | None = None
-    ) -> Any:
+        self, token_ids: Tensor, positions: Tensor, logits: Tensor, training: bool | None = None
+    ) -> Tensor:
         """Replaces tokens.
 
         Args:
@@ -120,8 +125,8 @@ class SampleTokens(keras.layers.Layer):
         return ops.scatter_update(token_ids, places, ops.reshape(drawn, (-1,)))
 
     def compute_output_spec(
-        self, token_ids: Any, positions: Any, logits: Any, training: bool | None = None
-    ) -> Any:
+        self, token_ids: Tensor, positions: Tensor, logits: Tensor, training: bool | None = None
+    ) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(token_ids.shape, dtype="int32")
 
@@ -134,7 +139,7 @@ class SampleTokens(keras.layers.Layer):
 class MeanOfTokens(keras.layers.Layer):
     """Averages the vectors of the real tokens; returns zeros if there are none."""
 
-    def call(self, vectors: Any, padding_mask: Any) -> Any:
+    def call(self, vectors: Tensor, padding_mask: Tensor) -> Tensor:
         """Maps (batch, length, width) and a mask (batch, length) to (batch, width)."""
         is_real = ops.cast(padding_mask, "float32")
         shares = is_real / ops.maximum(ops.sum(is_real, axis=1, keepdims=True), 1.0)
@@ -174,7 +179,7 @@ class TokenPooling(keras.layers.Layer):
         if unknown or not self.modes or len(set(self.modes)) != len(self.modes):
             raise ValueError(f"modes={modes!r}: use one or more of {', '.join(self.MODES)}")
 
-    def call(self, vectors: Any, padding_mask: Any = None) -> Any:
+    def call(self, vectors: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Maps vectors (batch, length, hidden) and a mask to (batch, modes * hidden).
 
         Args:
@@ -185,7 +190,7 @@ class TokenPooling(keras.layers.Layer):
         pooled = [getattr(self, f"_{mode}")(vectors, padding_mask) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
 
-    def compute_output_spec(self, vectors: Any, padding_mask: Any = None) -> Any:
+    def compute_output_spec(self, vectors: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         width = len(self.modes) * vectors.shape[-1]
         return keras.KerasTensor((vectors.shape[0], width), dtype=self.compute_dtype)
@@ -194,25 +199,25 @@ class TokenPooling(keras.layers.Layer):
         """Returns the constructor's arguments."""
         return super().get_config() | {"modes": list(self.modes)}
 
-    def _cls(self, vectors: Any, mask: Any) -> Any:
+    def _cls(self, vectors: Tensor, mask: Tensor) -> Tensor:
         return vectors[:, 0]
 
-    def _max(self, vectors: Any, mask: Any) -> Any:
+    def _max(self, vectors: Tensor, mask: Tensor) -> Tensor:
         lowest = ops.cast(-np.inf, vectors.dtype)
         return ops.max(ops.where(mask[:, :, None], vectors, lowest), axis=1, initial=-np.inf)
 
-    def _mean(self, vectors: Any, mask: Any) -> Any:
+    def _mean(self, vectors: Tensor, mask: Tensor) -> Tensor:
         return _weighted_sum(vectors, mask) / _count(mask, vectors.dtype)
 
-    def _mean_sqrt_len_tokens(self, vectors: Any, mask: Any) -> Any:
+    def _mean_sqrt_len_tokens(self, vectors: Tensor, mask: Tensor) -> Tensor:
         return _weighted_sum(vectors, mask) / ops.sqrt(_count(mask, vectors.dtype))
 
-    def _weightedmean(self, vectors: Any, mask: Any) -> Any:
+    def _weightedmean(self, vectors: Tensor, mask: Tensor) -> Tensor:
         places = ops.arange(1, ops.shape(vectors)[1] + 1, dtype=vectors.dtype)
         weights = ops.cast(mask, vectors.dtype) * places[None]
         return _weighted_sum(vectors, weights) / _count(weights, vectors.dtype)
 
-    def _lasttoken(self, vectors: Any, mask: Any) -> Any:
+    def _lasttoken(self, vectors: Tensor, mask: Tensor) -> Tensor:
         return last_real(vectors, mask)
 
 
@@ -230,11 +235,11 @@ class FirstDimensions(keras.layers.Layer):
         super().__init__(**kwargs)
         self.size = size
 
-    def call(self, vectors: Any) -> Any:
+    def call(self, vectors: Tensor) -> Tensor:
         """Maps (batch, width) to (batch, size)."""
         return vectors[:, : self.size]
 
-    def compute_output_shape(self, shape: Any) -> Any:
+    def compute_output_shape(self, shape: Shape) -> Shape:
         """Returns (batch, size)."""
         return (*shape[:-1], min(self.size, shape[-1]))
 
@@ -255,7 +260,7 @@ class ScalarMix(keras.layers.Layer):
         TensorShape([2, 5, 8])
     """
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates one weight per layer, and gamma; mixed precision does not round them."""
         self.weights_before_softmax = self.add_weight(
             name="weights_before_softmax",
@@ -265,7 +270,7 @@ class ScalarMix(keras.layers.Layer):
         )
         self.gamma = self.add_weight(name="gamma", shape=(), initializer="ones", autocast=False)
 
-    def call(self, layer_outputs: Any) -> Any:
+    def call(self, layer_outputs: Tensor) -> Tensor:
         """Maps (batch, tokens, layers, width) to (batch, tokens, width)."""
         shares = softmax(ops.convert_to_tensor(self.weights_before_softmax))
         factors = ops.cast(shares * self.gamma, layer_outputs.dtype)  # (layers,)
@@ -276,7 +281,7 @@ class ScalarMix(keras.layers.Layer):
 class WithoutMarkers(keras.layers.Layer):
     """Drops ELMo's start and end markers, and sets everything after the last word to 0."""
 
-    def call(self, hidden: Any, padding_mask: Any) -> Any:
+    def call(self, hidden: Tensor, padding_mask: Tensor) -> Tensor:
         """Maps (batch, words + 2, width) and its mask to (batch, words, width)."""
         # Word i is at position i + 1. It is not the end marker if position i + 2 is real too.
         return ops.where(padding_mask[:, 2:, None], hidden[:, 1:-1], ops.zeros((), hidden.dtype))
@@ -286,7 +291,7 @@ class WithoutMarkers(keras.layers.Layer):
 class MeanOfWords(keras.layers.Layer):
     """Averages the output of `WithoutMarkers`; returns zeros for a text without words."""
 
-    def call(self, words: Any, padding_mask: Any) -> Any:
+    def call(self, words: Tensor, padding_mask: Tensor) -> Tensor:
         """Maps (batch, words, width) and the mask (batch, words + 2) to (batch, width)."""
         # In float32: bfloat16 counts only to 256.
         count = ops.sum(ops.cast(padding_mask[:, 2:], "float32"), axis=1, keepdims=True)
@@ -294,7 +299,7 @@ class MeanOfWords(keras.layers.Layer):
         return ops.cast(mean, words.dtype)
 
 
-def last_real(vectors: Any, padding_mask: Any) -> Any:
+def last_real(vectors: Tensor, padding_mask: Tensor) -> Tensor:
     """Selects the vector of each row's last real token: (batch, length, hidden) to (batch, hidden).
 
     A row that is all padding returns its first vector.
@@ -305,17 +310,17 @@ def last_real(vectors: Any, padding_mask: Any) -> Any:
     return ops.squeeze(ops.take_along_axis(vectors, last[:, None, None], axis=1), axis=1)
 
 
-def _weighted_sum(vectors: Any, weights: Any) -> Any:
+def _weighted_sum(vectors: Tensor, weights: Tensor) -> Tensor:
     """Adds vectors (batch, length, hidden) with weights (batch, length): (batch, hidden)."""
     return ops.sum(vectors * ops.cast(weights, vectors.dtype)[:, :, None], axis=1)
 
 
-def _count(weights: Any, dtype: str) -> Any:
+def _count(weights: Tensor, dtype: str) -> Tensor:
     """Adds weights (batch, length): (batch, 1)."""
     return ops.sum(ops.cast(weights, dtype), axis=1, keepdims=True)
 
 
-def _at(inputs: Any, positions: Any) -> Any:
+def _at(inputs: Tensor, positions: Tensor) -> Tensor:
     """Selects from vectors (batch, length, hidden) those at positions (batch, n)."""
     batch, length, hidden = ops.shape(inputs)
     rows = ops.reshape(inputs, (-1, hidden))  # (batch * length, hidden)

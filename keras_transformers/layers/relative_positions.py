@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import Embedding
+from keras_transformers.layers.tensors import Initializer, Tensor
 
 __all__ = ["RelativePositionBias"]
 
@@ -46,7 +47,7 @@ class RelativePositionBias(Embedding):
         *,
         max_distance: int = 128,
         bidirectional: bool = True,
-        embeddings_initializer: Any = "uniform",
+        embeddings_initializer: Initializer = "uniform",
         **kwargs: Any,
     ) -> None:
         if num_buckets < 4 or num_buckets % 2:
@@ -72,7 +73,7 @@ class RelativePositionBias(Embedding):
             bidirectional=bidirectional,
         )
 
-    def call(self, query: Any, key: Any = None, *, start_index: Any = 0) -> Any:
+    def call(self, query: Tensor, key: Tensor | None = None, *, start_index: Tensor = 0) -> Tensor:
         """Computes the biases for the lengths of these tensors; their values do not matter.
 
         Args:
@@ -91,7 +92,9 @@ class RelativePositionBias(Embedding):
         biases = ops.take(by_distance, distance, axis=0)  # (query, key, heads)
         return ops.cast(ops.transpose(biases, (2, 0, 1))[None], self.compute_dtype)
 
-    def compute_output_spec(self, query: Any, key: Any = None, *, start_index: Any = 0) -> Any:
+    def compute_output_spec(
+        self, query: Tensor, key: Tensor | None = None, *, start_index: Tensor = 0
+    ) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         key = query if key is None else key
         shape = (1, self.num_heads, query.shape[1], key.shape[1])
@@ -110,7 +113,7 @@ class RelativePositionBias(Embedding):
 
 
 def buckets(
-    distances: Any, *, num_buckets: int, max_distance: int, bidirectional: bool
+    distances: Tensor, *, num_buckets: int, max_distance: int, bidirectional: bool
 ) -> np.ndarray:
     """Returns the bucket of each distance, the key's position minus the query's.
 
@@ -140,5 +143,5 @@ def buckets(
     ratio = np.maximum(lengths, num_exact).astype(np.float32) / np.float32(num_exact)
     scale = np.float32(np.log(max_distance / num_exact))
     wide = num_exact + (np.log(ratio) / scale * np.float32(num_buckets - num_exact)).astype(int)
-    found = np.where(lengths < num_exact, lengths, np.minimum(wide, num_buckets - 1))
-    return (offsets + found).astype(np.int32)
+    numbers = np.where(lengths < num_exact, lengths, np.minimum(wide, num_buckets - 1))
+    return (offsets + numbers).astype(np.int32)

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.tensors import Tensor
 
 __all__ = ["RotaryPositions", "RotaryScaling"]
 
@@ -58,8 +59,8 @@ class RotaryScaling:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScalingKind):
-            known = ", ".join(map(repr, get_args(ScalingKind)))
-            raise ValueError(f"kind={self.kind!r} is unknown: use one of {known}")
+            kinds = ", ".join(map(repr, get_args(ScalingKind)))
+            raise ValueError(f"kind={self.kind!r} is unknown: use one of {kinds}")
         if not self.factor >= 1:
             raise ValueError(f"factor={self.factor}: expected a number, at least 1")
         if self.kind != "linear" and not (self.original_length or 0) >= 1:
@@ -161,7 +162,7 @@ class RotaryPositions(keras.layers.Layer):
         self.scaling = scaling
         self.max_sequence_length = max_sequence_length
 
-    def call(self, heads: Any, positions: Any) -> Any:
+    def call(self, heads: Tensor, positions: Tensor) -> Tensor:
         """Rotates the vectors of each head.
 
         Args:
@@ -176,7 +177,7 @@ class RotaryPositions(keras.layers.Layer):
         first, second = heads[..., : width // 2], heads[..., width // 2 :]
         return ops.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
-    def _rates(self, width: int, positions: Any) -> Any:
+    def _rates(self, width: int, positions: Tensor) -> Tensor:
         """Returns each pair's rotation per position, (width / 2,), or that for each row."""
         powers = np.arange(0, width, 2, dtype="float32") / width
         rates = self.base**-powers
@@ -190,7 +191,7 @@ class RotaryPositions(keras.layers.Layer):
         growth = (scaling.factor * longer - (scaling.factor - 1)) ** (width / (width - 2))
         return ops.convert_to_tensor(rates) * growth**-powers
 
-    def compute_output_spec(self, heads: Any, positions: Any) -> Any:
+    def compute_output_spec(self, heads: Tensor, positions: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(heads.shape, dtype=heads.dtype)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 
 from keras_transformers.dependencies.private_api import calls
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
     FirstTokenPooler,
@@ -21,6 +22,7 @@ from keras_transformers.layers import (
 
 __all__ = ["Anatomy", "anatomy", "only"]
 
+LayerT = TypeVar("LayerT", bound=keras.layers.Layer)
 POSITIONS = (PositionEmbedding, SinusoidalPositionEmbedding)  # layers that add positions to vectors
 _PLACES = (*POSITIONS, RelativePositionBias)
 _NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization)
@@ -54,13 +56,13 @@ class Anatomy:
         encoder: the `Anatomy` of an encoder-decoder's encoder; None in other models.
     """
 
-    token_embedding: Any = None
-    positions: tuple[Any, ...] = ()
+    token_embedding: keras.layers.Layer = None
+    positions: tuple[keras.layers.Layer, ...] = ()
     blocks: tuple[TransformerBlock, ...] = ()
-    hidden: tuple[Any, ...] = ()
-    final_norm: Any = None
-    projected: Any = None
-    projection: Any = None
+    hidden: tuple[Tensor, ...] = ()
+    final_norm: keras.layers.Layer = None
+    projected: Tensor = None
+    projection: keras.layers.Layer = None
     pooler: FirstTokenPooler | None = None
     padding: PaddingMask | None = None
     encoder: Any = None
@@ -74,14 +76,14 @@ class Anatomy:
     @property
     def trained_length(self) -> int | None:
         """The longest text in training, if the layers of positions record it."""
-        found = (getattr(layer, "max_sequence_length", None) for layer in self.positions)
-        return min((length for length in found if length is not None), default=None)
+        lengths = (getattr(layer, "max_sequence_length", None) for layer in self.positions)
+        return min((length for length in lengths if length is not None), default=None)
 
 
 class _Call(NamedTuple):
-    layer: Any
-    inputs: Sequence[Any]
-    outputs: Sequence[Any]
+    layer: keras.layers.Layer
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
 
 
 def anatomy(model: keras.Model, *needed: str) -> Anatomy:
@@ -97,11 +99,11 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
         ValueError: the model lacks a part that is needed, or has no graph.
 
     Example:
-        >>> from keras_transformers.models.gpt import gpt
-        >>> found = anatomy(gpt(vocabulary_size=9, num_layers=2, num_heads=2, hidden_dim=8))
-        >>> len(found.blocks), found.max_sequence_length, found.final_norm.name
+        >>> from keras_transformers.families.gpt.model import gpt
+        >>> parts = anatomy(gpt(vocabulary_size=9, num_layers=2, num_heads=2, hidden_dim=8))
+        >>> len(parts.blocks), parts.max_sequence_length, parts.final_norm.name
         (2, 1024, 'final_norm')
-        >>> found.projection is found.token_embedding
+        >>> parts.projection is parts.token_embedding
         True
     """
     if not isinstance(model, keras.Model) or not hasattr(model, "input"):
@@ -109,35 +111,35 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
             f"{type(model).__name__} has no graph of layers: pass a functional model, such as "
             "keras_transformers.bert_base()"
         )
-    inputs: dict[str, Any] = model.input if isinstance(model.input, dict) else {}
+    inputs: dict[str, Tensor] = model.input if isinstance(model.input, dict) else {}
     graph = [_Call(*call) for call in calls(model)]
     if "target_token_ids" in inputs:
         decoder = list(_descending(graph, inputs["target_token_ids"]))
         rest = [call for call in graph if not any(call is other for other in decoder)]
         encoder = _parts(model, rest, inputs.get("source_token_ids"))
-        found = _parts(model, decoder, inputs["target_token_ids"], encoder)
+        parts = _parts(model, decoder, inputs["target_token_ids"], encoder)
     else:
-        found = _parts(model, graph, inputs.get("token_ids"))
+        parts = _parts(model, graph, inputs.get("token_ids"))
     for name in needed:
-        if getattr(found, name) in (None, ()):
+        if getattr(parts, name) in (None, ()):
             part = name.replace("_", " ")
             raise ValueError(f"model {model.name!r} has no {part}: {_REMEDIES[name]}")
-    return found
+    return parts
 
 
-def only(model: keras.Model, kind: type) -> Any:
+def only(model: keras.Model, kind: type[LayerT]) -> LayerT:
     """Returns the model's only layer of a kind, such as a `PatchEmbedding`.
 
     Raises:
         ValueError: the model has no such layer, or several.
     """
-    found = [layer for layer in model.layers if isinstance(layer, kind)]
-    if len(found) != 1:
+    layers = [layer for layer in model.layers if isinstance(layer, kind)]
+    if len(layers) != 1:
         raise ValueError(
-            f"model {model.name!r} has {len(found) or 'no'} layers of the kind {kind.__name__}: "
+            f"model {model.name!r} has {len(layers) or 'no'} layers of the kind {kind.__name__}: "
             "pass a model with exactly one"
         )
-    return found[0]
+    return layers[0]
 
 
 def block_shape(block: TransformerBlock) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def block_shape(block: TransformerBlock) -> dict[str, Any]:
     }
 
 
-def _descending(graph: Sequence[_Call], tensor: Any) -> Iterator[_Call]:
+def _descending(graph: Sequence[_Call], tensor: Tensor) -> Iterator[_Call]:
     """Yields the calls whose results depend on a tensor, in the order of the graph."""
     reached = {id(tensor)}
     for call in graph:
@@ -170,7 +172,7 @@ def _descending(graph: Sequence[_Call], tensor: Any) -> Iterator[_Call]:
 
 
 def _parts(
-    model: keras.Model, graph: Sequence[_Call], token_ids: Any, encoder: Anatomy | None = None
+    model: keras.Model, graph: Sequence[_Call], token_ids: Tensor, encoder: Anatomy | None = None
 ) -> Anatomy:
     """Finds the parts among these calls of a model's graph."""
     in_blocks = [call for call in graph if isinstance(call.layer, TransformerBlock)]
@@ -200,7 +202,7 @@ def _first(graph: Sequence[_Call], kind: type | tuple[type, ...]) -> Any:
     return next((call.layer for call in graph if isinstance(call.layer, kind)), None)
 
 
-def _token_embedding(graph: Sequence[_Call], token_ids: Any) -> Any:
+def _token_embedding(graph: Sequence[_Call], token_ids: Tensor) -> keras.layers.Layer:
     """Returns the layer that embeds tokens; of Keras' own layers, only one that reads the input."""
     embedding = [
         call

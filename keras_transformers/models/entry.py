@@ -1,12 +1,17 @@
 """Defines registry entries, and makes the factories of named models."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import keras
+
+from keras_transformers.dependencies.private_api import without_values
+
+__all__ = ["Entry", "named_factory"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,40 @@ class Entry:
     symbols: Mapping[str, int] = field(default_factory=dict)
     count: Callable[..., int] | None = None
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "MODELS", self
+
+    def check(self) -> None:
+        """Raises ValueError unless the count is what the formula, or else the model, gives."""
+        if self.count is not None:
+            number, said = self.count(), "its formula"
+        else:
+            number, said = skeleton(self.factory).count_params(), "its model"
+        if number != self.num_parameters:
+            raise ValueError(
+                f"num_parameters={self.num_parameters:,}, but {said} has {number:,}: find the "
+                "matrix or bias that one of them forgets"
+            )
+
     @property
     def family(self) -> str:
-        """The family's name, which is its file's: "bert"."""
-        return self.factory.__module__.rpartition(".")[2]
+        """The family's name, which is its folder's: "bert"."""
+        return self.factory.__module__.split(".")[-2:][0]
+
+
+def skeleton(build: Callable[[], keras.Model]) -> keras.Model:
+    """Builds a model only to look at it: its weights have no values.
+
+    It draws no random numbers: layers take seeds from Python's `random`, and a run's weights must
+    not depend on whether somebody looked.
+    """
+    state = random.getstate()
+    try:
+        with without_values():
+            return build()
+    finally:
+        random.setstate(state)
 
 
 def named_factory(
@@ -67,18 +102,21 @@ def named_factory(
         TypeError: `defaults` omits a required argument or has an unknown one.
     """
     values = {**defaults, "name": name}
-    own = inspect.signature(builder).parameters
+    of_builder = inspect.signature(builder).parameters
     of_parts = {part: inspect.signature(make).parameters for part, make in parts.items()}
-    taken = {key: each for key, each in own.items() if key not in parts}
-    for each in of_parts.values():
-        taken = {**each, **taken}
-    ordered = [*(key for key in own if key in taken), *(key for key in taken if key not in own)]
+    by_name = {key: parameter for key, parameter in of_builder.items() if key not in parts}
+    for of_part in of_parts.values():
+        by_name = {**of_part, **by_name}
+    ordered = [
+        *(k for k in of_builder if k in by_name),
+        *(k for k in by_name if k not in of_builder),
+    ]
     parameters = [
-        taken[key].replace(default=values.get(key, taken[key].default)) for key in ordered
+        by_name[key].replace(default=values.get(key, by_name[key].default)) for key in ordered
     ]
     signature = inspect.signature(builder).replace(parameters=parameters)
     signature.bind_partial(**values)
-    missing = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+    missing = [p.name for p in parameters if p.default is inspect.Parameter.empty]
     if missing:
         raise TypeError(f"{name}: no default for {', '.join(missing)} of {builder.__name__}")
 
@@ -90,12 +128,12 @@ def named_factory(
                 f"{name}() {error}; it takes {', '.join(signature.parameters)}"
             ) from None
         bound.apply_defaults()
-        given = bound.arguments
-        made = {
-            part: make(**{key: given[key] for key in of_parts[part]})
+        values = bound.arguments
+        objects = {
+            part: make(**{key: values[key] for key in of_parts[part]})
             for part, make in parts.items()
         }
-        return builder(**{key: given[key] for key in own if key not in parts}, **made)
+        return builder(**{key: values[key] for key in of_builder if key not in parts}, **objects)
 
     factory.__name__ = factory.__qualname__ = name
     factory.__module__ = builder.__module__

@@ -1,15 +1,20 @@
 """Removes the head of a task from a model, by its graph."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 
 from keras_transformers.dependencies.private_api import calls
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers.choices_and_spans import ChoicesToRows
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.classes.causal_lm import CausalLM
 
 __all__ = ["headless"]
+
+
+# The layer, input tensors and output tensors of each call.
+_Graph = list[tuple[keras.layers.Layer, Sequence[Tensor], Sequence[Tensor]]]
 
 
 def headless(model: keras.Model) -> keras.Model:
@@ -49,23 +54,22 @@ def headless(model: keras.Model) -> keras.Model:
     return keras.Model(_inputs(model, graph, outputs), outputs, name=model.name)
 
 
-def _only(graph: Any, layer: Any, inputs: Any = ()) -> Any:
+def _only(graph: _Graph, layer: keras.layers.Layer, inputs: Sequence[Tensor] = ()) -> Tensor:
     """Returns a layer's output, for these inputs if any are given; None without such a call."""
-    for operation, given, made in graph:
-        if operation is layer and all(any(x is y for y in given) for x in inputs):
-            return made[0]
+    for operation, arguments, results in graph:
+        if operation is layer and all(any(x is y for y in arguments) for x in inputs):
+            return results[0]
     return None
 
 
-def _inputs(model: keras.Model, graph: Any, outputs: dict[str, Any]) -> dict[str, Any]:
+def _inputs(model: keras.Model, graph: _Graph, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Returns the inputs that outputs depend on; for choices, with one choice per row."""
     needed = {id(tensor) for tensor in outputs.values()}
-    for _, given, made in reversed(graph):
-        if not needed.isdisjoint(map(id, made)):
-            needed.update(map(id, given))
-    rows = {
-        id(given[0]): made[0] for layer, given, made in graph if isinstance(layer, ChoicesToRows)
-    }
+    for _, arguments, results in reversed(graph):
+        if not needed.isdisjoint(map(id, results)):
+            needed.update(map(id, arguments))
+    choices = (call[1:] for call in graph if isinstance(call[0], ChoicesToRows))
+    rows = {id(arguments[0]): results[0] for arguments, results in choices}
     return {
         name: rows.get(id(tensor), tensor)
         for name, tensor in model.input.items()

@@ -1,44 +1,22 @@
-"""Finds models by name: each family's file in `models/`, at any depth, lists its `MODELS`."""
+"""Finds models by name: each family's model.py lists its `MODELS`."""
 
 import contextlib
 import difflib
 import fnmatch
-import functools
-import importlib
 import inspect
-import pkgutil
 from typing import Any
 
 import keras
 
-from keras_transformers import models
+from keras_transformers import registry
 from keras_transformers.models.entry import Entry
 
 __all__ = ["create_model", "list_models"]
 
 
-@functools.cache
 def all_entries() -> dict[str, Entry]:
-    """Returns every registered model by name, with families in alphabetical order.
-
-    Raises:
-        ValueError: two families register the same name.
-    """
-    entries: dict[str, Entry] = {}
-    for module in _modules():
-        for name, found in getattr(module, "MODELS", {}).items():
-            if name in entries:
-                raise ValueError(f"model {name!r} of {module.__name__} is already registered")
-            entries[name] = found
-    return entries
-
-
-@functools.cache
-def _modules() -> list[Any]:
-    """Returns the modules of this folder, sorted by their own names."""
-    found = (m.name for m in pkgutil.walk_packages(models.__path__, f"{models.__name__}."))
-    ordered = sorted(found, key=lambda name: name.split(".")[-1])
-    return [importlib.import_module(name) for name in ordered]
+    """Returns every registered model by name, with families in alphabetical order."""
+    return {entry.name: entry for entry in registry.values("MODELS")}
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -60,17 +38,17 @@ def list_models(pattern: str = "*") -> list[str]:
 def entry(name: str) -> Entry:
     """Returns the entry of a registered model.
 
-    A family whose sizes follow a pattern does not need to list them all: its module can define
+    A family whose sizes follow a pattern does not need to list them all: its model.py can define
     `entry_of`, as BERT's does for "bert_l4_h128".
 
     Raises:
         ValueError: no model has this name; the message suggests similar ones.
     """
     entries = all_entries()
-    for module in _modules() if name not in entries else ():
-        if hasattr(module, "entry_of"):
-            with contextlib.suppress(ValueError):
-                return module.entry_of(name)
+    for entry_of in registry.values("entry_of") if name not in entries else ():
+        with contextlib.suppress(ValueError):
+            pattern: Entry = entry_of(name)
+            return pattern
     if name not in entries:
         near = difflib.get_close_matches(name, entries, n=3) or list(entries)[:3]
         raise ValueError(
@@ -98,10 +76,11 @@ def create_model(name: str, **overrides: Any) -> keras.Model:
         4385920
     """
     factory = entry(name).factory
-    known = inspect.signature(factory).parameters
-    unknown = sorted(set(overrides) - set(known))
+    parameters = inspect.signature(factory).parameters
+    unknown = sorted(set(overrides) - set(parameters))
     if unknown:
         raise ValueError(
-            f"{name} takes no argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}"
+            f"{name} takes no argument {', '.join(map(repr, unknown))}; it takes "
+            f"{', '.join(parameters)}"
         )
     return factory(**overrides)

@@ -9,7 +9,6 @@ import keras
 
 from keras_transformers.data.batching import Batches
 from keras_transformers.inspection.flops import update_cost, update_tokens
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import EpochSummaries
 from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
@@ -24,6 +23,7 @@ from keras_transformers.runs.progress import (
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.runs.workers import is_chief
+from keras_transformers.tasks.pipeline import Pipeline
 
 _PROFILED_STEPS = (10, 14)  # past those that compile and fill caches
 

@@ -76,14 +76,14 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
             raise ValueError("--workers and --worker-index: pass both or neither")
         cluster = Cluster(tuple(workers), worker_index)
     else:
-        found = from_environment() or from_slurm() or from_kubernetes()
-        if found is None:
+        described = from_environment() or from_slurm() or from_kubernetes()
+        if described is None:
             raise ValueError(
                 "--strategy multi_worker: no workers found. Pass --workers host:port host:port ... "
                 f"and --worker-index, set {VARIABLE}, or start with SLURM's srun or as an indexed "
                 "Kubernetes job (docs/distributed_training.md)"
             )
-        cluster = found
+        cluster = described
     os.environ[VARIABLE] = cluster.config()
     return cluster
 

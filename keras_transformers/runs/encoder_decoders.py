@@ -87,26 +87,27 @@ class EncoderDecoderTraining(Options):
             ValueError: the model is not registered; `model_options` repeats another option, or
                 shares a matrix between two vocabularies; or teacher forcing would decay to 1.
         """
-        own: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "vocabulary_size": vocabulary_size,
             **self.pick("max_sequence_length", "dropout"),
         }
         # With a ratio of 1 recurrent models train on the fast path; other models have none.
         if self.teacher_forcing != 1:
-            own["teacher_forcing"] = self.teacher_forcing
+            arguments["teacher_forcing"] = self.teacher_forcing
         elif self.teacher_forcing_decay != "constant":
             raise ValueError(
                 f"--teacher-forcing-decay {self.teacher_forcing_decay} goes from 1 down to "
                 "--teacher-forcing, which is 1: use a lower one"
             )
-        refused = own.keys() | {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
+        others = {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
+        refused = arguments.keys() | others
         if repeated := sorted(refused & self.model_options.keys()):
             raise ValueError(
                 f"--model-options {', '.join(repeated)}: the recipe sets this; leave it out"
             )
         defaults = _OPTIONS_OF_FAMILY.get(entry(self.model).family, {})
         if target_vocabulary_size is not None:
-            own["target_vocabulary_size"] = target_vocabulary_size
+            arguments["target_vocabulary_size"] = target_vocabulary_size
             if self.model_options.get("weight_tying") == "all":
                 raise ValueError(
                     "--model-options weight_tying all: two vocabularies cannot share a matrix; "
@@ -114,7 +115,7 @@ class EncoderDecoderTraining(Options):
                 )
             if defaults:  # the Transformer's, which shares it by default
                 defaults = {**defaults, "weight_tying": "decoder"}
-        return defaults | self.model_options | own
+        return defaults | self.model_options | arguments
 
     def batching(self) -> dict[str, Any]:
         """Returns the options for the training batches."""

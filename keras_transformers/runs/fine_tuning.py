@@ -18,16 +18,26 @@ from keras_transformers.runs.options import Options
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupLinearDecay
 
+_FEW_PARAMETERS, _MANY_PARAMETERS = 10_000_000, 50_000_000
+
 __all__ = ["EncoderSource", "EncoderTuning", "ModelSource", "Training", "Tuning"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(Options):
-    """Holds the options for training with AdamW, the same in all recipes."""
+    """Holds the options for training with AdamW, the same in all recipes and in `fit`.
+
+    BERT's appendix A.3 uses 2 to 4 epochs and batches of 16 or 32 (Devlin et al. 2019).
+
+    Attributes:
+        rate: the learning rate of models with 50 million parameters or more, if none is set.
+        medium_rate: that of smaller ones with 10 million or more.
+        small_rate: that of models with fewer.
+    """
 
     epochs: PositiveInt = 3
     batch_size: PositiveInt = 32
-    learning_rate: PositiveFloat = 1e-4  # the peak, after the warm-up
+    learning_rate: PositiveFloat | None = None  # the peak, after the warm-up; None: by model size
     warmup_fraction: Share = 0.1  # share of all updates
     weight_decay: NonNegativeFloat = 0.01
     clip_norm: PositiveFloat = 1.0
@@ -37,18 +47,38 @@ class Training(Options):
         """Returns the options for the training batches."""
         return self.pick("batch_size", "accumulate", "seed", "static_shapes")
 
-    def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
-        """Returns a warm-up, then linear decay to 0 after the last update."""
-        num_updates = self.epochs * steps_per_epoch
-        return WarmupLinearDecay(
-            self.learning_rate,
-            warmup_steps=round(self.warmup_fraction * num_updates),
-            total_steps=num_updates,
-        )
+    # BERT's appendix A.3 tries 2e-5, 3e-5 and 5e-5.
+    rate: ClassVar[float] = 5e-5
+    # The best of 5e-5 and 1e-4 for MiniLM, 23 million, on SST-2, CoNLL-2003 and SICK.
+    medium_rate: ClassVar[float] = 1e-4
+    # The best for a BERT of 1.9 million parameters on SST-2 (recipes/classification.py).
+    small_rate: ClassVar[float] = 1e-3
 
-    def optimizer(self, steps_per_epoch: int) -> keras.optimizers.Optimizer:
+    def rate_for(self, model: keras.Model) -> float:
+        """Returns the learning rate for a model if none is set."""
+        count = model.count_params()
+        if count < _FEW_PARAMETERS:
+            return self.small_rate
+        return self.medium_rate if count < _MANY_PARAMETERS else self.rate
+
+    def course(self, model: keras.Model, steps_per_epoch: int) -> dict[str, Any]:
+        """Returns the arguments that every schedule takes: the peak and the numbers of updates."""
+        num_updates = self.epochs * steps_per_epoch
+        return {
+            "peak_learning_rate": self.learning_rate or self.rate_for(model),
+            "warmup_steps": round(self.warmup_fraction * num_updates),
+            "total_steps": num_updates,
+        }
+
+    def schedule(
+        self, model: keras.Model, steps_per_epoch: int
+    ) -> keras.optimizers.schedules.LearningRateSchedule:
+        """Returns a warm-up, then linear decay to 0 after the last update."""
+        return WarmupLinearDecay(**self.course(model, steps_per_epoch))
+
+    def optimizer(self, model: keras.Model, steps_per_epoch: int) -> keras.optimizers.Optimizer:
         """Returns AdamW with `schedule`, as BERT was fine-tuned."""
-        schedule = self.schedule(steps_per_epoch)
+        schedule = self.schedule(model, steps_per_epoch)
         return adamw(schedule, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
 
 
@@ -79,8 +109,8 @@ class ModelSource(Training):
             ValueError: both sources are set, or neither. See also `Options.check`.
         """
         super().check()
-        given = bool(self.weights), bool(self.model), bool(self.vocabulary)
-        if given not in ((True, False, False), (False, True, True)):
+        sources = bool(self.weights), bool(self.model), bool(self.vocabulary)
+        if sources not in ((True, False, False), (False, True, True)):
             raise ValueError("pass either --weights FOLDER, or --model NAME and --vocabulary FILE")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 
 from keras_transformers import files
+from keras_transformers.runs.fine_tuning import Tuning
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import MAY_DIFFER
 from keras_transformers.runs.resume.folder_lock import LOCK, lock_folder
@@ -22,7 +23,7 @@ LEARNING_RATES = (5e-5, 3e-5, 2e-5)
 BATCH_SIZES = (16, 32)
 
 
-def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str, Any]:
+def run_grid(execute: Callable[[Tuning], dict[str, Any]], config: Tuning) -> dict[str, Any]:
     """Executes a recipe for each point of the grid; returns what it writes to grid.json.
 
     Each run has its own folder in the grid's folder, such as `learning_rate_5e-05_batch_size_16`;
@@ -49,7 +50,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
             files.write_json(folder / CONFIG, dataclasses.asdict(config))
     except (ValueError, OSError) as error:
         raise _refusal(error) from error
-    found: dict[str, Any] = {}
+    metrics_by_point: dict[str, Any] = {}
     for learning_rate, batch_size in itertools.product(LEARNING_RATES, BATCH_SIZES):
         keras.utils.clear_session()
         point = dataclasses.replace(
@@ -62,21 +63,21 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
         )
         metrics = folder / point.name / METRICS
         if metrics.is_file():
-            found[point.name] = _figures(metrics)
+            metrics_by_point[point.name] = _figures(metrics)
             continue
         is_started = (metrics.parent / CONFIG).is_file()
         if not is_started:
             shutil.rmtree(metrics.parent, ignore_errors=True)
         try:
-            found[point.name] = execute(dataclasses.replace(point, resume=is_started))
+            metrics_by_point[point.name] = execute(dataclasses.replace(point, resume=is_started))
         except (NonFiniteLossError, NoBestEpochError) as error:
             print(f"{point.name}: {error}")
-    scores = {name: figures["best"] for name, figures in found.items()}
+    scores = {name: figures["best"] for name, figures in metrics_by_point.items()}
     for name, score in scores.items():
         print(f"{name}: {score:.4f}")
     print(f"best: {max(scores, key=lambda name: scores[name])}" if scores else "no run succeeded")
-    files.write_json(folder / "grid.json", found)
-    return found
+    files.write_json(folder / "grid.json", metrics_by_point)
+    return metrics_by_point
 
 
 def _figures(metrics: Path) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def _refusal(error: Exception) -> SystemExit:
     return SystemExit(2)
 
 
-def _check(config: Any) -> None:
+def _check(config: Tuning) -> None:
     config.check()
     for name in ("export", "save"):
         if getattr(config, name):

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -47,17 +48,17 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
             `steps_per_execution` above 1 it names the batches that ran together.
     """
 
-    def __init__(self, weights: Any = None) -> None:
+    def __init__(self, weights: Path | None = None) -> None:
         super().__init__()
         self.weights = weights
         self._epoch = 0
         self._first_batch = 0
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Remembers the epoch for the message."""
         self._epoch = epoch + 1
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Remembers the batch, or the first of several that run together."""
         self._first_batch = batch + 1
 
@@ -86,12 +87,12 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
             raise self._error(f"{name} is {value}", place)
 
     def _error(self, what: str, place: str) -> NonFiniteLossError:
-        kept = "no weights were written yet"
+        weights = "no weights were written yet"
         if self.weights is not None and self.weights.is_file():
-            kept = f"the last good weights are in {self.weights}"
+            weights = f"the last good weights are in {self.weights}"
         step = int(ops.convert_to_numpy(self.model.optimizer.iterations))
         return NonFiniteLossError(
-            f"{what} at step {step} ({place}); {kept}. Lower the learning rate, clip "
+            f"{what} at step {step} ({place}); {weights}. Lower the learning rate, clip "
             "gradients, warm up longer, or look for wrong values in that batch"
         )
 
@@ -163,10 +164,10 @@ def out_of_memory_message(
         )
     in_use = _gpu_bytes_in_use() if bytes_in_use is None else bytes_in_use
     requested = _requested_bytes(str(error))
-    parts, known = 2, f"{batch_size} {unit} at once were too many"
+    parts, cause = 2, f"{batch_size} {unit} at once were too many"
     if in_use and requested:
         bound = batch_size * in_use // (in_use + requested)
-        known = (
+        cause = (
             f"{requested / 1e9:.2f} GB more than the {in_use / 1e9:.2f} GB in use were requested, "
             f"so at most {bound} of {batch_size} {unit} would fit"
         )
@@ -181,7 +182,7 @@ def out_of_memory_message(
             f"Use {option} {smaller} --accumulate {accumulate * parts}, "
             "which makes the same updates"
         )
-    return f"out of memory: {known}. {remedy}"
+    return f"out of memory: {cause}. {remedy}"
 
 
 def _requested_bytes(message: str) -> int | None:

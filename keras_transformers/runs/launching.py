@@ -5,13 +5,14 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
 from keras_transformers.files import one_line
 from keras_transformers.files.errors import no_room
 from keras_transformers.runs import grid, guardrails
+from keras_transformers.runs.fine_tuning import Tuning
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import Options
 from keras_transformers.runs.resume.snapshots import CheckpointError
@@ -30,7 +31,7 @@ class DamagedDataError(OSError):
     """A file that is read during training is damaged."""
 
 
-def command_line(main: Main, config_class: type) -> None:
+def command_line(main: Main, config_class: type[Options]) -> None:
     """Parses the command line, and calls a recipe's `main` with its configuration and its run.
 
     Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of weights
@@ -84,7 +85,7 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
         DamagedDataError: a file of data is damaged.
     """
     if getattr(config, "grid", False):
-        return grid.run_grid(lambda point: execute(main, point), config)
+        return grid.run_grid(lambda point: execute(main, point), cast(Tuning, config))
     run = None
     try:
         run = Run(config)
@@ -115,7 +116,7 @@ def check_installed(*packages: str, extra: str) -> None:
         )
 
 
-def _memory_message(error: Exception, config: Any) -> str:
+def _memory_message(error: Exception, config: Options) -> str:
     """Returns a remedy in terms of this recipe's options."""
     by_tokens = hasattr(config, "batch_tokens")
     return guardrails.out_of_memory_message(

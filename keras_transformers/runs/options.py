@@ -192,7 +192,7 @@ def _check_exists(name: str, path: Path) -> None:
     """
     if name == "weights" and has_weights(path):
         return
-    if not any(each.exists() for each in (path, *compressed_names(path))):
+    if not any(place.exists() for place in (path, *compressed_names(path))):
         raise FileNotFoundError(f"{as_option(name, path)}: no such file or folder; check the path")
     if name == "weights":
         raise ValueError(f"--{name}: {why_not_weights(path)}")

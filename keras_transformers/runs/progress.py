@@ -27,25 +27,25 @@ class NoProgress(keras.callbacks.ProgbarLogger):
         """Stores the numbers of `epochs` and `steps`, each None if unknown."""
         self.params = params
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
-    def on_test_begin(self, logs: Any = None) -> None:
+    def on_test_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
-    def on_test_end(self, logs: Any = None) -> None:
+    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Does nothing."""
 
 
@@ -103,15 +103,15 @@ class _Pace:
 class LineProgress(keras.callbacks.Callback):
     """Prints a line with the time left every few seconds, for logs; Keras adds one per epoch."""
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Starts the clock."""
         self._pace, self._printed = _Pace(self.params), monotonic()
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Starts the epoch."""
         self._pace.start_epoch(epoch)
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Notes where the work starts."""
         self._pace.start_batch(batch)
 
@@ -126,7 +126,7 @@ class LineProgress(keras.callbacks.Callback):
         parts = (f"epoch {pace.epoch + 1}/{pace.epochs}, step {steps}", pace.left(now), _text(logs))
         print(", ".join(filter(None, parts)), flush=True)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Counts the epoch."""
         self._pace.end_epoch()
 
@@ -152,19 +152,19 @@ class RichProgress(NoProgress):
             auto_refresh=False,
         )
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Draws the empty bar, and ensures that the terminal is restored even after an error."""
         self._task = self._progress.add_task("", total=None, left="", figures="")
         self._pace, self._drawn = _Pace(self.params), monotonic()
         self._progress.start()
         atexit.register(self._progress.stop)  # an error in `fit` calls no callback
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Names the epoch."""
         self._pace.start_epoch(epoch)
         self._draw(None)
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Notes where the work starts."""
         self._pace.start_batch(batch)
 
@@ -180,7 +180,7 @@ class RichProgress(NoProgress):
         self._progress.console.print(f"epoch {epoch + 1}: {_text(logs)}", highlight=False)
         self._draw(logs)
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Leaves the bar where it is."""
         self._draw(logs)
         self._progress.stop()
@@ -213,17 +213,17 @@ class NotebookProgress(NoProgress):
         self._display = display or _display_in_notebook
         self._rows: list[dict[str, str]] = []
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Draws the empty bar."""
         self._pace, self._drawn = _Pace(self.params), monotonic()
         self._rows = []
         self._shown = self._display(_Html(self._page()))
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Starts the epoch."""
         self._pace.start_epoch(epoch)
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Notes where the work starts."""
         self._pace.start_batch(batch)
 
@@ -239,7 +239,7 @@ class NotebookProgress(NoProgress):
         self._rows.append({"epoch": str(epoch + 1), **_texts(logs)})
         self._draw()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Leaves the table."""
         self._draw()
 

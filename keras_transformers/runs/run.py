@@ -17,7 +17,6 @@ import keras
 
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.final import write_final
 from keras_transformers.runs.callbacks import (
@@ -39,6 +38,7 @@ from keras_transformers.runs.weights_files import check_weights, write_weights
 from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
 from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.training import distributed
 from keras_transformers.training.averaging import AverageLastWeights
 from keras_transformers.training.memory import keep_freed_memory
@@ -236,8 +236,8 @@ class Run:
                 monitor=monitor,
                 weights=[self.folder / name for name in written],
             )
-            own = [Validation(score, every=score_every, monitor=monitor)] if score else []
-            self._begin(model, monitor, [*before, *own], after)
+            validations = [Validation(score, every=score_every, monitor=monitor)] if score else []
+            self._begin(model, monitor, [*before, *validations], after)
         costs = costs_of_updates(model, batches, self.config, self._attempts, flops_rules)
         update_costs(self._callbacks, **costs)
         show_samples(self._callbacks, samples or validation)
@@ -299,7 +299,7 @@ class Run:
 
     def damage(self) -> str | None:
         """Returns the damaged file of the training's data; see `Batches.damage`."""
-        return next((found for batches in self._batches if (found := batches.damage())), None)
+        return next((path for batches in self._batches if (path := batches.damage())), None)
 
     def load_best(self) -> dict[str, float]:
         """Loads the weights of the best epoch into the model.
@@ -327,8 +327,8 @@ class Run:
         """Returns the logs of the epoch with the highest monitored figure, the first of equals."""
         monitor = str(self._monitor)
         # Saved figures are above -inf; NaN is not.
-        known = [epoch for epoch in self.epochs if epoch.get(monitor, math.nan) > -math.inf]
-        return max(known, key=lambda epoch: epoch[monitor], default=None)
+        epochs = [epoch for epoch in self.epochs if epoch.get(monitor, math.nan) > -math.inf]
+        return max(epochs, key=lambda epoch: epoch[monitor], default=None)
 
     def load_last(self) -> None:
         """Loads the weights from the end of the last epoch into the model."""
@@ -344,14 +344,14 @@ class Run:
         Returns:
             The name of the weights that were kept: "last", or "average of 5".
         """
-        chosen = averaging.keep_better(score)
+        name = averaging.keep_better(score)
         if is_chief():
             write_weights(self._model, self.folder / CHOSEN_WEIGHTS)
-        return chosen
+        return name
 
     def finish(
         self,
-        pipeline: Any,
+        pipeline: Pipeline,
         figures: Mapping[str, Any],
         *,
         scores: Collection[str] = ("dev_", "test_"),

@@ -4,14 +4,16 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from keras_transformers.ranges import ranges_in
 
+T = TypeVar("T")
 
-def parse(config_class: type, words: Sequence[str] | None = None) -> Any:
+
+def parse(config_class: type[T], words: Sequence[str] | None = None) -> T:
     """Parses a command line as a configuration.
 
     The help has the recipe's own options first, then a section for each class it inherits from,
@@ -24,14 +26,14 @@ def parse(config_class: type, words: Sequence[str] | None = None) -> Any:
     Raises:
         SystemExit: with status 2 if the words fit no configuration, 0 after `--help`.
     """
-    sections = {f"section_{index}": each for index, each in enumerate(_sections(config_class))}
+    sections = {f"section_{i}": section for i, section in enumerate(_sections(config_class))}
     whole = dataclasses.make_dataclass(
         config_class.__name__, sections.items(), namespace={"__doc__": config_class.__doc__}
     )
-    found: Any = tyro.cli(whole, args=words, config=(tyro.conf.OmitArgPrefixes,))
+    options: Any = tyro.cli(whole, args=words, config=(tyro.conf.OmitArgPrefixes,))
     values: dict[str, Any] = {}
     for name in sections:
-        values |= vars(getattr(found, name))
+        values |= vars(getattr(options, name))
     return config_class(**values)
 
 
@@ -40,12 +42,12 @@ def _sections(config_class: type) -> Iterator[Any]:
     hints = typing.get_type_hints(config_class, include_extras=True)
     left = {field.name: field for field in dataclasses.fields(config_class)}
     for base in config_class.__mro__:
-        own = [left.pop(name) for name in inspect.get_annotations(base) if name in left]
-        if not own:
+        fields = [left.pop(name) for name in inspect.get_annotations(base) if name in left]
+        if not fields:
             continue
         section = dataclasses.make_dataclass(
             base.__name__,
-            [(field.name, _with_range(hints[field.name], field), _default(field)) for field in own],
+            [(f.name, _with_range(hints[f.name], f), _default(f)) for f in fields],
             kw_only=True,
         )
         # tyro finds the comments in the source by these. From Python 3.12 on, `make_dataclass` sets
@@ -65,7 +67,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _with_range(hint: Any, field: dataclasses.Field[Any]) -> Any:
     """Returns an annotation whose help also has the range."""
-    allowed = [str(each) for each in ranges_in(hint) if each != type(each)()]
+    allowed = [str(limits) for limits in ranges_in(hint) if limits != type(limits)()]
     if not allowed or field.default is dataclasses.MISSING:
         return hint
     return Annotated[

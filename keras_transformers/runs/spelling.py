@@ -20,9 +20,9 @@ def as_options(message: str, names: Iterable[str]) -> str:
     >>> as_options("README.md exists: overwrite=True replaces it", names)
     'README.md exists: --overwrite replaces it'
     """
-    known = "|".join(map(re.escape, names))
-    argument = re.compile(rf"(?<![\w.-])({known})=({_VALUE})(?:, (?=(?:{known})=))?")
-    return argument.sub(_option, message) if known else message
+    alternatives = "|".join(map(re.escape, names))
+    argument = re.compile(rf"(?<![\w.-])({alternatives})=({_VALUE})(?:, (?=(?:{alternatives})=))?")
+    return argument.sub(_option, message) if alternatives else message
 
 
 def _option(match: re.Match[str]) -> str:

@@ -24,6 +24,7 @@ from keras_transformers.dependencies.private_api import (
     set_gradient_clipping,
     skips_gradient_sum,
 )
+from keras_transformers.dependencies.untyped import Tensor
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Telemetry(keras.callbacks.Callback):
         if self._gradient_norm:
             self._gradient_norm.load_state(arrays)
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Logs the peak that utilisation is measured against."""
         self._is_first_batch = True
         if self.peak_flops and self.flops_per_step:
@@ -112,7 +113,7 @@ class Telemetry(keras.callbacks.Callback):
         elif self.peak_flops:
             _LOGGER.info("no mfu: the FLOPs of this model's updates are not counted")
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Starts the epoch's clock."""
         self._steps = 0
         self._epoch_mark = self._mark = self._now = (monotonic(), 0)
@@ -169,21 +170,21 @@ class TensorBoard(keras.callbacks.TensorBoard):
         super().__init__(log_dir, update_freq=update_freq, profile_batch=profile_batch)
         self._profiled = profiled_batches(self)
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Starts counting after the updates that are done."""
         super().on_train_begin(logs)
         done = int(ops.convert_to_numpy(self.model.optimizer.iterations))
         set_first_batch(self, done, self._profiled)
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Writes a step's logs if they are due."""
         super().on_train_batch_end(batch, _curves(logs))
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the epoch's logs."""
         super().on_epoch_end(epoch, _curves(logs))
 
-    def on_test_end(self, logs: Any = None) -> None:
+    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the logs of an evaluation."""
         super().on_test_end(_curves(logs))
 
@@ -220,12 +221,12 @@ class JsonLines(keras.callbacks.Callback):
             with open(self.path, "a"):  # fail now, not when training begins
                 pass
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the facts."""
         self._epoch = 0  # stays 0 if the run is already done
         self._write("begin", {"parameters": self.model.count_params()} | self.facts)
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Remembers the epoch."""
         self._epoch = epoch + 1
         self._steps = 0
@@ -281,7 +282,7 @@ def watch_gradient_norm(model: keras.Model) -> "GradientNorm | None":
         return None  # without `prepare` each replica's optimizer has its own gradient
     clip = gradient_clipping(optimizer)
     if not isinstance(clip, GradientNorm):
-        clip = GradientNorm(clip, model.distribute_strategy)
+        clip = GradientNorm(clip, model)
         set_gradient_clipping(optimizer, clip)
         model.train_function = None  # traced by an earlier `fit`
     return clip
@@ -290,12 +291,12 @@ def watch_gradient_norm(model: keras.Model) -> "GradientNorm | None":
 class GradientNorm:
     """Replaces an optimizer's `_clip_gradients`, and keeps the gradient norm on the device."""
 
-    def __init__(self, clip: Callable[[Any], Any], strategy: Any) -> None:
+    def __init__(self, clip: Callable[[list[Tensor]], list[Tensor]], model: keras.Model) -> None:
         import tensorflow as tf
 
         self._clip = clip
         self._is_known = True
-        with strategy.scope():
+        with model.distribute_strategy.scope():
             # Each replica writes the same value to its own copy, without communication.
             self._variable = tf.Variable(
                 math.nan,
@@ -304,7 +305,7 @@ class GradientNorm:
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             )
 
-    def __call__(self, gradients: Sequence[Any]) -> Any:
+    def __call__(self, gradients: list[Tensor]) -> list[Tensor]:
         """Stores the norm of the gradients, and clips them."""
         import tensorflow as tf
 
@@ -339,25 +340,25 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(ops.convert_to_numpy(value))
 
 
-def plain(value: Any) -> Any:
+def plain(value: float | Tensor) -> float | list[float]:
     """Returns a logged figure as a float, or as a list if the metric has several numbers."""
     if isinstance(value, float | int):
         return float(value)
     return np.asarray(ops.convert_to_numpy(value), float).tolist()
 
 
-def _curves(logs: Any) -> Any:
+def _curves(logs: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Returns logs with one number per name: "f1/0", "f1/1" for a metric of two numbers."""
     if not isinstance(logs, Mapping):
         return logs
-    found: dict[str, float] = {}
+    curves: dict[str, float] = {}
     for name, value in logs.items():
         numbers = np.asarray(plain(value))
         if numbers.ndim:
-            found |= {f"{name}/{i}": float(number) for i, number in enumerate(numbers.flat)}
+            curves |= {f"{name}/{i}": float(number) for i, number in enumerate(numbers.flat)}
         else:
-            found[name] = float(numbers)
-    return found
+            curves[name] = float(numbers)
+    return curves
 
 
 def _json(value: Any) -> Any:
@@ -366,7 +367,7 @@ def _json(value: Any) -> Any:
         return [_json(item) for item in value]
     if value is None or isinstance(value, str | int | dict):
         return value
-    found = plain(value)
-    if isinstance(found, list):
-        return _json(found)
-    return found if math.isfinite(found) else None
+    number = plain(value)
+    if isinstance(number, list):
+        return _json(number)
+    return number if math.isfinite(number) else None

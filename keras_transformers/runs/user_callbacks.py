@@ -31,9 +31,9 @@ def as_callbacks(
         return [callbacks]
     if isinstance(callbacks, type | str) or not isinstance(callbacks, Sequence):
         raise TypeError(f"callbacks={callbacks!r:.80}: {_remedy(callbacks)}")
-    for place, each in enumerate(callbacks):
-        if not isinstance(each, keras.callbacks.Callback):
-            raise TypeError(f"callbacks[{place}] is {each!r:.80}: {_remedy(each)}")
+    for place, callback in enumerate(callbacks):
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise TypeError(f"callbacks[{place}] is {callback!r:.80}: {_remedy(callback)}")
     return list(callbacks)
 
 
@@ -64,25 +64,27 @@ def check_callbacks(
             a learning rate that cannot be set; the message has the remedy.
     """
     has_schedule = not isinstance(model.optimizer.learning_rate, keras.Variable)
-    written = [path.resolve() for path in weights]
-    for each in callbacks:
-        name = f"callbacks: {type(each).__name__}"
-        if isinstance(each, keras.callbacks.BackupAndRestore | Resume):
+    paths = [path.resolve() for path in weights]
+    for callback in callbacks:
+        name = f"callbacks: {type(callback).__name__}"
+        if isinstance(callback, keras.callbacks.BackupAndRestore | Resume):
             raise ValueError(
                 f"{name} restores a state of its own over the run's checkpoints: leave it out. A "
                 "run resumes from its folder"
             )
-        if isinstance(each, keras.callbacks.SwapEMAWeights) and not _averages(model.optimizer):
+        if isinstance(callback, keras.callbacks.SwapEMAWeights) and not _averages(model.optimizer):
             raise ValueError(
                 f"{name} needs averages of the weights, which the optimizer does not keep: make it "
                 "with use_ema=True, or leave the callback out"
             )
-        if restores_weights(each) and monitor is not None:
-            _check_restored_weights(each, name, monitor)
-        is_checkpoint = isinstance(each, keras.callbacks.ModelCheckpoint)
-        if is_checkpoint and Path(each.filepath).resolve() in written:
-            raise ValueError(f"{name} writes {each.filepath}, as the run does: choose another file")
-        if has_schedule and sets_learning_rate(each):
+        if restores_weights(callback) and monitor is not None:
+            _check_restored_weights(callback, name, monitor)
+        is_checkpoint = isinstance(callback, keras.callbacks.ModelCheckpoint)
+        if is_checkpoint and Path(callback.filepath).resolve() in paths:
+            raise ValueError(
+                f"{name} writes {callback.filepath}, as the run does: choose another file"
+            )
+        if has_schedule and sets_learning_rate(callback):
             raise ValueError(
                 f"{name} sets the learning rate, which the optimizer's schedule decides at every "
                 "update: leave the callback out, or make an optimizer whose learning_rate is a "
@@ -108,9 +110,9 @@ def _check_restored_weights(stopping: Any, name: str, monitor: str) -> None:
         return
     options = {"monitor": stopping.monitor, "mode": stopping.mode}
     options |= {option: value for option, value in others.items() if value}
-    said = ", ".join(f"{option}={value!r}" for option, value in options.items())
+    rule = ", ".join(f"{option}={value!r}" for option, value in options.items())
     raise ValueError(
-        f"{name} would restore the weights of the best epoch by its own rule ({said}), but the run "
+        f"{name} would restore the weights of the best epoch by its own rule ({rule}), but the run "
         f"keeps those of the epoch with the highest {monitor}: leave out restore_best_weights, "
         f"which keeps its patience, or pass monitor={monitor!r}, mode='max' and no other rule"
     )
@@ -127,10 +129,10 @@ def sets_learning_rate(callback: keras.callbacks.Callback) -> bool:
 
 def _functions(callback: keras.callbacks.Callback) -> Iterator[Any]:
     """Yields the methods that a callback does not have from Keras' base class, wrapped or not."""
-    own = itertools.takewhile(
+    kinds = itertools.takewhile(
         lambda kind: kind is not keras.callbacks.Callback, type(callback).__mro__
     )
-    members = [value for kind in own for value in vars(kind).values()]
+    members = [value for kind in kinds for value in vars(kind).values()]
     for value in [*members, *vars(callback).values()]:  # LambdaCallback has functions as attributes
         function = inspect.unwrap(getattr(value, "__func__", value))
         if inspect.isfunction(function):

@@ -1,7 +1,7 @@
 """Evaluates a model after each epoch in ways that Keras cannot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -72,6 +72,11 @@ class Validation(keras.callbacks.Callback):
             logs |= self._last
 
 
+class _Translator(Protocol):
+    def translate_all(self, texts: Sequence[str]) -> Sequence[str]:
+        """Returns the translations of texts."""
+
+
 class ValidationBleu:
     """Measures BLEU on a validation set; a `score` for `Run.prepare`.
 
@@ -84,7 +89,7 @@ class ValidationBleu:
     def __init__(
         self,
         pairs: Sequence[tuple[str, str]],
-        translator: Any,
+        translator: _Translator,
         *,
         tokenize: BleuTokenizer = "13a",
     ) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from keras_transformers import files
 from keras_transformers.files.errors import no_room
-from keras_transformers.layers.old_files import load_weights
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
 
@@ -57,9 +56,9 @@ class SaveWeights(keras.callbacks.Callback):
         if self.monitor is not None:
             value = (logs or {}).get(self.monitor)
             if value is None:
-                known = ", ".join(sorted(logs or {}))
+                names = ", ".join(sorted(logs or {}))
                 raise ValueError(
-                    f"no {self.monitor!r} in the logs of this epoch (they have {known})"
+                    f"no {self.monitor!r} in the logs of this epoch (they have {names})"
                 )
             if not float(value) > self.best:  # NaN is never better
                 return
@@ -86,9 +85,9 @@ def write_weights(model: keras.Model, path: Path) -> None:
         files.sync(scratch)  # or a loss of power could leave an empty file
         scratch.replace(path)
     except OSError as error:
-        kept = "the earlier file is kept" if path.exists() else "there was no earlier file"
+        state = "the earlier file is kept" if path.exists() else "there was no earlier file"
         raise CheckpointError(
-            f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Free "
+            f"{path}: the weights could not be written ({no_room(error) or error}); {state}. Free "
             "some space or allow writing there, then resume the training"
         ) from error
     finally:
@@ -116,7 +115,7 @@ def read_weights(model: keras.Model, path: Path) -> None:
     """
     check_weights(path)
     try:
-        load_weights(model, path)
+        model.load_weights(path)
     except (OSError, ValueError, KeyError, RuntimeError) as error:  # from h5py, or from Keras
         raise _lost(path, error) from error
     wrong = [v.path for v in model.weights if not np.isfinite(keras.ops.convert_to_numpy(v)).all()]

@@ -70,9 +70,9 @@ def leave_together() -> None:
 def chief_first(make: Callable[[], T]) -> T:
     """Returns `make()`, called by the chief first; the others then find the files it wrote."""
     if is_chief():
-        made = make()
+        result = make()
         wait_for_all()
-        return made
+        return result
     wait_for_all()
     return make()
 

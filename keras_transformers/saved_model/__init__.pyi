@@ -6,6 +6,7 @@ from . import description as description
 from . import examples as examples
 from . import exporting as exporting
 from . import file_prediction as file_prediction
+from . import forms as forms
 from . import graphs as graphs
 from . import litert as litert
 from . import manifest as manifest

@@ -8,12 +8,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_transformers import files
-from keras_transformers.pipelines.weights import saving
 from keras_transformers.saved_model import metadata
 from keras_transformers.saved_model.description import (
     describe,
@@ -23,6 +22,7 @@ from keras_transformers.saved_model.description import (
 )
 from keras_transformers.saved_model.examples import encode_array, first_row
 from keras_transformers.saved_model.manifest import add_file
+from keras_transformers.tasks.weights import saving
 
 __all__ = ["write_card"]
 
@@ -94,34 +94,34 @@ def write_card(
     for language in languages:
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", language):
             raise ValueError(f"language {language!r}: pass an ISO 639 code, such as 'en'")
-    found = _of_pipeline(Path(path)) if saving.is_pipeline(path) else _of_export(path)
-    folder = Path(found["path"])
+    facts = _of_pipeline(Path(path)) if saving.is_pipeline(path) else _of_export(path)
+    folder = Path(facts["path"])
     card = folder / CARD
     if os.path.lexists(card) and not overwrite:
         raise FileExistsError(f"{card} exists: overwrite=True replaces it")
-    given = {"training_data": data, "data_licence": data_licence, "command": command}
-    recorded = found.pop("provenance", {})
-    for name, value in given.items():
+    origin = {"training_data": data, "data_licence": data_licence, "command": command}
+    recorded = facts.pop("provenance", {})
+    for name, value in origin.items():
         if value and recorded.get(name):
             raise ValueError(
                 f"{name.replace('_', ' ')} {value!r}: the manifest beside {folder.parent} says "
                 f"{recorded[name]!r}; correct it there"
             )
-    told = {**given, **{name: value for name, value in recorded.items() if value}}
-    of_export = found.pop("scores", {})
+    told = {**origin, **{name: value for name, value in recorded.items() if value}}
+    of_export = facts.pop("scores", {})
     measured = dict(recorded.get("scores") or of_export)
     for name, score in metadata.checked_scores(scores).items():
         if name in measured:
             raise ValueError(f"score {name!r}: {folder} already says {measured[name]}")
         measured[name] = score
     lines = [
-        *_front_matter(found, languages, licence, measured),
-        *_what_it_is(found, told),
+        *_front_matter(facts, languages, licence, measured),
+        *_what_it_is(facts, told),
         *_section("Data", told["training_data"], "what it was trained on"),
         *_scores(measured, told),
         *_licence(licence, told["data_licence"]),
-        *_limits(found, limits, languages),
-        *_how_to_ask(found),
+        *_limits(facts, limits, languages),
+        *_how_to_ask(facts),
     ]
     files.write_lines(card, lines)
     if not saving.is_pipeline(folder):
@@ -131,9 +131,9 @@ def write_card(
 
 def _of_export(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the description of an export, and `request`, the input of a stored example."""
-    found = describe(path)
-    folder = Path(found["path"])
-    if "model" not in found:
+    description = describe(path)
+    folder = Path(description["path"])
+    if "model" not in description:
         raise ValueError(
             f"{folder} is not an export of this package and does not describe its model: "
             "export the model with keras_transformers.export"
@@ -142,7 +142,7 @@ def _of_export(path: str | os.PathLike[str]) -> dict[str, Any]:
     signature = read_metadata(folder)["signatures"]["serving_default"]
     is_version = folder.name.isdecimal()
     return {
-        **found,
+        **description,
         "name": (folder.parent if is_version else folder).name,
         "request": _first_row(signature),
     }
@@ -159,7 +159,7 @@ def _of_pipeline(folder: Path) -> dict[str, Any]:
         "name": folder.absolute().name,
         "saved_pipeline": type(pipeline).__name__,
         **metadata.of_pipeline(pipeline),
-        "signatures": {name: metadata.of_signature(each) for name, each in signatures.items()},
+        "signatures": {name: metadata.of_signature(value) for name, value in signatures.items()},
         "request": {name: first_row(array) for name, array in encoded.items()},
     }
 
@@ -173,7 +173,7 @@ def _first_row(signature: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _front_matter(
-    found: Mapping[str, Any],
+    facts: Mapping[str, Any],
     languages: Sequence[str],
     licence: str | None,
     scores: Mapping[str, float],
@@ -186,11 +186,11 @@ def _front_matter(
         yield f"license: {'other' if licence else 'unknown'}"
         if licence:
             yield f"license_name: {json.dumps(licence)}"
-    kind = ("keras",) if "saved_pipeline" in found else ("saved-model", "tf-serving")
+    kind = ("keras",) if "saved_pipeline" in facts else ("saved-model", "tf-serving")
     words = " ".join(scores).lower()
     lists = {
         "language": languages,
-        "tags": ("tensorflow", *kind, found["task"].replace("_", "-")),
+        "tags": ("tensorflow", *kind, facts["task"].replace("_", "-")),
         "metrics": [name for word, name in _METRICS.items() if re.search(rf"\b{word}\b", words)],
     }
     yield "library_name: keras-transformers"
@@ -200,25 +200,25 @@ def _front_matter(
     yield "---"
 
 
-def _what_it_is(found: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[str]:
-    model = found["model"]
-    kind = "a saved pipeline" if "saved_pipeline" in found else "a SavedModel for TF Serving"
-    yield from ("", f"# {_text(found['name'])}", "")
+def _what_it_is(facts: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[str]:
+    model = facts["model"]
+    kind = "a saved pipeline" if "saved_pipeline" in facts else "a SavedModel for TF Serving"
+    yield from ("", f"# {_text(facts['name'])}", "")
     yield (
         f"`{_text(model['name'])}` with {model['num_parameters']:,} parameters, for the task "
-        f"`{_text(found['task'])}`: {kind}, written by keras_transformers."
+        f"`{_text(facts['task'])}`: {kind}, written by keras_transformers."
     )
     if told.get("notes"):
         yield from ("", _text(told["notes"]))
     yield from ("", "## What it is", "")
-    rows = {"task": found["task"], "model": model["name"]}
+    rows = {"task": facts["task"], "model": model["name"]}
     rows["parameters, exact"] = f"{model['num_parameters']:,}"
     rows |= {
         name.replace("_", " "): plain(value)
-        for name, value in found.items()
+        for name, value in facts.items()
         if name not in {*_ELSEWHERE, "name", "request", "commit"} and value not in (None, "", {})
     }
-    if commit := found.get("commit"):
+    if commit := facts.get("commit"):
         rows["exported at commit"] = commit
     if commit := told.get("commit"):
         rows["trained at commit"] = commit
@@ -234,7 +234,7 @@ def _what_it_is(found: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[s
         ("signature", "API", "inputs", "outputs"),
         (
             (f"`{name}`", signature["method_name"].rpartition("/")[2].capitalize(), *sides)
-            for name, signature in found["signatures"].items()
+            for name, signature in facts["signatures"].items()
             for sides in [[_tensors(signature[side]) for side in ("inputs", "outputs")]]
         ),
     )
@@ -267,33 +267,33 @@ def _licence(licence: str | None, data_licence: str | None) -> Iterator[str]:
 
 
 def _limits(
-    found: Mapping[str, Any], limits: str | None, languages: Sequence[str]
+    facts: Mapping[str, Any], limits: str | None, languages: Sequence[str]
 ) -> Iterator[str]:
     yield from ("", "## Limits", "")
-    if "max_sequence_length" in found:
-        yield f"- Length: at most {found['max_sequence_length']:,} tokens."
-    if "vocabulary_size" in found:
-        sha256 = found.get("vocabulary_sha256")
+    if "max_sequence_length" in facts:
+        yield f"- Length: at most {facts['max_sequence_length']:,} tokens."
+    if "vocabulary_size" in facts:
+        sha256 = facts.get("vocabulary_sha256")
         of_file = f"; SHA-256 with one token per line {sha256}" if sha256 else ""
-        yield f"- Vocabulary: {found['vocabulary_size']:,} tokens{of_file}."
+        yield f"- Vocabulary: {facts['vocabulary_size']:,} tokens{of_file}."
     yield f"- Languages: {', '.join(languages) if languages else 'not given'}."
     yield "- Tested: only on the data that the scores above name. No score is recorded for other"
     yield "  data, other languages or groups of people."
     yield f"- {_text(limits)}" if limits else "- Not given: what it should not be used for."
 
 
-def _how_to_ask(found: Mapping[str, Any]) -> Iterator[str]:
-    name = found["name"]
+def _how_to_ask(facts: Mapping[str, Any]) -> Iterator[str]:
+    name = facts["name"]
     request = {
         key: {"b64": "BASE64"} if isinstance(value, dict) else value
-        for key, value in found["request"].items()
+        for key, value in facts["request"].items()
     }
-    base = f"saved_models/{name}" if "saved_pipeline" in found else name
+    base = f"saved_models/{name}" if "saved_pipeline" in facts else name
     yield from ("", "## How to use it", "")
-    if "saved_pipeline" in found:
+    if "saved_pipeline" in facts:
         texts = ", ".join(
             "image_bytes" if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
-            for value in found["request"].values()
+            for value in facts["request"].values()
         )
         yield from ("```python", "import keras_transformers as kt", "")
         yield from (f"pipeline = kt.load({json.dumps(name)})", f"pipeline({texts})")
@@ -315,14 +315,14 @@ def _section(title: str, text: str | None, what: str) -> Iterator[str]:
     yield from ("", f"## {title}", "", _text(text) if text else f"Not given: {what}.")
 
 
-def _table(head: Sequence[str], rows: Any) -> Iterator[str]:
+def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     for row in rows:
         yield f"| {' | '.join(_text(cell).replace('|', chr(92) + '|') for cell in row)} |"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns a value in one line, without control characters."""
     line = " ".join(str(value).split())
     return "".join(char for char in line if char.isprintable())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformers.dependencies import graph_errors
+from keras_transformers.dependencies.untyped import Json, Message
 from keras_transformers.files import entries, read_json
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
@@ -76,7 +77,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         metadata = read_json(file)
     except ValueError as error:
         raise ValueError(f"{error}; export the model again") from error
-    number = metadata.get("format", 1)  # exports before version 1.0 say none
+    number = metadata.get("format", 1)  # those in saved_models say none
     if type(number) is not int or number < 1:
         raise ValueError(f"{file}: format {number!r}, expected a number; export the model again")
     if number > FORMAT_NUMBER:
@@ -110,7 +111,7 @@ def _mistakes(metadata: Mapping[str, Any]) -> Iterator[str]:
         yield f"the tolerance {tolerance!r} is not a number"
 
 
-def _signature_mistakes(signature: Any) -> Iterator[str]:
+def _signature_mistakes(signature: Json) -> Iterator[str]:
     if not _has(signature, method_name=str, inputs=dict, outputs=dict):
         yield "not an object with method_name, inputs and outputs"
         return
@@ -124,14 +125,14 @@ def _signature_mistakes(signature: Any) -> Iterator[str]:
         yield "examples that are not a list of inputs and outputs"
 
 
-def _has(value: Any, **types: Any) -> bool:
+def _has(value: Json, **types: Any) -> bool:
     """Returns whether a value is an object with these fields, of these types."""
     return isinstance(value, dict) and all(
         name in value and isinstance(value[name], wanted) for name, wanted in types.items()
     )
 
 
-def _each(values: Any, **types: Any) -> bool:
+def _each(values: Json, **types: Any) -> bool:
     """Returns whether a value is a list of objects with these fields, of these types."""
     return isinstance(values, list) and all(_has(value, **types) for value in values)
 
@@ -148,7 +149,7 @@ def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{folder / 'saved_model.pb'}: {error}; export the model again") from error
 
 
-def _graph_signatures(graph: Any) -> dict[str, dict[str, Any]]:
+def _graph_signatures(graph: Message) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "method_name": signature.method_name,
@@ -160,7 +161,7 @@ def _graph_signatures(graph: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def meta_graph(folder: Path) -> Any:
+def meta_graph(folder: Path) -> Message:
     """Returns the tensorflow.MetaGraphDef that servers load.
 
     Raises:
@@ -174,10 +175,10 @@ def meta_graph(folder: Path) -> Any:
         parsed = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{file}: not a SavedModel ({error}); export the model again") from error
-    for found in parsed.meta_graphs:
-        if set(found.meta_info_def.tags) == {"serve"}:
-            return found
-    tags = [sorted(found.meta_info_def.tags) for found in parsed.meta_graphs]
+    for graph in parsed.meta_graphs:
+        if set(graph.meta_info_def.tags) == {"serve"}:
+            return graph
+    tags = [sorted(graph.meta_info_def.tags) for graph in parsed.meta_graphs]
     raise ValueError(f"{file}: has graphs tagged {tags}, but servers load the one tagged 'serve'")
 
 
@@ -234,7 +235,7 @@ def first_words(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(words)[:500]}"
 
 
-def shape_of(info: Any) -> tuple[int | None, ...] | None:
+def shape_of(info: Message) -> tuple[int | None, ...] | None:
     """Returns the shape in a tensorflow.TensorInfo.
 
     Returns:
@@ -257,12 +258,12 @@ def lines(description: Mapping[str, Any]) -> Iterator[str]:
     for entry in model.get("configuration", ()):
         options = ", ".join(f"{name}={value}" for name, value in entry["options"].items())
         yield f"    {entry['count']} x {entry['class']}({options})"
-    known = {"path", "num_bytes", "warm_up", "task", "model", "signatures", "provenance"}
+    elsewhere = {"path", "num_bytes", "warm_up", "task", "model", "signatures", "provenance"}
     fields = {**description, **description.get("provenance", {})}
     for name, value in fields.pop("scores", {}).items():
         yield f"  {'score':<18} {value}: {name}"
     for name, value in fields.items():
-        if name not in known and value not in (None, "", {}):
+        if name not in elsewhere and value not in (None, "", {}):
             yield f"  {name:<18} {plain(value)}"
     for name, signature in description["signatures"].items():
         yield f"  {name} ({signature['method_name'].rpartition('/')[2]})"
@@ -284,7 +285,7 @@ def _provenance(folder: Path) -> dict[str, Any]:
     return {"provenance": {name: value for name, value in entry.items() if name != "files"}}
 
 
-def _tensor(info: Any) -> dict[str, Any]:
+def _tensor(info: Message) -> dict[str, Any]:
     import tensorflow as tf
 
     shape = shape_of(info)
@@ -299,7 +300,7 @@ def shape_text(shape: list[int | None] | None) -> str:
     return "(any)" if shape is None else str(tuple(shape)).replace("None", "?")
 
 
-def plain(value: Any) -> str:
+def plain(value: Json) -> str:
     """Returns a value of the metadata as text, without brackets and quotes."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {plain(item)}" for key, item in value.items())

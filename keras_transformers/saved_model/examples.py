@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.dependencies.untyped import Json
+
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -74,7 +76,7 @@ def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
     return np.array(values, dtype=dtype).reshape(encoded["shape"])
 
 
-def first_row(encoded: Mapping[str, Any]) -> Any:
+def first_row(encoded: Mapping[str, Any]) -> Json:
     """Returns the first row of an array from `encode_array` as JSON values; None without rows."""
     array = np.empty(len(encoded["values"]), object)
     array[:] = encoded["values"]

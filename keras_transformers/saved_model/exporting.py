@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,15 +15,16 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
-from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.exported.form import ExportForm
-from keras_transformers.pipelines.exported.int8 import Int8Form
-from keras_transformers.pipelines.exported.panels import DecodingForm, ShortTextsForm
-from keras_transformers.pipelines.results.reading import OPTIONS_SIGNATURE, TASK_SIGNATURE
+from keras_transformers.dependencies.untyped import Tensor
+from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.options import named
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
 from keras_transformers.saved_model.examples import encode_array
+from keras_transformers.saved_model.forms.form import ExportForm
+from keras_transformers.saved_model.forms.int8 import Int8Form
+from keras_transformers.saved_model.forms.panels import DecodingForm, ShortTextsForm
 from keras_transformers.saved_model.graphs import rewriting, simplify
 from keras_transformers.saved_model.litert import export_litert
 from keras_transformers.saved_model.metadata import (
@@ -33,6 +35,8 @@ from keras_transformers.saved_model.metadata import (
 )
 from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
+from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
+from keras_transformers.tasks.pipeline import SHARED, Pipeline, Signature
 
 __all__ = ["export"]
 
@@ -42,6 +46,15 @@ INT8_ERROR = 0.25  # maximum error of int8 answers, as a share of their size in 
 INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round differently
 
 
+_ADVICE = {
+    "use path=": ("export_dir", "filepath", "saved_model_dir", "output_dir", "folder"),
+    "use weights_dtype=": ("dtype", "quantization", "quantize", "precision"),
+    "use max_sequence_length=": ("max_length", "max_seq_length", "sequence_length"),
+    "leave it out: the pipeline decides which signatures there are": ("signatures", "signature"),
+}
+
+
+@named(_ADVICE)
 def export(
     pipeline: Pipeline,
     path: str | os.PathLike[str],
@@ -134,7 +147,8 @@ def export(
 
     def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
         """Applies a function to each signature while the model computes as its export does."""
-        with form.in_place(), pipeline.exporting(run, as_function):
+        functions = functools.cache(lambda method: as_function(partial(method, pipeline)))
+        with KERNELS.use({**form.kernels, pipeline.model: run}), SHARED.use({pipeline: functions}):
             return _of_signatures(make, signatures, stored.reading)
 
     run = as_function(form)
@@ -194,9 +208,7 @@ def _of_signatures(
 def _of_moved(signatures: Mapping[str, Signature], stored: StoredWeights) -> list[dict[str, Any]]:
     """Describes the signatures with the answers of moved weights, for each direction."""
     return [
-        _of_signatures(
-            _describe, signatures, functools.partial(stored.reading_moved, direction=direction)
-        )
+        _of_signatures(_describe, signatures, partial(stored.reading_moved, direction=direction))
         for direction in (1, -1)
     ]
 
@@ -276,25 +288,25 @@ def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
 def _trace(name: str, signature: Signature) -> Any:
     """Traces the signature to a concrete function that enforces its declared outputs."""
 
-    def call(**inputs: Any) -> dict[str, Any]:
+    def call(**inputs: Tensor) -> dict[str, Tensor]:
         outputs = signature.function(**inputs)
-        found = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in outputs.items()}
+        specs = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in outputs.items()}
         declared = dict(signature.outputs)
-        if found.keys() != declared.keys() or not all(
-            spec.dtype == found[key].dtype and spec.shape.is_compatible_with(found[key].shape)
+        if specs.keys() != declared.keys() or not all(
+            spec.dtype == specs[key].dtype and spec.shape.is_compatible_with(specs[key].shape)
             for key, spec in declared.items()
         ):
-            raise ValueError(f"signature {name!r} returns {found} but declares {declared}")
+            raise ValueError(f"signature {name!r} returns {specs} but declares {declared}")
         with tf.device("CPU:0"):  # string ops run only on the CPU
             return {
                 key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
             }
 
-    specs = {
+    inputs = {
         key: tf.TensorSpec(spec.shape, spec.dtype, name=key)
         for key, spec in signature.inputs.items()
     }
-    return tf.function(call, autograph=False).get_concrete_function(**specs)
+    return tf.function(call, autograph=False).get_concrete_function(**inputs)
 
 
 def _describe(name: str, signature: Signature) -> dict[str, Any]:
@@ -314,10 +326,10 @@ def _in_graph(signature: Signature) -> Signature:
 
 
 def _check_int8(
-    found: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool
+    described: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool
 ) -> None:
     """Raises RuntimeError if the answers in int8 are far from the model's own."""
-    for place, error in relative_errors(found, expected, of_same_texts=of_same_texts):
+    for place, error in relative_errors(described, expected, of_same_texts=of_same_texts):
         if not error <= INT8_ERROR:  # also true for NaN, unlike >
             raise RuntimeError(
                 f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "

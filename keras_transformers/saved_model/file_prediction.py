@@ -139,19 +139,19 @@ class _Job:
 
 def _find(patterns: Sequence[str]) -> dict[str, places.Place]:
     """Returns the name of each file's answers -> the file."""
-    found: dict[str, places.Place] = {}
+    first: dict[str, places.Place] = {}
     for pattern in patterns:
         matches = places.find(pattern)
         if not matches:
             raise FileNotFoundError(f"{pattern}: no file matches: check the pattern")
         for place in matches:
             name = _name(place)
-            if found.setdefault(name, place) != place:
+            if first.setdefault(name, place) != place:
                 raise ValueError(
-                    f"{found[name]} and {place} would have the same file of answers, {name}.jsonl: "
+                    f"{first[name]} and {place} would have the same file of answers, {name}.jsonl: "
                     "rename one, or write them to separate folders"
                 )
-    return found
+    return first
 
 
 def _name(place: places.Place) -> str:

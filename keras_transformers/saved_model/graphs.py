@@ -43,7 +43,7 @@ def simplify(meta_graph: Any) -> None:
     operations = meta_graph.meta_info_def.stripped_op_list.op
     # Only the function that restores the variables writes them, so the order of reads is
     # irrelevant.
-    pure = {each.name for each in operations if not each.is_stateful} | {_READ}
+    pure = {operation.name for operation in operations if not operation.is_stateful} | {_READ}
     for function in meta_graph.graph_def.library.function:
         if not any(node.op == "AssignVariableOp" for node in function.node_def):
             _simplify(function, pure)
@@ -94,7 +94,7 @@ def _used(function: Any, pure: Collection[str]) -> Iterator[Any]:
                 yield copy
         else:
             seen.add(name)
-            waiting.extend(_node(each) for each in reversed(nodes[name].input))
+            waiting.extend(_node(source) for source in reversed(nodes[name].input))
 
 
 def _node(name: str) -> str:

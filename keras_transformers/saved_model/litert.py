@@ -8,13 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.dependencies.private_api import with_constants
-from keras_transformers.pipelines.token_inputs import TOKEN_INPUTS
+from keras_transformers.tasks.token_inputs import TOKEN_INPUTS
 
 __all__: list[str] = []
 
@@ -72,17 +73,16 @@ def export_litert(
     return path
 
 
-def _converted(model: Any, specs: dict[str, Any], *, int8: bool) -> bytes:
+def _converted(model: keras.Model, specs: dict[str, tf.TensorSpec], *, int8: bool) -> bytes:
     run = tf.function(lambda **tokens: model(tokens, training=False), autograph=False)
     # The converter reads garbage from Keras 3 variables, so it gets constants instead.
     frozen = with_constants(run.get_concrete_function(**specs))
-    outputs = list(model.output)
-    order = sorted(outputs)  # as TensorFlow flattens dicts
+    order = sorted(model.output)  # as TensorFlow flattens dicts
 
     @tf.function(input_signature=list(specs.values()), autograph=False)
-    def tokens(*inputs: Any) -> dict[str, Any]:
-        found = frozen(**dict(zip(specs, inputs, strict=True)))
-        return dict(zip(order, tf.nest.flatten(found), strict=True))
+    def tokens(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = frozen(**dict(zip(specs, inputs, strict=True)))
+        return dict(zip(order, tf.nest.flatten(outputs), strict=True))
 
     module = tf.Module()
     module.tokens = tokens
@@ -94,12 +94,17 @@ def _converted(model: Any, specs: dict[str, Any], *, int8: bool) -> bytes:
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         if int8:
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        found: bytes = converter.convert()
-    return found
+        content: bytes = converter.convert()
+    return content
 
 
 def _check(
-    model: Any, content: bytes, interpreter: Any, specs: dict[str, Any], *, most: float
+    model: keras.Model,
+    content: bytes,
+    interpreter: Any,
+    specs: dict[str, tf.TensorSpec],
+    *,
+    most: float,
 ) -> None:
     """Raises RuntimeError unless LiteRT computes the same as the model, on rows with padding."""
     runner = interpreter(model_content=content)
@@ -109,9 +114,9 @@ def _check(
     for count in (length, max(1, length // 2)):
         real = (np.arange(length) < count)[None]
         token_ids = np.where(real, np.arange(length)[None] % 5, 0).astype("int32")
-        given = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
+        rows = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
         inputs = {
-            name: value for name, value in (given | {"padding_mask": real}).items() if name in specs
+            name: value for name, value in (rows | {"padding_mask": real}).items() if name in specs
         }
         expected = model(inputs, training=False)
         for name, value in run(**inputs).items():

@@ -148,12 +148,12 @@ def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
     """
     folder = Path(folder)
     listed = read(folder / MANIFEST)
-    found = {name: _differences(folder, name, entry["files"]) for name, entry in listed.items()}
+    mistakes = {name: _differences(folder, name, entry["files"]) for name, entry in listed.items()}
     for path in _unlisted(folder, listed):
-        found[path.relative_to(folder).as_posix()] = [f"{path} is not listed"]
+        mistakes[path.relative_to(folder).as_posix()] = [f"{path} is not listed"]
     if not listed:
-        found[MANIFEST] = [f"{folder / MANIFEST} lists no export"]
-    return found
+        mistakes[MANIFEST] = [f"{folder / MANIFEST} lists no export"]
+    return mistakes
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
@@ -180,11 +180,11 @@ def _differences(folder: Path, name: str, expected: dict[str, str]) -> list[str]
         return [f"{link}, and its target may change" for link in links]
     if not version.is_dir():
         return [f"{version} is missing"]
-    found = {path: kind for path, kind in entries(version) if kind != "folder"}
+    kinds = {path: kind for path, kind in entries(version) if kind != "folder"}
     wanted = {version / name: sha256 for name, sha256 in expected.items()}
-    missing = [f"{path} is missing" for path in sorted(wanted.keys() - found.keys())]
+    missing = [f"{path} is missing" for path in sorted(wanted.keys() - kinds.keys())]
     extra, changed = [], []
-    for path, kind in found.items():
+    for path, kind in kinds.items():
         if kind == "link":
             extra.append(f"{path} is a link, and its target may change")
         elif path not in wanted:

@@ -13,10 +13,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_transformers.tasks.pipeline import Pipeline, Signature
+
 _GIT_TIMEOUT_S = 10
 
 
-def of_pipeline(pipeline: Any) -> dict[str, Any]:
+def of_pipeline(pipeline: Pipeline) -> dict[str, Any]:
     """Returns a pipeline's task, configuration, model and vocabulary."""
     return {
         "task": pipeline.task,
@@ -26,10 +28,10 @@ def of_pipeline(pipeline: Any) -> dict[str, Any]:
     }
 
 
-def of_signature(signature: Any) -> dict[str, Any]:
+def of_signature(signature: Signature) -> dict[str, Any]:
     """Returns the method, inputs and outputs of a `pipelines.Signature`, without its examples."""
 
-    def described(specs: Mapping[str, Any]) -> dict[str, Any]:
+    def described(specs: Mapping[str, tf.TensorSpec]) -> dict[str, Any]:
         return {
             name: {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
             for name, spec in specs.items()
@@ -109,7 +111,7 @@ def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
     return dict(scores or {})
 
 
-def _options(layer: Any) -> dict[str, Any]:
+def _options(layer: keras.layers.Layer) -> dict[str, Any]:
     """Returns a layer's plain options, and those of its sub-layers, prefixed with their names."""
 
     def plain(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.files import replaced
 from keras_transformers.saved_model.versions import versions
 
@@ -30,7 +31,7 @@ class VersionPolicy:
     versions: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, entry: Any) -> "VersionPolicy":
+    def of(cls, entry: Message) -> "VersionPolicy":
         """Returns a ModelConfig's policy; as in TF Serving, `latest` means at least one version."""
         policy = entry.model_version_policy
         kind = policy.WhichOneof("policy_choice")
@@ -40,7 +41,7 @@ class VersionPolicy:
             return cls("all")
         return cls(num_versions=max(1, policy.latest.num_versions))
 
-    def choose(self, found: Sequence[int]) -> list[int]:
+    def choose(self, numbers: Sequence[int]) -> list[int]:
         """Returns the versions to serve among those found, ascending.
 
         >>> VersionPolicy().choose([3, 1, 2])
@@ -48,7 +49,7 @@ class VersionPolicy:
         >>> VersionPolicy(kind="specific", versions=(1, 9)).choose([1, 2])
         [1]
         """
-        ascending = sorted(found)
+        ascending = sorted(numbers)
         if self.kind == "latest":
             return ascending[-self.num_versions :]
         if self.kind == "specific":
@@ -106,19 +107,19 @@ class ModelsConfig:
                 ) from error
         if self._proto.HasField("custom_model_config"):
             raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
-        for found in self.entries:
-            check_names(found.name, found.version_labels, f"{self.path}: model {found.name!r}")
+        for entry in self.entries:
+            check_names(entry.name, entry.version_labels, f"{self.path}: model {entry.name!r}")
 
     @property
-    def entries(self) -> Sequence[Any]:
+    def entries(self) -> Sequence[Message]:
         """The ModelConfig of each model, in the order of the file."""
         return self._proto.model_config_list.config
 
-    def entry(self, base: Path) -> Any | None:
+    def entry(self, base: Path) -> Message | None:
         """Returns the ModelConfig of the model named after the folder `base`; None if missing."""
-        return next((found for found in self.entries if found.name == base.name), None)
+        return next((entry for entry in self.entries if entry.name == base.name), None)
 
-    def add(self, base: Path, server_path: str | None = None) -> Any:
+    def add(self, base: Path, server_path: str | None = None) -> Message:
         """Returns the ModelConfig of a model, or a new one.
 
         Args:
@@ -131,24 +132,24 @@ class ModelsConfig:
         check_names(base.name, (), str(base))
         if server_path and not _is_utf8(server_path):
             raise ValueError(f"{base}: the server's path {server_path!r} must be UTF-8")
-        found = self.entry(base)
-        if found is None:
-            found = self._proto.model_config_list.config.add(name=base.name)
-            found.model_platform = "tensorflow"
-            found.base_path = str(base)
+        entry = self.entry(base)
+        if entry is None:
+            entry = self._proto.model_config_list.config.add(name=base.name)
+            entry.model_platform = "tensorflow"
+            entry.base_path = str(base)
         if server_path:
-            found.base_path = server_path
-        return found
+            entry.base_path = server_path
+        return entry
 
     def labels(self, base: Path) -> dict[str, int]:
         """Returns label -> version; empty for a model that is not in the file."""
-        found = self.entry(base)
-        return dict(found.version_labels) if found is not None else {}
+        entry = self.entry(base)
+        return dict(entry.version_labels) if entry is not None else {}
 
     def served(self, base: Path) -> set[int]:
         """Returns the versions that TF Serving serves with this file: by default the newest."""
-        found = self.entry(base)
-        policy = VersionPolicy() if found is None else VersionPolicy.of(found)
+        entry = self.entry(base)
+        policy = VersionPolicy() if entry is None else VersionPolicy.of(entry)
         return set(policy.choose(versions(base)))
 
     def set_labels(
@@ -165,11 +166,11 @@ class ModelsConfig:
             ValueError: a request could not use the folder's name or a label.
         """
         check_names(base.name, labels, str(base))
-        found = self.add(base, server_path)
-        found.version_labels.clear()
-        found.version_labels.update(labels)
-        found.model_version_policy.Clear()
-        found.model_version_policy.specific.versions.extend(sorted(set(labels.values())))
+        entry = self.add(base, server_path)
+        entry.version_labels.clear()
+        entry.version_labels.update(labels)
+        entry.model_version_policy.Clear()
+        entry.model_version_policy.specific.versions.extend(sorted(set(labels.values())))
 
     def text(self) -> str:
         """Returns the text that `write` writes."""

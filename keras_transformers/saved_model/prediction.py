@@ -12,15 +12,15 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.dependencies import graph_errors
-from keras_transformers.pipelines.results import reading
-from keras_transformers.pipelines.results.texts import (
+from keras_transformers.saved_model.checks.check import why_not_loaded
+from keras_transformers.saved_model.description import check_fingerprint, read_metadata
+from keras_transformers.saved_model.versions import resolve
+from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.texts import (
     named_columns,
     string_column,
     text_inputs,
 )
-from keras_transformers.saved_model.checks.check import why_not_loaded
-from keras_transformers.saved_model.description import check_fingerprint, read_metadata
-from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
 
@@ -61,10 +61,8 @@ class Predictor:
         self.signature_names = tuple(self._loaded.signatures)
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
+        self._answer = reading.answer_type(read_metadata(self.path).get("task", ""))
         self.text_names = text_inputs(list(self.inputs))
-        default = self._loaded.signatures.get("serving_default", self._function)
-        task = read_metadata(self.path).get("task") or reading.old_task(default.structured_outputs)
-        self._answer = reading.answer_type(task)
         shapes = {name: spec.shape for name, spec in self._function.structured_outputs.items()}
         self._padded = [
             name
@@ -86,17 +84,17 @@ class Predictor:
 
         Returns:
             One dict per row, output name -> str, number or nested list: JSON values; see
-            `pipelines.results.reading.rows`.
+            `tasks.answers.rows`.
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
                 rejects them.
         """
-        named = named_columns(inputs)
+        by_name = named_columns(inputs)
         takes = f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows"
-        if set(named) != set(self.inputs):
-            raise ValueError(f"{takes}, not {', '.join(map(str, named))}")
-        columns = {name: self._column(name, values) for name, values in named.items()}
+        if set(by_name) != set(self.inputs):
+            raise ValueError(f"{takes}, not {', '.join(map(str, by_name))}")
+        columns = {name: self._column(name, values) for name, values in by_name.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"{takes}, not rows {lengths}")

@@ -133,17 +133,17 @@ def rollback(
     if config is not None and not Path(config).is_file():
         raise FileNotFoundError(f"{config}: no such config file; check the path")
     with _locked(_config_path(base, config)) as config:
-        found = folders.version_folders(base)
+        paths = folders.version_folders(base)
         models = ModelsConfig(config) if config.is_file() else None
         labels = models.labels(base) if models else {}
         if label is not None and label not in labels:
-            known = ", ".join(sorted(labels)) or "none"
-            raise ValueError(f"{config}: {base.name} has no label {label!r}; it has {known}")
-        served = models.served(base) if models else set(list(found)[-1:])
+            names = ", ".join(sorted(labels)) or "none"
+            raise ValueError(f"{config}: {base.name} has no label {label!r}; it has {names}")
+        served = models.served(base) if models else set(list(paths)[-1:])
         if not served and label is None:
             raise ValueError(f"{config}: serves no version of {base.name}; publish one instead")
         bad = labels[label] if label else max(served)
-        before = [number for number in found if number < bad]
+        before = [number for number in paths if number < bad]
         if not before:
             raise ValueError(
                 f"{base}: no version before {bad} to go back to; publish a good one instead"
@@ -160,9 +160,9 @@ def rollback(
                 raise FileExistsError(
                     f"{withdrawn} exists, and version {bad} would get that name: move it away first"
                 )
-            os.rename(found[bad], withdrawn)
+            os.rename(paths[bad], withdrawn)
             sync(base)
-    return found.get(bad, base / str(bad)), found[good]
+    return paths.get(bad, base / str(bad)), paths[good]
 
 
 def prune(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.saved_model.checks.check import largest_values
 from keras_transformers.saved_model.examples import Arrays, level, num_rows, stored_examples
 
@@ -22,7 +23,7 @@ _MOVE = 2.0**-22  # of a weight: 2 to 4 units in its last place
 _TIMES = 4.0  # the moved weights are one sample of many
 
 
-def moved(weight: Any, index: int, direction: Literal[1, -1]) -> Any:
+def moved(weight: Tensor, index: int, direction: Literal[1, -1]) -> Tensor:
     """Returns a weight of which each number is moved up or down in its last places.
 
     Args:
@@ -48,10 +49,10 @@ def tolerance(described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]
             e["outputs"] for e in stored_examples({"signatures": described}, name)
         )
         for one, two in _pairs(name, described, of_moved):
-            found, other = level(one["outputs"], two["outputs"])
+            outputs, others = level(one["outputs"], two["outputs"])
             for key, size in largest.items():
                 with np.errstate(invalid="ignore"):  # inf - inf
-                    error = np.abs(np.float64(found[key]) - other[key])
+                    error = np.abs(np.float64(outputs[key]) - others[key])
                 shares.append(error.max(initial=0.0, where=np.isfinite(error)) / (size or 1.0))
     return _TIMES * float(max(shares))
 
@@ -80,15 +81,15 @@ def _pairs(
     name: str, described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Any, Any]]:
     """Yields a signature's examples and the same ones of moved weights, direction by direction."""
-    for each in of_moved:
-        sides = (stored_examples({"signatures": side}, name) for side in (described, each))
+    for signatures in of_moved:
+        sides = (stored_examples({"signatures": side}, name) for side in (described, signatures))
         yield from zip(*sides, strict=True)
 
 
 def _same(one: Mapping[str, Arrays], two: Mapping[str, Arrays]) -> np.ndarray:
     same = np.ones(num_rows(one["inputs"]), bool)
-    found, other = level(one["outputs"], two["outputs"])
-    for key, value in found.items():
+    outputs, others = level(one["outputs"], two["outputs"])
+    for key, value in outputs.items():
         if value.dtype.kind != "f" and len(value) == len(same) > 0:
-            same &= (value == other[key]).reshape(len(same), -1).all(axis=1)
+            same &= (value == others[key]).reshape(len(same), -1).all(axis=1)
     return same

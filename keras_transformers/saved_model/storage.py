@@ -2,13 +2,15 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import keras
 import tensorflow as tf
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.saved_model.rounding import moved
 
+Outputs = Mapping[str, Tensor]
 WeightsDtype = Literal["float32", "bfloat16", "int8"]
 
 
@@ -31,15 +33,19 @@ class StoredWeights:
         variables: the TensorFlow variables to save.
     """
 
-    def __init__(self, variables: Iterable[Any], weights_dtype: WeightsDtype = "float32") -> None:
+    def __init__(
+        self,
+        variables: Iterable[keras.Variable | tf.Variable],
+        weights_dtype: WeightsDtype = "float32",
+    ) -> None:
         if weights_dtype not in get_args(WeightsDtype):
             raise ValueError(
                 f"weights_dtype={weights_dtype!r}: use 'float32', 'bfloat16' or 'int8'"
             )
-        self._floats: list[tuple[keras.Variable, Any]] = []
-        self._halved: list[tuple[keras.Variable, Any]] = []
-        self._read: set[int] = set()
-        self.variables: list[Any] = []
+        self._floats: list[tuple[keras.Variable, tf.Variable]] = []
+        self._halved: list[tuple[keras.Variable, tf.Variable]] = []
+        self._read: set[int] = set()  # indices of those in `_halved` that a function reads
+        self.variables: list[tf.Variable] = []
         for variable in variables:
             kept = variable.value if isinstance(variable, keras.Variable) else variable
             is_matrix = isinstance(variable, keras.Variable) and len(variable.shape) > 1
@@ -50,34 +56,32 @@ class StoredWeights:
             if isinstance(variable, keras.Variable) and kept.dtype.is_floating:
                 self._floats.append((variable, kept))
 
-    def reading(
-        self, function: Callable[..., Mapping[str, Any]]
-    ) -> Callable[..., Mapping[str, Any]]:
+    def reading(self, function: Callable[..., Outputs]) -> Callable[..., Outputs]:
         """Returns the function with the stored weights instead of the model's."""
         if not self._halved:
             return function
 
         @functools.wraps(function)
-        def read(*args: Any, **inputs: Any) -> Mapping[str, Any]:
+        def read(*args: Tensor, **inputs: Tensor) -> Outputs:
             values = [(variable, tf.cast(half, tf.float32)) for variable, half in self._halved]
             with keras.StatelessScope(state_mapping=values):
                 outputs = function(*args, **inputs)
             if not tf.executing_eagerly():
-                self._read |= {id(variable) for variable, value in values if value.consumers()}
+                self._read |= {i for i, (_, value) in enumerate(values) if value.consumers()}
             return outputs
 
         return read
 
     def reading_moved(
-        self, function: Callable[..., Mapping[str, Any]], *, direction: Literal[1, -1]
-    ) -> Callable[..., Mapping[str, Any]]:
+        self, function: Callable[..., Outputs], *, direction: Literal[1, -1]
+    ) -> Callable[..., Outputs]:
         """Returns the function with weights that differ from those it reads in their last places.
 
         See `saved_model.rounding`.
         """
 
         @functools.wraps(function)
-        def read(*args: Any, **inputs: Any) -> Mapping[str, Any]:
+        def read(*args: Tensor, **inputs: Tensor) -> Outputs:
             values = [
                 (variable, moved(tf.cast(kept, variable.dtype), index, direction))
                 for index, (variable, kept) in enumerate(self._floats)
@@ -93,5 +97,6 @@ class StoredWeights:
         Functions traced before still cast, and so capture, those weights: trace them again.
         """
         num_halved = len(self._halved)
-        self._halved = [pair for pair in self._halved if id(pair[0]) in self._read]
+        self._halved = [pair for i, pair in enumerate(self._halved) if i in self._read]
+        self._read = set()
         return len(self._halved) < num_halved

@@ -9,7 +9,7 @@ from keras_transformers import files
 from keras_transformers.data.tables.columns import Choice, Column, read_columns
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 from keras_transformers.files import compression
-from keras_transformers.pipelines.results.texts import split_line, takes_lists
+from keras_transformers.tasks.texts import split_line, takes_lists
 
 __all__ = ["TextRows"]
 
@@ -44,7 +44,7 @@ class TextRows:
 
         Args:
             path: the file, plain or compressed.
-            names: the inputs of the export; see `results.texts.text_inputs`.
+            names: the inputs of the export; see `tasks.texts.text_inputs`.
 
         Raises:
             MissingExtraError: Parquet or `.zst` needs the extra `data`.
@@ -102,7 +102,7 @@ class TextRows:
 
     def _given(self, names: Sequence[str]) -> list[Column]:
         """Returns the given columns, or the inputs' names where none is given."""
-        given = (self.text_column, self.text_b_column)
+        columns = (self.text_column, self.text_b_column)
         return [
-            name if column is None else column for name, column in zip(names, given, strict=False)
+            name if column is None else column for name, column in zip(names, columns, strict=False)
         ]

@@ -75,12 +75,12 @@ def version_folders(base: Path) -> dict[int, Path]:
 
     Like TF Serving, it accepts names with leading zeros.
     """
-    found: dict[int, Path] = {}
+    folders: dict[int, Path] = {}
     for child in sorted(base.iterdir()) if base.is_dir() else ():
         # int() rejects names of thousands of digits.
         if _is_number(child.name) and len(child.name) < 20 and child.is_dir():
-            found.setdefault(int(child.name), child)
-    return {number: found[number] for number in sorted(found) if number < 2**63}
+            folders.setdefault(int(child.name), child)
+    return {number: folders[number] for number in sorted(folders) if number < 2**63}
 
 
 def withdrawn(base: Path) -> list[tuple[int, str]]:

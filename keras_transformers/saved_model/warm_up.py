@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.dependencies import graph_errors
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.files import replaced
 from keras_transformers.saved_model.checks.check import check_signatures
 from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
@@ -121,7 +122,7 @@ def read_requests(folder: Path) -> Iterator[Request]:
         yield from _requests(log)
 
 
-def read_logs(folder: Path) -> Iterator[Any]:
+def read_logs(folder: Path) -> Iterator[Message]:
     """Yields the records of an export's warm-up file, tensorflow.serving.PredictionLog messages.
 
     Args:
@@ -147,7 +148,7 @@ def read_logs(folder: Path) -> Iterator[Any]:
         ) from error
 
 
-def _requests(log: Any) -> Iterator[Request]:
+def _requests(log: Message) -> Iterator[Request]:
     import tensorflow as tf
 
     kind = log.WhichOneof("log_type")
@@ -166,7 +167,7 @@ def _requests(log: Any) -> Iterator[Request]:
         yield task.model_spec.signature_name or _DEFAULT_SIGNATURE, examples_of(request.input)
 
 
-def examples_of(message: Any) -> list[bytes]:
+def examples_of(message: Message) -> list[bytes]:
     """Returns the serialized examples of a tensorflow.serving.Input, merged with its context."""
     if message.WhichOneof("kind") == "example_list_with_context":
         with_context = message.example_list_with_context
@@ -190,7 +191,7 @@ def _write_records(file: Path, records: Sequence[bytes]) -> None:
         raise OSError(f"{file}: cannot be written: {reason}") from error
 
 
-def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Any]:
+def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Message]:
     for name, signature in metadata.get("signatures", {}).items():
         examples = [example["inputs"] for example in stored_examples(metadata, name)]
         plain = next((example for example in examples if num_rows(example) > 0), {})
@@ -199,7 +200,7 @@ def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) ->
             yield _log(signature["method_name"].rpartition("/")[2], rows, name, model_name)
 
 
-def _log(method: str, rows: Mapping[str, np.ndarray], signature: str, model_name: str) -> Any:
+def _log(method: str, rows: Mapping[str, np.ndarray], signature: str, model_name: str) -> Message:
     """Returns a tensorflow.serving.PredictionLog with one request."""
     import tensorflow as tf
 

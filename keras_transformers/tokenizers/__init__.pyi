@@ -13,9 +13,11 @@ from . import normalization as normalization
 from . import offsets as offsets
 from . import opennmt as opennmt
 from . import packing as packing
+from . import protocols as protocols
 from . import sentence_pieces as sentence_pieces
 from . import sentencepiece as sentencepiece
 from . import symbols as symbols
+from . import targets as targets
 from . import tensors as tensors
 from . import vocabulary as vocabulary
 from . import windows as windows

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.tokenizers.tensors import row_numbers, texts_of
+from keras_transformers.tokenizers.tensors import Texts, row_numbers, texts_of
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["CaseMarkedTokenizer"]
@@ -67,12 +67,12 @@ class CaseMarkedTokenizer(WordPieceTokenizer):
         with tf.device("CPU:0"):
             self._continues_word = tf.constant([token.startswith("##") for token in tokens])
 
-    def tokenize(self, text: Any) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts texts, strings (batch,), to token ids without [CLS] and [SEP]."""
         return self.tokenize_with_offsets(text)[0]
 
     def tokenize_with_offsets(
-        self, text: Any
+        self, text: Texts
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds their spans; see `WordPieceTokenizer`."""
         ids, starts, ends = super().tokenize_with_offsets(text)

@@ -5,6 +5,8 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from keras_transformers.tokenizers.tensors import Texts
+
 __all__ = ["CharacterTokenizer"]
 
 # bilm-tf's ids plus 1, because 0 is padding.
@@ -56,7 +58,7 @@ class CharacterTokenizer(tf.Module):
             )
         self.max_characters = max_characters
 
-    def __call__(self, text: Any) -> dict[str, tf.Tensor]:
+    def __call__(self, text: Texts) -> dict[str, tf.Tensor]:
         """Converts texts to ids; words are separated by white space.
 
         Args:
@@ -79,7 +81,7 @@ class CharacterTokenizer(tf.Module):
         """Returns the arguments that `load` needs, as JSON values."""
         return {"max_characters": self.max_characters}
 
-    def words(self, text: Any) -> tf.RaggedTensor:
+    def words(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at white space into strings (batch, None)."""
         return tf.strings.split(text)
 
@@ -91,7 +93,7 @@ class CharacterTokenizer(tf.Module):
             0, shape=[None, None, self.max_characters]
         )
 
-    def encode_words(self, words: Any) -> tf.Tensor:
+    def encode_words(self, words: tf.Tensor) -> tf.Tensor:
         """Converts words, strings (words,), to int32 (words, max_characters), without markers."""
         room = self.max_characters - 2
         codes = tf.cast(tf.io.decode_raw(words, tf.uint8, fixed_length=room), tf.int32) + 1
@@ -102,7 +104,7 @@ class CharacterTokenizer(tf.Module):
         codes = tf.where(position == end, _END_WORD, codes)
         return tf.where(position == 0, _START_WORD, codes)
 
-    def num_cut(self, words: Any) -> tf.Tensor:
+    def num_cut(self, words: tf.Tensor) -> tf.Tensor:
         """Counts the words in a tensor or ragged tensor that are cut: int32 scalar."""
         values = words.values if isinstance(words, tf.RaggedTensor) else words
         is_cut = tf.strings.length(values) > self.max_characters - 2

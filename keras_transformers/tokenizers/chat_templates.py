@@ -194,7 +194,7 @@ _ALL = (
         ),
     ),
 )
-CHAT_TEMPLATES: Mapping[str, ChatTemplate] = {each.name: each for each in _ALL}
+CHAT_TEMPLATES: Mapping[str, ChatTemplate] = {template.name: template for template in _ALL}
 
 
 def find_chat_template(text: str) -> ChatTemplate:
@@ -205,10 +205,10 @@ def find_chat_template(text: str) -> ChatTemplate:
     """
     if text in CHAT_TEMPLATES:
         return CHAT_TEMPLATES[text]
-    found = hashlib.sha256(text.strip().encode()).hexdigest()
-    for each in CHAT_TEMPLATES.values():
-        if found in each.hashes:
-            return each
+    digest = hashlib.sha256(text.strip().encode()).hexdigest()
+    for template in CHAT_TEMPLATES.values():
+        if digest in template.hashes:
+            return template
     raise ValueError(
         f"chat_template={' '.join(text.split())!r:.80}: not one of the published templates "
         f"{', '.join(CHAT_TEMPLATES)}; other programs are not run here: if it is equivalent to "

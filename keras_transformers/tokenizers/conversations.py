@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -55,7 +54,7 @@ class ConversationTokenizer:
         self._fold = tokenizer.folded
         self._breaks = self._broken(self._plain_marks(around))
 
-    def __call__(self, roles: Any, texts: Any) -> tf.RaggedTensor:
+    def __call__(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
         """Converts conversations, in the graph.
 
         Args:
@@ -75,7 +74,7 @@ class ConversationTokenizer:
             with tf.control_dependencies(self._checks(roles, texts)):
                 return self._tokenize(self._render(roles, tf.identity(texts)))
 
-    def _render(self, roles: Any, texts: Any) -> tf.Tensor:
+    def _render(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """Returns the whole texts (batch,), with marks around the template's special tokens."""
         template = self.template
         texts = self._harmless(texts)
@@ -98,12 +97,12 @@ class ConversationTokenizer:
         start = tf.fill(tf.shape(is_system), self._marked(template.start))
         if template.default_system is not None:
             before, after = map(self._marked, template.turns["system"])
-            own = tf.strings.join([start, before + template.default_system + after])
-            start = tf.where(is_system, start, own)
+            with_default = tf.strings.join([start, before + template.default_system + after])
+            start = tf.where(is_system, start, with_default)
         opening = self._marked(template.opening)
         return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
 
-    def _harmless(self, texts: Any) -> tf.Tensor:
+    def _harmless(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns messages (batch, messages) that the template's marks have been broken in.
 
         Others stay as they are, although the marks are looked for in what the tokenizer reads.
@@ -146,18 +145,21 @@ class ConversationTokenizer:
                 return dict(zip(read, broken, strict=True))
         raise ValueError(f"chat template {self.template.name!r}: cannot tell {marks} from text")
 
-    def _checks(self, roles: Any, texts: Any) -> list[Any]:
+    def _checks(self, roles: tf.Tensor, texts: tf.Tensor) -> list[tf.Operation]:
         """Returns assertions that conversations have the form that the template expects."""
         template = self.template
-        is_given = roles != ""  # (batch, messages)
-        count = tf.reduce_sum(tf.cast(is_given, tf.int32), axis=1)  # (batch,)
+        is_message = roles != ""  # (batch, messages)
+        count = tf.reduce_sum(tf.cast(is_message, tf.int32), axis=1)  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
-        is_known = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
+        has_role = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
         last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
         rules = [  # (which conversations obey, the rule)
             (count > 0, "expected at least one user message"),
-            (_all((places < count[:, None]) == is_given), "no role may be missing between others"),
-            (_all(is_known | ~is_given), f"roles must be one of {', '.join(template.roles)}"),
+            (
+                _all((places < count[:, None]) == is_message),
+                "no role may be missing between others",
+            ),
+            (_all(has_role | ~is_message), f"roles must be one of {', '.join(template.roles)}"),
             (last == "user", "the last message must be the user's"),
         ]
         if template.system_first:
@@ -170,9 +172,9 @@ class ConversationTokenizer:
                 rule = f"after the system's message, {rule}"
             users = (places - first) % 2 == 0
             fits = tf.where(users, roles == "user", roles == "assistant")
-            rules.append((_all(fits | ~is_given | (places < first)), rule))
+            rules.append((_all(fits | ~is_message | (places < first)), rule))
 
-        def check(obeys: Any, rule: str) -> Any:
+        def breach(obeys: tf.Tensor, rule: str) -> tf.Operation | None:
             wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
             message = f"chat template {template.name!r}: {rule}; the roles of conversation"
             data = [message, wrong, "are", tf.gather(roles, wrong)]
@@ -180,7 +182,7 @@ class ConversationTokenizer:
 
         message = "texts must have a value for each role"
         same = tf.debugging.assert_equal(tf.shape(roles), tf.shape(texts), message)
-        return [each for each in (same, *(check(*rule) for rule in rules)) if each is not None]
+        return [check for check in (same, *(breach(*rule) for rule in rules)) if check is not None]
 
     def _marked(self, text: str) -> str:
         """Returns a string of the template with marks around the names of tokens."""
@@ -197,6 +199,6 @@ class ConversationTokenizer:
         return text
 
 
-def _all(holds: Any) -> Any:
+def _all(holds: tf.Tensor) -> tf.Tensor:
     """Returns which conversations (batch,) obey a rule in all messages (batch, messages)."""
     return tf.reduce_all(holds, axis=1)

@@ -11,7 +11,14 @@ import tensorflow as tf
 from keras_transformers.files import read_lines, write_lines
 from keras_transformers.files.surrogates import check_text
 from keras_transformers.tokenizers import packing
-from keras_transformers.tokenizers.tensors import item_numbers, kept, places, row_numbers, texts_of
+from keras_transformers.tokenizers.tensors import (
+    Texts,
+    item_numbers,
+    kept,
+    places,
+    row_numbers,
+    texts_of,
+)
 
 __all__ = ["NgramTokenizer"]
 
@@ -169,8 +176,8 @@ class NgramTokenizer(tf.Module):
 
     def __call__(
         self,
-        text: Any,
-        text_b: Any = None,
+        text: Texts,
+        text_b: Texts | None = None,
         *,
         max_sequence_length: int,
         pad_to_max_length: bool = False,
@@ -222,7 +229,7 @@ class NgramTokenizer(tf.Module):
         padding_mask = tf.sequence_mask(rows.row_lengths(), tf.shape(token_ids)[1])
         return {"token_ids": token_ids, "padding_mask": padding_mask}
 
-    def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
+    def lengths(self, text: Texts, text_b: Texts | None = None) -> tf.Tensor:
         """Returns how many ids each text (batch,) has before truncation: int32 (batch,).
 
         Nothing is hashed unless some buckets have no id, so this is fast enough for a whole data
@@ -244,7 +251,7 @@ class NgramTokenizer(tf.Module):
             lengths += tf.maximum(0, num_words - (n - 1))
         return lengths
 
-    def tokenize(self, text: Any) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts texts, strings (batch,), to ids, int32 (batch, None).
 
         Ids are in fastText's order: each word and its character n-grams, then the word n-grams.
@@ -288,7 +295,7 @@ class NgramTokenizer(tf.Module):
         """The words, in the order of their ids; cannot run in a graph."""
         return [word.decode() for word in self._words.numpy()]
 
-    def _split(self, text: Any) -> tf.RaggedTensor:
+    def _split(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) into words (batch, None); each row ends with "</s>"."""
         words = tf.strings.split(tf.strings.regex_replace(texts_of(text), r"\x00", " "))
         words = words.with_values(tf.strings.substr(words.values, 0, _MAX_BYTES_PER_WORD))
@@ -298,12 +305,12 @@ class NgramTokenizer(tf.Module):
         """Converts words (words,) to int64 (words, None): a word's id, then its n-grams' ids."""
         ids = self._ids.lookup(words)
         is_known = ids >= 0
-        own = tf.RaggedTensor.from_row_lengths(
+        word_ids = tf.RaggedTensor.from_row_lengths(
             kept(ids, is_known), tf.cast(is_known, tf.int64), validate=False
         )
         if not self.max_characters:
-            return own
-        return tf.concat([own, self._ngrams_of_characters(words)], axis=1)
+            return word_ids
+        return tf.concat([word_ids, self._ngrams_of_characters(words)], axis=1)
 
     def _ngrams_of_characters(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Converts words (words,) to ids int64 (words, None), by first character, then length."""
@@ -415,35 +422,35 @@ def _ragged(
     )
 
 
-def _table(kept: Sequence[int]) -> tf.lookup.StaticHashTable:
+def _table(numbers: Sequence[int]) -> tf.lookup.StaticHashTable:
     """Returns a table from the buckets that have an id to their rows, -1 for others."""
-    buckets = tf.constant(kept, tf.int64, shape=[len(kept)])
-    rows = tf.range(len(kept), dtype=tf.int64)
+    buckets = tf.constant(numbers, tf.int64, shape=[len(numbers)])
+    rows = tf.range(len(numbers), dtype=tf.int64)
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(buckets, rows), -1)
 
 
 def _kept(
-    given: str | os.PathLike[str] | Sequence[int] | None, num_buckets: int
+    source: str | os.PathLike[str] | Sequence[int] | None, num_buckets: int
 ) -> list[int] | None:
     """Returns the buckets that have an id, in order; None if all have one, or without buckets."""
-    if given is None or not num_buckets:
+    if source is None or not num_buckets:
         return None
-    if isinstance(given, str | os.PathLike):
-        lines = list(read_lines(os.fspath(given)))
+    if isinstance(source, str | os.PathLike):
+        lines = list(read_lines(os.fspath(source)))
         if not all(line.isascii() and line.isdigit() and len(line) < 20 for line in lines):
-            raise ValueError(f"{os.fspath(given)}: expected one number per line")
-        kept = [int(line) for line in lines]
+            raise ValueError(f"{os.fspath(source)}: expected one number per line")
+        buckets = [int(line) for line in lines]
     else:
-        kept = [int(bucket) for bucket in given]
-    wrong = [bucket for bucket in kept if not 0 <= bucket < num_buckets]
-    if wrong or len(set(kept)) < len(kept):
+        buckets = [int(bucket) for bucket in source]
+    wrong = [bucket for bucket in buckets if not 0 <= bucket < num_buckets]
+    if wrong or len(set(buckets)) < len(buckets):
         what = f"bucket {wrong[0]}" if wrong else "a bucket twice"
-        where = f"{os.fspath(given)}: " if isinstance(given, str | os.PathLike) else ""
+        where = f"{os.fspath(source)}: " if isinstance(source, str | os.PathLike) else ""
         raise ValueError(
             f"{where}kept_buckets has {what}; expected different ones below "
             f"num_buckets={num_buckets}"
         )
-    return kept
+    return buckets
 
 
 def _check_words(words: Sequence[str], where: str | None) -> None:
@@ -486,6 +493,6 @@ def _check_ngrams(
         )
 
 
-def _check_single(text_b: Any) -> None:
+def _check_single(text_b: Texts | None) -> None:
     if text_b is not None:
         raise ValueError("a bag has no second text: join the texts of a pair, or use an encoder")

@@ -5,11 +5,11 @@ Serving's images lack (github.com/tensorflow/serving/issues/2267).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.tokenizers.tensors import kept, row_numbers
+from keras_transformers.tokenizers.protocols import SpanTokenizer, TextTokenizer
+from keras_transformers.tokenizers.tensors import Texts, kept, row_numbers
 
 
 def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
@@ -106,7 +106,7 @@ def join(segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]) 
     return tf.concat([first, *parts], axis=1)
 
 
-def ends_of_sources(tokenizer: Any) -> tuple[list[int], list[int]]:
+def ends_of_sources(tokenizer: TextTokenizer | SpanTokenizer) -> tuple[list[int], list[int]]:
     """Returns the ids before and after a source: its encoder's own, or only the end token.
 
     Args:
@@ -119,7 +119,70 @@ def ends_of_sources(tokenizer: Any) -> tuple[list[int], list[int]]:
     return [], [tokenizer.end_token_id]
 
 
-class BertPacking:
+class Packing:
+    """Packs the tokens of texts and pairs, with the tokenizer's special tokens around them.
+
+    A base of tokenizers; they set `pad_token_id` and say which `special_tokens` they add.
+    """
+
+    pad_token_id: int
+    tokenize: Callable[[Texts], tf.RaggedTensor]
+    _marks = "special tokens"  # for messages
+
+    def pack(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Packs the tokens of texts or pairs of texts into the inputs of an encoder.
+
+        Texts that are too long lose their end, the longer one of a pair first
+        (`trim_longest_first`).
+
+        Args:
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, including special ones.
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
+
+        Returns:
+            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
+
+        Raises:
+            ValueError: `max_sequence_length` has no room for the special tokens.
+        """
+        num_added = self.num_special_tokens(len(segments))
+        if max_sequence_length < num_added:
+            raise ValueError(
+                f"max_sequence_length={max_sequence_length}: {self._marks} take {num_added} tokens "
+                "already; increase it"
+            )
+        return pack(
+            trim_longest_first(segments, max_sequence_length - num_added),
+            special_tokens=self.special_tokens(len(segments)),
+            pad_token_id=self.pad_token_id,
+            length=max_sequence_length if pad_to_max_length else None,
+        )
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """Returns the ids that `pack` adds: before each segment and after the last."""
+        raise NotImplementedError
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """Returns the number of tokens that `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
+
+    def _segments(self, text: Texts, text_b: Texts | None) -> list[tf.RaggedTensor]:
+        if text_b is None:
+            return [self.tokenize(text)]
+        segments = [self.tokenize(text), self.tokenize(text_b)]
+        counts = [segment.nrows() for segment in segments]
+        tf.debugging.assert_equal(*counts, "text and text_b differ in number")
+        return segments
+
+
+class BertPacking(Packing):
     """Packing as in BERT: [CLS] a [SEP] for one text, [CLS] a [SEP] b [SEP] for a pair.
 
     A base of tokenizers; they set the ids and `tokenize`.
@@ -127,22 +190,18 @@ class BertPacking:
 
     cls_token_id: int
     sep_token_id: int
-    pad_token_id: int
     mask_token: str
-    tokenize: Callable[[Any], tf.RaggedTensor]
+    _marks = "[CLS] and [SEP]"
 
     def __call__(
         self,
-        text: Any,
-        text_b: Any = None,
+        text: Texts,
+        text_b: Texts | None = None,
         *,
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Converts texts or pairs of texts to the inputs of an encoder.
-
-        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long are
-        truncated, the longer one of a pair first (`trim_longest_first`); `lengths` counts tokens.
+        """Converts texts or pairs of texts to the inputs of an encoder; see `pack`.
 
         Args:
             text: strings (batch,).
@@ -164,46 +223,15 @@ class BertPacking:
             pad_to_max_length=pad_to_max_length,
         )
 
-    def pack(
-        self,
-        segments: Sequence[tf.RaggedTensor],
-        *,
-        max_sequence_length: int,
-        pad_to_max_length: bool = False,
-    ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs into the inputs of an encoder; see `__call__`.
-
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, including [CLS] and [SEP].
-            pad_to_max_length: pad to that length instead of the longest row of the batch.
-        """
-        num_added = self.num_special_tokens(len(segments))
-        if max_sequence_length < num_added:
-            raise ValueError(
-                f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take {num_added} "
-                "tokens already; increase it"
-            )
-        return pack(
-            trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-            length=max_sequence_length if pad_to_max_length else None,
-        )
-
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids that `pack` adds around segments: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
 
-    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at mask tokens into one or more pieces: (batch, None)."""
         return tf.strings.split(text, self.mask_token)
 
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
-
-    def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
+    def lengths(self, text: Texts, text_b: Texts | None = None) -> tf.Tensor:
         """Returns the lengths of texts or pairs before truncation and padding.
 
         Calling the tokenizer truncates those with `lengths(text) > max_sequence_length`.
@@ -219,16 +247,8 @@ class BertPacking:
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.num_special_tokens(len(segments))
 
-    def _segments(self, text: Any, text_b: Any) -> list[tf.RaggedTensor]:
-        if text_b is None:
-            return [self.tokenize(text)]
-        segments = [self.tokenize(text), self.tokenize(text_b)]
-        counts = [segment.nrows() for segment in segments]
-        tf.debugging.assert_equal(*counts, "text and text_b differ in number")
-        return segments
 
-
-class RobertaPacking:
+class RobertaPacking(Packing):
     """Packing as in RoBERTa: <s> a </s> for one text, <s> a </s></s> b </s> for a pair.
 
     A base of tokenizers that come from fairseq; they set the ids and `tokenize`.
@@ -236,14 +256,12 @@ class RobertaPacking:
 
     start_token_id: int
     end_token_id: int
-    pad_token_id: int
     mask_token: str = "<mask>"
-    tokenize: Callable[[Any], tf.RaggedTensor]
 
     def __call__(
         self,
-        text: Any,
-        text_b: Any = None,
+        text: Texts,
+        text_b: Texts | None = None,
         *,
         max_sequence_length: int,
         pad_to_max_length: bool = False,
@@ -256,13 +274,10 @@ class RobertaPacking:
             max_sequence_length: number of tokens, with the special ones.
             pad_to_max_length: pad to that length, not to the longest row.
         """
-        segments = [self.tokenize(given) for given in (text, text_b) if given is not None]
-        for segment in segments[1:]:
-            tf.debugging.assert_equal(
-                segment.nrows(), segments[0].nrows(), "text and text_b differ in number"
-            )
         packed = self.pack(
-            segments, max_sequence_length=max_sequence_length, pad_to_max_length=pad_to_max_length
+            self._segments(text, text_b),
+            max_sequence_length=max_sequence_length,
+            pad_to_max_length=pad_to_max_length,
         )
         return {name: packed[name] for name in ("token_ids", "padding_mask")}
 
@@ -273,32 +288,13 @@ class RobertaPacking:
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs of texts into the inputs of an encoder.
+        """Packs the tokens of texts or pairs of texts as `Packing.pack` does.
 
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: number of tokens, with the special ones; longer rows are cut at
-                the end, pairs in the longer text first.
-            pad_to_max_length: pad to that length, not to the longest row.
-
-        Returns:
-            token_ids int32, padding_mask bool and segment_ids int32, each (batch, length). The last
-            are all 0: RoBERTa has no segments, but a BERT may read such a tokenizer's tokens.
-
-        Raises:
-            ValueError: `max_sequence_length` leaves no room for the special tokens.
+        All segment_ids are 0: RoBERTa has no segments, but a BERT may read such a tokenizer's
+        tokens.
         """
-        num_added = self.num_special_tokens(len(segments))
-        if max_sequence_length < num_added:
-            raise ValueError(
-                f"max_sequence_length={max_sequence_length}: special tokens take {num_added} "
-                "already; increase it"
-            )
-        packed = pack(
-            trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-            length=max_sequence_length if pad_to_max_length else None,
+        packed = super().pack(
+            segments, max_sequence_length=max_sequence_length, pad_to_max_length=pad_to_max_length
         )
         return {
             **{name: packed[name] for name in ("token_ids", "padding_mask")},
@@ -310,11 +306,7 @@ class RobertaPacking:
         between = [[self.end_token_id, self.end_token_id]] * (num_segments - 1)
         return [[self.start_token_id], *between, [self.end_token_id]]
 
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
-
-    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at the mask token into pieces (batch, None).
 
         A mask stands for a word and the white space before it, so that is removed.
@@ -323,8 +315,7 @@ class RobertaPacking:
         return tf.strings.split(text, self.mask_token)
 
 
-def document_start(tokenizer: Any) -> int:
+def document_start(tokenizer: TextTokenizer) -> int:
     """Returns the token before a document: the start token, or the previous one's end token."""
     start = tokenizer.start_token_id
-    token_id: int = tokenizer.end_token_id if start is None else start
-    return token_id
+    return tokenizer.end_token_id if start is None else start

@@ -14,7 +14,8 @@ import tensorflow_text
 from keras_transformers.dependencies.private_api import name_sentencepiece_model
 from keras_transformers.files import check_new, read_lines, replaced
 from keras_transformers.ranges import Default
-from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import row_by_row
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -26,7 +27,7 @@ _MOST_TOKENS = re.compile(r"value <= (\d+)")  # in an error of SentencePiece's t
 MODEL_FILE = "vocabulary.model"
 
 
-class SentencePieceTokenizer(tf.Module):
+class SentencePieceTokenizer(Targets, tf.Module):
     r"""Byte-pair encoding with byte fallback (Sennrich et al. 2016; Kudo and Richardson 2018).
 
     Several languages can share a vocabulary. Characters outside it are written as UTF-8 bytes, so
@@ -142,26 +143,10 @@ class SentencePieceTokenizer(tf.Module):
             raise ValueError(_explain(error, sources, vocabulary_size)) from error
         return cls(path)
 
-    def tokenize(
-        self, text: Any, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self._tokenizer.tokenize(text)
 
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenizer.tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
-
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
 
         Padding, start and end tokens are left out. The unknown token becomes " ⁇ ", and byte tokens
@@ -194,7 +179,7 @@ class SentencePieceTokenizer(tf.Module):
         """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
 
@@ -205,15 +190,15 @@ class SentencePieceTokenizer(tf.Module):
 
     def _check(self, path: Path) -> None:
         try:
-            found = self.vocabulary
+            tokens = self.vocabulary
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not a SentencePiece model ({error})") from error
-        if tuple(found[:4]) != _SPECIAL_TOKENS:
+        if tuple(tokens[:4]) != _SPECIAL_TOKENS:
             raise ValueError(
-                f"{path}: the first tokens are {found[:4]}, expected {list(_SPECIAL_TOKENS)}: "
+                f"{path}: the first tokens are {tokens[:4]}, expected {list(_SPECIAL_TOKENS)}: "
                 "train the model with SentencePieceTokenizer.train"
             )
-        if found[4:260] != [f"<0x{byte:02X}>" for byte in range(256)]:
+        if tokens[4:260] != [f"<0x{byte:02X}>" for byte in range(256)]:
             raise ValueError(
                 f"{path}: a model without byte fallback cannot represent rare characters: train "
                 "the model with SentencePieceTokenizer.train"

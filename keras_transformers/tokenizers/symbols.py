@@ -8,7 +8,8 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.files import read_lines, write_lines
-from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import row_by_row
 
 __all__ = ["SymbolTokenizer"]
 
@@ -17,7 +18,7 @@ _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 SYMBOLS_FILE = "symbols.txt"
 
 
-class SymbolTokenizer(tf.Module):
+class SymbolTokenizer(Targets, tf.Module):
     """Converts text to the ids of its symbols and back with core TensorFlow ops, in the graph.
 
     It is for models of words and phonemes, and has the special token ids and the methods of
@@ -89,20 +90,7 @@ class SymbolTokenizer(tf.Module):
             )
             self._names = tf.constant(self.vocabulary)
 
-    def tokenize(
-        self, text: Any, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        text = texts_of(text)
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         if self.cut_at_spaces:
             symbols = tf.strings.split(text)
         else:
@@ -110,13 +98,9 @@ class SymbolTokenizer(tf.Module):
         names = symbols.values
         if self.lowercase:  # after splitting, which turned invalid UTF-8 into U+FFFD
             names = tf.strings.lower(names, encoding="utf-8")
-        return with_ends(
-            symbols.with_values(self._ids.lookup(names)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
+        return symbols.with_values(self._ids.lookup(names))
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
 
         Padding, start and end tokens are left out; the unknown token becomes "<unk>".
@@ -152,7 +136,7 @@ class SymbolTokenizer(tf.Module):
         """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {"cut_at_spaces": self.cut_at_spaces, "lowercase": self.lowercase}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         return tf.gather(self._names, token_ids)
 

@@ -1,14 +1,17 @@
 """Helpers of all tokenizers for the shapes of texts and token ids."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files.surrogates import check_text
 
+Texts: TypeAlias = tf.Tensor | np.ndarray | Sequence[str | bytes]  # strings (batch,)
 
-def texts_of(text: Any, name: str = "text") -> tf.Tensor:
+
+def texts_of(text: Texts, name: str = "text") -> tf.Tensor:
     """Converts texts to a tensor of strings (batch,).
 
     Args:
@@ -19,24 +22,24 @@ def texts_of(text: Any, name: str = "text") -> tf.Tensor:
         ValueError: they have another shape, or one has half of a surrogate pair.
     """
     try:
-        text = tf.convert_to_tensor(text, tf.string)
+        strings = tf.convert_to_tensor(text, tf.string)
     except (TypeError, ValueError):  # which does not say where
         if not tf.is_tensor(text):
-            for row, each in enumerate(text):
-                if isinstance(each, str):
-                    check_text(f"{name}[{row}]", each)
+            for row, string in enumerate(text):
+                if isinstance(string, str):
+                    check_text(f"{name}[{row}]", string)
         raise
-    if text.shape.rank != 1:
-        raise ValueError(f"text of shape {text.shape}: expected (batch,); put it in a list")
-    return text
+    if strings.shape.rank != 1:
+        raise ValueError(f"text of shape {strings.shape}: expected (batch,); put it in a list")
+    return strings
 
 
-def places(mask: Any, dtype: tf.DType = tf.int64) -> tf.Tensor:
+def places(mask: tf.Tensor, dtype: tf.DType = tf.int64) -> tf.Tensor:
     """Returns the indices at which a mask, bool (items,), is True: (True items,)."""
     return tf.cast(tf.squeeze(tf.where(mask), axis=1), dtype)
 
 
-def kept(values: Any, mask: Any) -> tf.Tensor:
+def kept(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the values (items, ...) at which a mask, bool (items,), is True.
 
     Does what `tf.boolean_mask` does for masks of any rank with a sixth of its nodes. Take `places`
@@ -46,17 +49,17 @@ def kept(values: Any, mask: Any) -> tf.Tensor:
 
 
 def searchsorted(
-    ascending: Any, values: Any, *, side: str = "left", dtype: tf.DType = tf.int32
+    ascending: tf.Tensor, values: tf.Tensor, *, side: str = "left", dtype: tf.DType = tf.int32
 ) -> tf.Tensor:
     """Does for vectors what `tf.searchsorted` does for any shape, with a third of its nodes."""
     bound = tf.raw_ops.UpperBound if side == "right" else tf.raw_ops.LowerBound
-    found = bound(
+    indices = bound(
         sorted_inputs=tf.expand_dims(ascending, 0), values=tf.expand_dims(values, 0), out_type=dtype
     )
-    return tf.squeeze(found, axis=0)
+    return tf.squeeze(indices, axis=0)
 
 
-def item_numbers(lengths: Any, dtype: tf.DType = tf.int32) -> tf.Tensor:
+def item_numbers(lengths: tf.Tensor, dtype: tf.DType = tf.int32) -> tf.Tensor:
     """Returns 0 `lengths[0]` times, then 1 `lengths[1]` times, and so on: (sum of the lengths,).
 
     Does what `tf.repeat` of a range does, with a third of its nodes.
@@ -73,19 +76,6 @@ def row_numbers(rows: tf.RaggedTensor) -> tf.Tensor:
     """
     splits = rows.row_splits
     return searchsorted(splits, tf.range(splits[-1]), side="right", dtype=tf.int64) - 1
-
-
-def with_ends(
-    token_ids: tf.RaggedTensor, *, start_token_id: int | None, end_token_id: int | None
-) -> tf.RaggedTensor:
-    """Adds a start and an end token, unless None, to each row of token ids (batch, None)."""
-    parts = [token_ids]
-    column = tf.stack([token_ids.nrows(), 1])
-    if start_token_id is not None:
-        parts.insert(0, tf.fill(column, start_token_id))
-    if end_token_id is not None:
-        parts.append(tf.fill(column, end_token_id))
-    return tf.concat(parts, axis=1) if len(parts) > 1 else token_ids
 
 
 def row_by_row(function: Callable[[tf.Tensor], tf.Tensor], token_ids: tf.Tensor) -> tf.Tensor:

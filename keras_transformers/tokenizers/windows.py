@@ -4,12 +4,13 @@ Uses only core ops, eagerly or in a graph. Training and serving share this code,
 same windows.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_transformers.tokenizers import packing
-from keras_transformers.tokenizers.tensors import item_numbers
+from keras_transformers.tokenizers.protocols import SpanTokenizer
+from keras_transformers.tokenizers.tensors import Texts, item_numbers
 
 
 class Windows(NamedTuple):
@@ -26,7 +27,7 @@ class Windows(NamedTuple):
     lengths: tf.Tensor
 
 
-def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
+def plan(num_tokens: tf.Tensor, room: int | tf.Tensor, step: int | tf.Tensor) -> Windows:
     """Plans windows over rows of tokens, `step` tokens apart until they reach the row's end.
 
     Each token is in at least one window.
@@ -65,7 +66,7 @@ class Halves(NamedTuple):
     lead: int
 
 
-def plan_halves(num_tokens: Any, room: int) -> Halves:
+def plan_halves(num_tokens: tf.Tensor, room: int) -> Halves:
     """Plans windows for labelling every token.
 
     Each token has a quarter of a window of context on both sides, or all there is.
@@ -90,7 +91,7 @@ def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
 
 
 def check_question_windows(
-    tokenizer: Any, *, max_sequence_length: int, doc_stride: int, max_question_length: int
+    tokenizer: SpanTokenizer, *, max_sequence_length: int, doc_stride: int, max_question_length: int
 ) -> None:
     """Raises ValueError unless a window has room for a question and some context."""
     if doc_stride < 1 or max_question_length < 1:
@@ -108,7 +109,7 @@ def check_question_windows(
 
 
 def plan_question_windows(
-    tokenizer: Any,
+    tokenizer: SpanTokenizer,
     num_question_tokens: tf.Tensor,
     num_context_tokens: tf.Tensor,
     *,
@@ -131,9 +132,9 @@ def plan_question_windows(
 
 
 def question_windows(
-    tokenizer: Any,
-    question: Any,
-    context: Any,
+    tokenizer: SpanTokenizer,
+    question: Texts,
+    context: Texts,
     *,
     max_sequence_length: int = 384,
     doc_stride: int = 128,

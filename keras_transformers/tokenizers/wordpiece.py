@@ -13,7 +13,7 @@ from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.normalization import bert_characters
-from keras_transformers.tokenizers.tensors import row_numbers, texts_of
+from keras_transformers.tokenizers.tensors import Texts, row_numbers, texts_of
 
 __all__ = ["WordPieceTokenizer"]
 
@@ -186,7 +186,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         vocabularies.write(tokens, path)
         return cls(path, lowercase=lowercase)
 
-    def tokenize(self, text: Any) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts texts to token ids, without [CLS] and [SEP].
 
         Args:
@@ -202,7 +202,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         return self._wordpiece.tokenize(text)
 
     def tokenize_with_offsets(
-        self, text: Any
+        self, text: Texts
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds the span of each token in the original text.
 
@@ -243,7 +243,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         ids = parts.with_values(ids).merge_dims(1, 2)
         return ids, ids.with_values(starts), ids.with_values(ends)
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to readable texts.
 
         White space, deleted characters and, with `lowercase`, case and accents are lost. Pieces of
@@ -286,7 +286,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         parts = {} if self.parts is None else {"parts": self.parts.description}
         return {"lowercase": self.lowercase, **parts}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         with tf.device("CPU:0"):
             return tf.gather(self._tokens, token_ids)
@@ -305,4 +305,4 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         lengths = tf.gather(tf.strings.length(words), row_numbers(ids))
         lengths = tf.cast(lengths, ends.dtype)
         ends = ids.with_values(tf.minimum(ends.values, lengths))
-        return ids, *(each.with_values(tf.cast(each.values, tf.int64)) for each in (starts, ends))
+        return ids, *(part.with_values(tf.cast(part.values, tf.int64)) for part in (starts, ends))

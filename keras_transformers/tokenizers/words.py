@@ -2,19 +2,18 @@
 
 import functools
 import unicodedata
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tokenizers.normalization.bert_characters import CHINESE
-from keras_transformers.tokenizers.tensors import kept, places, row_numbers, searchsorted
+from keras_transformers.tokenizers.tensors import Texts, kept, places, row_numbers, searchsorted
 
 _OTHER, _MARK, _CHINESE, _SPACE, _ACCENT, _UNSEEN = range(6)  # kinds of characters
 _ROOM = 2**32  # above every offset into a text
 
 
-def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+def spans(text: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Finds the words of texts.
 
     Words end at white space. Punctuation before and after them is split off, mark by mark;
@@ -67,7 +66,7 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     return starts, starts.with_values(tf.cast(ends, tf.int32))
 
 
-def split(text: Any) -> tf.RaggedTensor:
+def split(text: Texts) -> tf.RaggedTensor:
     """Splits texts, strings (batch,), into the words that `spans` finds: strings (batch, words).
 
     >>> split(["(Jean-Pierre's 3.5%)"]).to_list()
@@ -76,7 +75,7 @@ def split(text: Any) -> tf.RaggedTensor:
     return cut(text, *spans(text))
 
 
-def cut(text: Any, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.RaggedTensor:
+def cut(text: Texts, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.RaggedTensor:
     """Cuts byte spans out of texts, strings (batch,): strings (batch, words)."""
     row = row_numbers(starts)
     words = tf.strings.substr(tf.gather(text, row), starts.values, ends.values - starts.values)

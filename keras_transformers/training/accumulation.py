@@ -12,7 +12,10 @@ from typing import Any
 import keras
 
 from keras_transformers.dependencies.private_api import compile_loss
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.r_drop import check_losses, r_drop_loss
+
+Tree = Any  # a tensor, or tensors in dicts, lists and tuples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +30,16 @@ class _Batch:
         totals: sum of the weights over all replicas, float32, for each loss that divides by them.
     """
 
-    data: tuple[Any, Any, Any]
-    rows: Any
-    all_rows: Any
-    counted: Any
-    totals: Mapping[str, Any]
+    data: tuple[Tree, Tree, Tree]
+    rows: Tensor | int
+    all_rows: Tensor
+    counted: Tensor
+    totals: Mapping[str, Tensor]
+
+
+_Sums = tuple[list[Tensor], list[Tensor]]  # gradients and losses
+# Called with a part and the sums so far; returns them with the part's added.
+_AddPart = Callable[[_Batch, list[Tensor], list[Tensor]], _Sums]
 
 
 class WholeBatchSteps:
@@ -56,7 +64,7 @@ class WholeBatchSteps:
 
     def __init__(
         self,
-        model: Any,
+        model: keras.Model,
         num_parts: int,
         *,
         r_drop: float = 0.0,
@@ -70,7 +78,7 @@ class WholeBatchSteps:
         if r_drop:
             check_losses(self.losses.losses)
 
-    def train(self, data: Any) -> None:
+    def train(self, data: Tree) -> None:
         """Updates the weights and this replica's metrics."""
         import tensorflow as tf
 
@@ -79,11 +87,11 @@ class WholeBatchSteps:
         variables = model.trainable_variables
         reached = [False] * len(variables)  # by a gradient; Keras skips the others
 
-        def add_part(part: _Batch, gradients: list[Any], values: list[Any]) -> tuple[Any, Any]:
+        def add_part(part: _Batch, gradients: list[Tensor], values: list[Tensor]) -> _Sums:
             with tf.GradientTape() as tape:
                 outputs = self._outputs(part.data[0])
-                found = self._losses_of(part, *outputs)
-                scaled = model.optimizer.scale_loss(found[0])
+                losses = self._losses_of(part, *outputs)
+                scaled = model.optimizer.scale_loss(losses[0])
             added = tape.gradient(scaled, variables)
             reached[:] = [gradient is not None for gradient in added]
             self._measure(part, outputs[0])
@@ -91,7 +99,7 @@ class WholeBatchSteps:
                 g if a is None else g + tf.cast(tf.convert_to_tensor(a), g.dtype)
                 for g, a in zip(gradients, added, strict=True)
             ]
-            return gradients, [v + f for v, f in zip(values, found, strict=True)]
+            return gradients, [value + loss for value, loss in zip(values, losses, strict=True)]
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
         gradients, values = self._in_parts(batch, self.num_parts, add_part, zeros)
@@ -100,20 +108,20 @@ class WholeBatchSteps:
         model.optimizer.apply_gradients([(g if r else None, v) for g, v, r in pairs])
         self._log(batch, values)
 
-    def test(self, data: Any) -> None:
+    def test(self, data: Tree) -> None:
         """Updates this replica's metrics."""
         batch = self._batch(data)
 
-        def add_part(part: _Batch, none: list[Any], values: list[Any]) -> tuple[Any, Any]:
+        def add_part(part: _Batch, none: list[Tensor], values: list[Tensor]) -> _Sums:
             outputs = self.model(part.data[0], training=False)
-            found = self._losses_of(part, outputs)
+            losses = self._losses_of(part, outputs)
             self._measure(part, outputs)
-            return none, [v + f for v, f in zip(values, found, strict=True)]
+            return none, [value + loss for value, loss in zip(values, losses, strict=True)]
 
         _, values = self._in_parts(batch, 1, add_part, [])
         self._log(batch, values)
 
-    def _batch(self, data: Any) -> _Batch:
+    def _batch(self, data: Tree) -> _Batch:
         import tensorflow as tf
 
         inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
@@ -136,9 +144,7 @@ class WholeBatchSteps:
             dict(zip(local, totals, strict=True)),
         )
 
-    def _in_parts(
-        self, batch: _Batch, num_parts: int, add: Callable[..., Any], start: list[Any]
-    ) -> tuple[list[Any], list[Any]]:
+    def _in_parts(self, batch: _Batch, num_parts: int, add: _AddPart, start: list[Tensor]) -> _Sums:
         """Calls `add` for each part, passing on what it returned for the previous one."""
         import tensorflow as tf
 
@@ -159,22 +165,24 @@ class WholeBatchSteps:
             )
         size = -(-batch.rows // num_parts)
 
-        def add_part(first: Any, *state: Any) -> tuple[Any, ...]:
+        def add_part(
+            first: Tensor, *state: list[Tensor]
+        ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
             rows = size if is_even else tf.minimum(size, batch.rows - first)
             data = tf.nest.map_structure(
                 lambda tensor: None if tensor is None else _slice(tensor, first, rows), batch.data
             )
             return first + size, *add(dataclasses.replace(batch, data=data, rows=rows), *state)
 
-        _, *found = tf.while_loop(
+        _, gradients, sums = tf.while_loop(
             lambda first, *_: first < batch.rows,
             add_part,
             (tf.constant(0), start, values),
             parallel_iterations=1,  # otherwise several parts are in memory at once
         )
-        return found[0], found[1]
+        return gradients, sums
 
-    def _outputs(self, inputs: Any) -> list[Any]:
+    def _outputs(self, inputs: Tree) -> list[Mapping[str, Tensor]]:
         """Returns one pass's outputs, or those of R-Drop's two, run as one on twice the rows."""
         import tensorflow as tf
 
@@ -185,7 +193,7 @@ class WholeBatchSteps:
         halves = tf.nest.map_structure(lambda tensor: tf.split(tensor, 2, axis=0), outputs)
         return [{name: pair[i] for name, pair in halves.items()} for i in range(2)]
 
-    def _losses_of(self, part: _Batch, *outputs: Any) -> list[Any]:
+    def _losses_of(self, part: _Batch, *outputs: Mapping[str, Tensor]) -> list[Tensor]:
         """Returns what a part adds to the whole batch's loss, and to the loss of each output.
 
         Args:
@@ -197,16 +205,16 @@ class WholeBatchSteps:
         _, targets, weights = part.data
         rows = tf.cast(part.rows, tf.float32)
         share = tf.math.divide_no_nan(rows, part.counted)
-        found = self.losses(targets, outputs, weights, part.totals, share, r_drop=self.r_drop)
+        losses = self.losses(targets, outputs, weights, part.totals, share, r_drop=self.r_drop)
         # Losses that layers add, such as regularization.
-        own = [rows / part.all_rows * tf.cast(loss, tf.float32) for loss in self.model.losses]
-        return [tf.add_n([*self.losses.weighted(found), *own]), *found]
+        of_layers = [rows / part.all_rows * tf.cast(loss, tf.float32) for loss in self.model.losses]
+        return [tf.add_n([*self.losses.weighted(losses), *of_layers]), *losses]
 
-    def _measure(self, part: _Batch, outputs: Any) -> None:
+    def _measure(self, part: _Batch, outputs: Mapping[str, Tensor]) -> None:
         inputs, targets, weights = part.data
         self.model.compute_metrics(inputs, targets, outputs, weights)
 
-    def _log(self, batch: _Batch, values: list[Any]) -> None:
+    def _log(self, batch: _Batch, values: list[Tensor]) -> None:
         """Adds this replica's part of the batch's losses to the means that Keras shows.
 
         As in Keras, a batch counts by its rows in the total loss, and once in those of outputs.
@@ -226,7 +234,7 @@ class WholeBatchSteps:
 class _Losses:
     """A compiled model's losses, each as a sum over parts of the batch."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         by_output = model.loss
         if not isinstance(by_output, Mapping) or not all(
             isinstance(loss, keras.losses.Loss) for loss in by_output.values()
@@ -242,15 +250,15 @@ class _Losses:
                     "averages, such as 'mean_with_sample_weight'"
                 )
         factors = (model.get_compile_config() or {}).get("loss_weights") or {}
-        self.losses: dict[str, Any] = dict(by_output)
+        self.losses: dict[str, keras.losses.Loss] = dict(by_output)
         self.factors = {name: float(factors.get(name, 1.0)) for name in by_output}
         self.names = [f"{name}_loss" for name in by_output]
 
-    def weighted(self, values: list[Any]) -> list[Any]:
+    def weighted(self, values: list[Tensor]) -> list[Tensor]:
         """Returns the losses, each times its factor in `loss_weights`."""
         return [self.factors[n] * value for n, value in zip(self.losses, values, strict=True)]
 
-    def totals(self, weights: Any) -> dict[str, Any]:
+    def totals(self, weights: Tree) -> dict[str, Tensor]:
         """Returns the sum of these rows' weights, for each loss that divides by it."""
         return {
             name: keras.ops.sum(keras.ops.cast(_of(weights, name), "float32"))
@@ -260,16 +268,16 @@ class _Losses:
 
     def __call__(
         self,
-        targets: Any,
-        passes: Sequence[Mapping[str, Any]],
-        weights: Any,
-        totals: Mapping[str, Any],
-        share: Any,
+        targets: Mapping[str, Tensor],
+        passes: Sequence[Mapping[str, Tensor]],
+        weights: Tree,
+        totals: Mapping[str, Tensor],
+        share: Tensor,
         *,
         r_drop: float,
-    ) -> list[Any]:
+    ) -> list[Tensor]:
         """Returns what a part with this share of the batch's rows adds to each loss."""
-        found = []
+        terms = []
         for name, loss in self.losses.items():
             outputs = [outputs[name] for outputs in passes]
             if len(outputs) == 1:
@@ -284,11 +292,11 @@ class _Losses:
                 mean = keras.ops.divide_no_nan(keras.ops.sum(values), totals[name])
             else:
                 mean = keras.ops.mean(values) * share
-            found.append(mean)
-        return found
+            terms.append(mean)
+        return terms
 
 
-def _rows_with_weight(weights: Any) -> Any:
+def _rows_with_weight(weights: Tree) -> Tensor:
     """Returns the number of rows with a weight above 0 in one of the trees' tensors (rows, ...)."""
     import tensorflow as tf
 
@@ -299,16 +307,16 @@ def _rows_with_weight(weights: Any) -> Any:
     return tf.math.count_nonzero(tf.reduce_max(tf.stack(largest), axis=0), dtype=tf.int32)
 
 
-def _of(weights: Any, name: str) -> Any:
+def _of(weights: Tree, name: str) -> Tensor | None:
     return weights.get(name) if isinstance(weights, Mapping) else weights
 
 
-def _expand(weight: Any, rank: int) -> Any:
+def _expand(weight: Tensor, rank: int) -> Tensor:
     """Appends axes of size 1 up to `rank`."""
     return keras.ops.reshape(weight, (*keras.ops.shape(weight), *[1] * (rank - len(weight.shape))))
 
 
-def _slice(tensor: Any, first: Any, rows: Any) -> Any:
+def _slice(tensor: Tensor, first: Tensor, rows: Tensor | int) -> Tensor:
     """Returns `rows` rows from `first`; their number is static if `rows` is an int."""
     import tensorflow as tf
 
@@ -316,7 +324,7 @@ def _slice(tensor: Any, first: Any, rows: Any) -> Any:
     return tf.slice(tensor, [first, *[0] * len(others)], [rows, *others])
 
 
-def _sum_over_replicas(tensors: list[Any]) -> list[Any]:
+def _sum_over_replicas(tensors: list[Tensor]) -> list[Tensor]:
     """Sums each tensor over all replicas; all of them get the sums."""
     import tensorflow as tf
 

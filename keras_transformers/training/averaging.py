@@ -12,9 +12,9 @@ import io
 import os
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import h5py
 import keras
@@ -83,13 +83,13 @@ class AverageLastWeights(keras.callbacks.Callback):
             size = len(weights) // num_kept
             self._kept += [weights[i : i + size] for i in range(0, len(weights), size)]
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Counts the batch and keeps the weights if they are due."""
         self._num_batches += 1
         if self.frequency != "epoch" and self._num_batches % self.frequency == 0:
             self._kept.append(self.model.get_weights())
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Keeps the weights if they are due every epoch."""
         if self.frequency == "epoch":
             self._kept.append(self.model.get_weights())
@@ -101,12 +101,12 @@ class AverageLastWeights(keras.callbacks.Callback):
         Raises:
             ValueError: no weights have been kept yet.
         """
-        own = self.model.get_weights()
+        last = self.model.get_weights()
         self.apply()
         try:
             yield
         finally:
-            self.model.set_weights(own)
+            self.model.set_weights(last)
 
     def apply(self) -> None:
         """Gives the model the average for good; the optimizer's state does not change.
@@ -115,10 +115,10 @@ class AverageLastWeights(keras.callbacks.Callback):
             ValueError: no weights have been kept yet.
         """
         if not self._kept:
-            each = "epoch" if self.frequency == "epoch" else f"{self.frequency} batches"
+            interval = "epoch" if self.frequency == "epoch" else f"{self.frequency} batches"
             raise ValueError(
                 f"no weights to average after {self._num_batches} batches: they are kept once per "
-                f"{each}; train longer, or keep them more often"
+                f"{interval}; train longer, or keep them more often"
             )
         self.model.set_weights([_mean(values) for values in zip(*self._kept, strict=True)])
 
@@ -135,14 +135,14 @@ class AverageLastWeights(keras.callbacks.Callback):
         Raises:
             ValueError: no weights have been kept yet.
         """
-        last = self.model.get_weights()
         score_of_last = score("last")
-        self.apply()
         average = f"average of {len(self)}"
-        if score(average) > score_of_last:
-            return average
-        self.model.set_weights(last)
-        return "last"
+        with self.averaged_weights():
+            is_better = score(average) > score_of_last
+        if not is_better:
+            return "last"
+        self.apply()
+        return average
 
 
 class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
@@ -262,11 +262,11 @@ def _h5_bytes(file: Path) -> bytes:
 
 def _common_weights(opened: dict[Path, h5py.File]) -> list[str]:
     """Returns the weights' names, such as "layers/dense/vars/0", which all files must share."""
-    found = []
+    shapes_of_files = []
     for file, h5 in opened.items():
         with _naming(file):
-            found.append((file, _shapes(h5)))
-    (first, expected), *others = found
+            shapes_of_files.append((file, _shapes(h5)))
+    (first, expected), *others = shapes_of_files
     for file, shapes in others:
         differences = [
             f"{name} ({_layer(opened[file if name in shapes else first][name])}) is "
@@ -288,7 +288,7 @@ def _shapes(h5: h5py.File) -> dict[str, tuple[int, ...]]:
     """Returns name -> shape of the model's weights, without the optimizer's variables."""
     shapes = {}
 
-    def visit(name: str, item: Any) -> None:
+    def visit(name: str, item: h5py.Dataset | h5py.Group) -> None:
         if isinstance(item, h5py.Dataset) and not name.startswith("optimizer/"):
             shapes[name] = item.shape
 

@@ -1,11 +1,12 @@
 """Losses over large batches in the memory of small ones."""
 
 import functools
-from typing import Any
 
 import keras
 
 from keras_transformers.dependencies.private_api import seed_generators
+from keras_transformers.dependencies.untyped import Tensor
+from keras_transformers.training.accumulation import Tree
 
 __all__ = ["cache_gradients"]
 
@@ -38,7 +39,9 @@ def cache_gradients(model: keras.Model, *, chunk: int) -> None:
     model.train_step = functools.partial(_train_step, model, chunk, seed_generators(model))
 
 
-def _train_step(model: Any, chunk: int, generators: list[Any], data: Any) -> dict[str, Any]:
+def _train_step(
+    model: keras.Model, chunk: int, generators: list[keras.random.SeedGenerator], data: Tree
+) -> dict[str, Tensor]:
     import tensorflow as tf
 
     inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
@@ -46,24 +49,24 @@ def _train_step(model: Any, chunk: int, generators: list[Any], data: Any) -> dic
     (output,) = model.output
     num_chunks = -(-rows // chunk)
 
-    def part(index: Any) -> Any:
+    def part(index: Tensor) -> Tree:
         return tf.nest.map_structure(lambda x: x[index * chunk : (index + 1) * chunk], inputs)
 
     before = [tf.identity(generator.state) for generator in generators]
 
-    def forward(index: Any, found: Any) -> tuple[Any, Any]:
-        return index + 1, found.write(index, model(part(index), training=True)[output])
+    def forward(index: Tensor, chunks: tf.TensorArray) -> tuple[Tensor, tf.TensorArray]:
+        return index + 1, chunks.write(index, model(part(index), training=True)[output])
 
-    found = tf.TensorArray(
+    chunks = tf.TensorArray(
         model.output[output].dtype,
         num_chunks,
         infer_shape=False,
         element_shape=tf.TensorShape(model.output[output].shape),
     )
-    _, found = tf.while_loop(
-        lambda index, _: index < num_chunks, forward, (0, found), parallel_iterations=1
+    _, chunks = tf.while_loop(
+        lambda index, _: index < num_chunks, forward, (0, chunks), parallel_iterations=1
     )
-    outputs = found.concat()
+    outputs = chunks.concat()
     with tf.GradientTape() as tape:
         tape.watch(outputs)
         loss = model.compute_loss(inputs, targets, {output: outputs}, weights, training=True)
@@ -73,7 +76,7 @@ def _train_step(model: Any, chunk: int, generators: list[Any], data: Any) -> dic
         generator.state.assign(state)
     variables = model.trainable_variables
 
-    def backward(index: Any, gradients: Any) -> tuple[Any, Any]:
+    def backward(index: Tensor, gradients: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         with tf.GradientTape() as tape:
             again = model(part(index), training=True)[output]
         added = tape.gradient(

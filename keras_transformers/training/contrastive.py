@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
+
 __all__ = ["InBatchContrast", "PairSimilarity"]
 
 _PACKAGE = "keras_transformers"
@@ -59,13 +61,13 @@ class InBatchContrast(keras.losses.Loss):
         self.symmetric = symmetric
         self.dims = _checked_dims(dims)
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns the loss of each example: (batch,)."""
         vectors = ops.cast(y_pred, "float32")
         losses = [self._of(y_true, _unit(part)) for part in _first_dims(vectors, self.dims)]
         return sum(losses[1:], losses[0]) / len(losses)
 
-    def _of(self, ids: Any, vectors: Any) -> Any:
+    def _of(self, ids: Tensor, vectors: Tensor) -> Tensor:
         size = ops.shape(ids)[0]
         right = ops.arange(size)
         flat_ids = ops.concatenate([ids[:, 1], ops.reshape(ids[:, 2:], (-1,))], axis=0)
@@ -80,20 +82,26 @@ class InBatchContrast(keras.losses.Loss):
         return (loss + back) / 2
 
     def _crossentropy(
-        self, texts: Any, candidates: Any, text_ids: Any, right_ids: Any, ids: Any, right: Any
-    ) -> Any:
+        self,
+        texts: Tensor,
+        candidates: Tensor,
+        text_ids: Tensor,
+        right_ids: Tensor,
+        ids: Tensor,
+        right: Tensor,
+    ) -> Tensor:
         """Returns the cross-entropy of candidate i for text i: (batch,)."""
         scores = ops.matmul(texts, ops.transpose(candidates)) / self.temperature
         is_right = right[:, None] == ops.arange(ops.shape(ids)[0])[None]
         same = (ids[None] == right_ids[:, None]) | (ids[None] == text_ids[:, None])
         scores = ops.where(ops.logical_and(same, ops.logical_not(is_right)), _MASKED, scores)
-        own = ops.sum(ops.where(is_right, scores, 0.0), axis=1)
-        return ops.logsumexp(scores, axis=1) - own
+        right_scores = ops.sum(ops.where(is_right, scores, 0.0), axis=1)
+        return ops.logsumexp(scores, axis=1) - right_scores
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that rebuild this loss."""
-        own = {"temperature": self.temperature, "symmetric": self.symmetric, "dims": self.dims}
-        return super().get_config() | own
+        options = {"temperature": self.temperature, "symmetric": self.symmetric, "dims": self.dims}
+        return super().get_config() | options
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
@@ -120,7 +128,7 @@ class PairSimilarity(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, **kwargs)
         self.dims = _checked_dims(dims)
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns the loss of each example: (batch,)."""
         vectors = ops.cast(y_pred, "float32")
         losses = []
@@ -141,12 +149,12 @@ def _checked_dims(dims: Sequence[int]) -> list[int]:
     return list(dims)
 
 
-def _first_dims(vectors: Any, dims: Sequence[int]) -> list[Any]:
+def _first_dims(vectors: Tensor, dims: Sequence[int]) -> list[Tensor]:
     width = vectors.shape[-1]
     if any(size > width for size in dims):
         raise ValueError(f"dims={list(dims)}: the vectors have {width} dimensions")
     return [vectors[..., :size] for size in dims] or [vectors]
 
 
-def _unit(vectors: Any) -> Any:
+def _unit(vectors: Tensor) -> Tensor:
     return vectors / ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True) + 1e-12)

@@ -21,7 +21,7 @@ tests/training/test_distributed.py fails as soon as one of these is fixed upstre
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -34,8 +34,11 @@ from keras_transformers.dependencies.private_api import (
     skip_gradient_sum,
     symbolic_build,
 )
-from keras_transformers.training.accumulation import WholeBatchSteps
+from keras_transformers.dependencies.untyped import Tensor
+from keras_transformers.training.accumulation import Tree, WholeBatchSteps
 from keras_transformers.training.recomputation import recompute_layers
+
+_EpochIterator = Any  # Keras' private class: the batches of one epoch
 
 
 def prepare(
@@ -113,26 +116,28 @@ def prepare(
     skip_gradient_sum(optimizer)
 
 
-def _step(model: Any, step: Callable[[Any], None], data: Any) -> dict[str, Any]:
+def _step(model: keras.Model, step: Callable[[Tree], None], data: Tree) -> dict[str, Tensor]:
     """Replaces Keras' `train_step` and `test_step` on one replica."""
     step(data)
     return model.get_metrics_result()
 
 
-def _train_on_replica(steps: WholeBatchSteps, generators: list[Any], data: Any) -> None:
+def _train_on_replica(
+    steps: WholeBatchSteps, generators: list[keras.random.SeedGenerator], data: Tree
+) -> None:
     """The training step on one of several replicas."""
     _reseed(generators, steps.model.optimizer.iterations)
     steps.train(data)
 
 
 def _make_function(
-    model: Any,
+    model: keras.Model,
     attribute: str,
-    on_replica: Callable[[Any], None],
+    on_replica: Callable[[Tree], None],
     force: bool = False,
     *,
     reduce_retracing: bool,
-) -> Callable[[Any], dict[str, Any]]:
+) -> Callable[[Iterator[Tree]], dict[str, Tensor]]:
     """Replaces `make_train_function` and `make_test_function`."""
     import tensorflow as tf
 
@@ -140,11 +145,11 @@ def _make_function(
         return getattr(model, attribute)
     strategy = model.distribute_strategy
 
-    def on_batch(batch: Any) -> dict[str, Any]:
+    def on_batch(batch: Tree) -> dict[str, Tensor]:
         strategy.run(on_replica, args=(batch,))
         return model.get_metrics_result()  # outside of `run`: summed over the replicas
 
-    def on_iterator(iterator: Any) -> dict[str, Any]:
+    def on_iterator(iterator: tf.data.Iterator) -> dict[str, Tensor]:
         return on_batch(iterator.get_next())
 
     if not model.run_eagerly:
@@ -153,7 +158,7 @@ def _make_function(
         )
         on_batch, on_iterator = compiled(on_batch), compiled(on_iterator)
 
-    def function(iterator: Any) -> dict[str, Any]:
+    def function(iterator: Iterator[Tree]) -> dict[str, Tensor]:
         if isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)):
             return on_iterator(iterator)
         return on_batch(next(iterator))  # from `train_on_batch`
@@ -162,7 +167,7 @@ def _make_function(
     return function
 
 
-def _build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+def _build(model: keras.Model, iterator: _EpochIterator = None, data_batch: Tree = None) -> None:
     """Replaces `_maybe_symbolic_build`, without taking a batch from a shuffled dataset."""
     import tensorflow as tf
 
@@ -174,14 +179,14 @@ def _build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
         symbolic_build(model, data_batch)
 
 
-def _forward(model: Any) -> Callable[[Any], Any]:
+def _forward(model: keras.Model) -> Callable[[Tree], Tree]:
     import tensorflow as tf
 
     forward = functools.partial(model, training=False)
     return forward if model.run_eagerly else tf.function(forward, reduce_retracing=True)
 
 
-def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
+def _predict_on_batch(forward: Callable[[Tree], Tree], x: Tree) -> Tree:
     """Replaces `predict_on_batch`; runs only on this worker's first device."""
     import tensorflow as tf
 
@@ -189,7 +194,7 @@ def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
     return tf.nest.map_structure(lambda output: output.numpy(), forward(inputs))
 
 
-def _reseed(generators: list[Any], step: Any) -> None:
+def _reseed(generators: list[keras.random.SeedGenerator], step: Tensor) -> None:
     """Sets the random generators' counters from the step and the replica.
 
     A generator's state is a seed and a counter, and each replica has a copy. The seed is the same

@@ -12,6 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
+
 __all__ = [
     "ReplacedTokenCrossentropy",
     "TokenCrossentropy",
@@ -22,7 +24,7 @@ __all__ = [
 _PACKAGE = "keras_transformers"
 
 
-def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.0) -> Any:
+def token_crossentropy(targets: Tensor, logits: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     """Returns the cross-entropy of each token, in nats.
 
     With V tokens and e = `label_smoothing`, the target distribution has 1 - e + e / V on the right
@@ -58,12 +60,12 @@ def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.
     return ops.reshape(_row_crossentropy(rows, ids, label_smoothing), ops.shape(targets))
 
 
-def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
+def _row_crossentropy(logits: Tensor, ids: Tensor, label_smoothing: float) -> Tensor:
     """Returns the cross-entropy (rows,) of logits (rows, vocabulary), float32, at ids (rows, 1)."""
     right, uniform = 1.0 - label_smoothing, label_smoothing / logits.shape[-1]
 
     @ops.custom_gradient
-    def crossentropy(logits: Any) -> tuple[Any, Any]:
+    def crossentropy(logits: Tensor) -> tuple[Tensor, Tensor]:
         # On a CPU one softmax kernel costs a third of max, subtract, exp and sum. It also gives the
         # logarithm of the sum: logsumexp = largest - log(p of the largest). This p is at least
         # 1 / V, so it cannot underflow.
@@ -73,7 +75,7 @@ def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
         if label_smoothing:
             losses = losses + label_smoothing * (largest - ops.mean(logits, axis=-1))
 
-        def gradient(upstream: Any) -> Any:
+        def gradient(upstream: Tensor) -> Tensor:
             # softmax - (uniform everywhere + right at the id), times the upstream gradient.
             outcome = probabilities - uniform if label_smoothing else probabilities
             outcome = outcome * upstream[:, None]
@@ -87,7 +89,7 @@ def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
     return crossentropy(logits)
 
 
-def _at(values: Any, ids: Any) -> Any:
+def _at(values: Tensor, ids: Tensor) -> Tensor:
     """Returns the values (rows,) at ids (rows, 1) of (rows, vocabulary)."""
     return ops.squeeze(ops.take_along_axis(values, ids, axis=-1), axis=-1)
 
@@ -129,7 +131,7 @@ class TokenCrossentropy(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.label_smoothing = label_smoothing
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns (batch, length) from ids (batch, length) and logits (batch, length, V)."""
         return token_crossentropy(y_true, y_pred, label_smoothing=self.label_smoothing)
 
@@ -165,13 +167,13 @@ class ReplacedTokenCrossentropy(keras.losses.Loss):
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype="float32")  # it holds token ids
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns (batch, length) from ids (batch, length) and judgements (batch, length, 2)."""
         labels, logits = replaced_labels_and_logits(y_true, y_pred)
         return ops.softplus(logits) - labels * logits
 
 
-def replaced_labels_and_logits(original_ids: Any, judged: Any) -> tuple[Any, Any]:
+def replaced_labels_and_logits(original_ids: Tensor, judged: Tensor) -> tuple[Tensor, Tensor]:
     """Returns what an ELECTRA discriminator should have said of each token, and what it said.
 
     Args:

@@ -1,16 +1,16 @@
 """Optimizers with the settings of the papers."""
 
 import math
-from typing import Any
 
 import keras
-from keras import ops
+from keras import Variable, ops
 
 from keras_transformers.dependencies.private_api import (
     NoSeparateWeightDecay,
     decays_weight,
     moments,
 )
+from keras_transformers.dependencies.untyped import Tensor
 
 __all__ = ["adam", "adamw", "lamb"]
 
@@ -23,7 +23,7 @@ _NOT_DECAYED = (r"bias(:0)?$", r"(^|/)(gamma|beta|scale)(:0)?$")
 class _SumsRepeatedRows(keras.optimizers.Optimizer):
     """Sums the gradients of an embedding row that was looked up several times, then uses them."""
 
-    def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
+    def apply(self, grads: list[Tensor], trainable_variables: list[Variable] | None = None) -> None:
         """Updates the variables by their gradients."""
         super().apply([_dense(gradient) for gradient in grads], trainable_variables)
 
@@ -35,7 +35,7 @@ class _SparesBiasesAndNorms(_SumsRepeatedRows):
     resumed from a `.keras` file would decay everything. This class remembers it.
     """
 
-    def build(self, variables: list[Any]) -> None:
+    def build(self, variables: list[Variable]) -> None:
         """Creates the moments of `variables`."""
         if not self.built:
             self.exclude_from_weight_decay(var_names=list(_NOT_DECAYED))
@@ -48,7 +48,7 @@ class _OneKernelAdam(keras.optimizers.Adam):
     On other backends, and for AMSGrad, it takes Keras' step, which uses the same formula.
     """
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+    def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
         """Moves one variable, and its two moments."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
@@ -93,7 +93,7 @@ class Lamb(_SparesBiasesAndNorms, NoSeparateWeightDecay, keras.optimizers.Lamb):
     have neither decay nor ratio, as in the authors' code. See `lamb`.
     """
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+    def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
         """Moves one variable, and its two moments."""
         dtype = variable.dtype
         gradient = ops.cast(gradient, dtype)
@@ -233,14 +233,14 @@ def lamb(
     )
 
 
-def _trust_ratio(variable: Any, update: Any) -> Any:
+def _trust_ratio(variable: Variable, update: Tensor) -> Tensor:
     """Returns norm(variable) / norm(update), a scalar; 1 if either is 0."""
     variable_norm, update_norm = (ops.sqrt(ops.sum(ops.square(x))) for x in (variable, update))
     defined = ops.logical_and(variable_norm > 0, update_norm > 0)
     return ops.where(defined, variable_norm / ops.where(defined, update_norm, 1.0), 1.0)
 
 
-def _dense(gradient: Any) -> Any:
+def _dense(gradient: Tensor) -> Tensor:
     """Returns the gradient as one array.
 
     TensorFlow returns an embedding's gradient as `tf.IndexedSlices`, with one slice per id looked

@@ -4,19 +4,20 @@ Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", arXiv:2106
 `distributed.prepare` trains a model this way.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.training.losses import TokenCrossentropy
 
 __all__ = ["r_drop_loss", "symmetric_divergence"]
 
 
 def r_drop_loss(
-    loss: keras.losses.Loss, targets: Any, first: Any, second: Any, weight: float
-) -> Any:
+    loss: keras.losses.Loss, targets: Tensor, first: Tensor, second: Tensor, weight: float
+) -> Tensor:
     """Returns half of the paper's loss, so that with `weight` 0 it is the mean of both passes.
 
         (L(first) + L(second)) / 2 + weight / 4 * (KL(first || second) + KL(second || first))
@@ -41,7 +42,7 @@ def r_drop_loss(
     return passes + weight / 4 * symmetric_divergence(first, second)
 
 
-def symmetric_divergence(first: Any, second: Any) -> Any:
+def symmetric_divergence(first: Tensor, second: Tensor) -> Tensor:
     """Returns KL(p || q) + KL(q || p) of the distributions p and q with these logits, in nats.
 
     The gradient is written by hand, for the reason that `losses` gives.
@@ -59,14 +60,14 @@ def symmetric_divergence(first: Any, second: Any) -> Any:
     """
 
     @ops.custom_gradient
-    def divergence(first: Any, second: Any) -> tuple[Any, Any]:
+    def divergence(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         p, q = ops.softmax(first, axis=-1), ops.softmax(second, axis=-1)
         gap = first - second
         # The logarithms of the sums cancel, because p - q sums to 0.
         under_p = ops.sum(p * gap, axis=-1, keepdims=True)
         under_q = ops.sum(q * gap, axis=-1, keepdims=True)
 
-        def gradient(upstream: Any) -> tuple[Any, Any]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
             upstream = ops.expand_dims(upstream, -1)
             of_first = upstream * (p * (gap - (under_p - 1.0)) - q)
             of_second = upstream * (q * ((under_q + 1.0) - gap) - p)
@@ -77,7 +78,7 @@ def symmetric_divergence(first: Any, second: Any) -> Any:
     return divergence(ops.cast(first, "float32"), ops.cast(second, "float32"))
 
 
-def check_losses(losses: Any) -> None:
+def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
     """Checks that R-Drop knows these losses.
 
     Raises:

@@ -1,13 +1,13 @@
 """Gradient checkpointing: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"."""
 
-from typing import Any
+import keras
 
 from keras_transformers.dependencies.private_api import inner_layers
 
 __all__ = ["recompute_layers"]
 
 
-def recompute_layers(model: Any, recompute: bool = True) -> None:
+def recompute_layers(model: keras.Model, recompute: bool = True) -> None:
     """Trains a model in less memory: its layers keep their inputs and recompute the rest.
 
     The gradients are those of plain training, with the same dropout. A step takes one more forward
@@ -22,7 +22,7 @@ def recompute_layers(model: Any, recompute: bool = True) -> None:
         ValueError: the model has no such layers.
 
     Example:
-        >>> from keras_transformers.models.encoders.bert import bert
+        >>> from keras_transformers.families.bert.model import bert
         >>> model = bert(vocabulary_size=100, num_layers=2, num_heads=2, hidden_dim=8)
         >>> recompute_layers(model)
         >>> model.get_layer("encoder_layer_0").recomputes

@@ -6,12 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
+
 __all__ = ["OutputIsLoss", "SampledSoftmax"]
 
 _PACKAGE = "keras_transformers"
 
 
-def log_uniform_log_probability(word_ids: Any, vocabulary_size: int) -> Any:
+def log_uniform_log_probability(word_ids: Tensor, vocabulary_size: int) -> Tensor:
     """Returns the log of the probability of drawing word k: log((k + 2) / (k + 1)) / log(V + 1).
 
     The probability is close to Zipf's law if ids go from frequent to rare. TensorFlow's
@@ -21,7 +23,9 @@ def log_uniform_log_probability(word_ids: Any, vocabulary_size: int) -> Any:
     return ops.log(ops.log1p(1.0 / (ranks + 1.0)) / math.log(vocabulary_size + 1))
 
 
-def draw_log_uniform(num_draws: int, vocabulary_size: int, seed: Any) -> Any:
+def draw_log_uniform(
+    num_draws: int, vocabulary_size: int, seed: keras.random.SeedGenerator
+) -> Tensor:
     """Draws word ids with replacement; returns int32 (num_draws,)."""
     draws = keras.random.uniform((num_draws,), dtype="float32", seed=seed)
     ids = ops.cast(ops.exp(draws * math.log(vocabulary_size + 1)), "int32") - 1
@@ -29,8 +33,8 @@ def draw_log_uniform(num_draws: int, vocabulary_size: int, seed: Any) -> Any:
 
 
 def sampled_crossentropy(
-    hidden: Any, target_ids: Any, kernel: Any, bias: Any, sampled_ids: Any
-) -> Any:
+    hidden: Tensor, target_ids: Tensor, kernel: Tensor, bias: Tensor, sampled_ids: Tensor
+) -> Tensor:
     """Estimates each token's cross-entropy, with the sum over the vocabulary from a sample.
 
     The target's term is exact. The exp(logit) of every other word counts once per draw, divided by
@@ -94,7 +98,7 @@ class SampledSoftmax(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, hidden_shape: Any, target_ids_shape: Any) -> None:
+    def build(self, hidden_shape: tuple[int, ...], target_ids_shape: tuple[int, ...]) -> None:
         """Creates the output embeddings and biases, which stay float32 in mixed precision."""
         width = hidden_shape[-1]
         self.kernel = self.add_weight(
@@ -107,7 +111,7 @@ class SampledSoftmax(keras.layers.Layer):
             name="bias", shape=(self.vocabulary_size,), initializer="zeros", autocast=False
         )
 
-    def call(self, hidden: Any, target_ids: Any, training: bool | None = None) -> Any:
+    def call(self, hidden: Tensor, target_ids: Tensor, training: bool | None = None) -> Tensor:
         """Returns losses (batch, tokens) of vectors (batch, tokens, features) and their target ids.
 
         Logits and losses are float32 under every policy.
@@ -124,13 +128,13 @@ class SampledSoftmax(keras.layers.Layer):
             losses = ops.logsumexp(logits, axis=-1) - at_ids
         return ops.reshape(losses, ops.shape(target_ids))
 
-    def training_flops(self, hidden: Any, target_ids: Any) -> int:
+    def training_flops(self, hidden: Tensor, target_ids: Tensor) -> int:
         """Returns the operations of a training pass: scores of the target and the drawn words."""
         return 2 * math.prod(hidden.shape) * (self.num_sampled + 1)
 
     def compute_output_spec(
-        self, hidden: Any, target_ids: Any, training: bool | None = None
-    ) -> Any:
+        self, hidden: Tensor, target_ids: Tensor, training: bool | None = None
+    ) -> keras.KerasTensor:
         """Returns the shape and type of `call`'s result."""
         return keras.KerasTensor(target_ids.shape, dtype="float32")
 
@@ -155,6 +159,6 @@ class OutputIsLoss(keras.losses.Loss):
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype="float32")
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns the output unchanged."""
         return y_pred

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
+
 __all__ = [
     "Decay",
     "WarmupCosineDecay",
@@ -37,7 +39,7 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         self.peak_learning_rate = float(peak_learning_rate)
         self.warmup_steps = int(warmup_steps)
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: Tensor) -> Tensor:
         """Returns the learning rate, float32, of the update after `step` updates."""
         update = ops.cast(step, "float32") + 1.0
         # Without warm-up the first update uses the peak, like the end of a warm-up of one step.
@@ -45,7 +47,7 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         rising = self.peak_learning_rate * update / peak_update
         return ops.where(update <= peak_update, rising, self._decay(update, peak_update))
 
-    def _decay(self, update: Any, peak_update: float) -> Any:
+    def _decay(self, update: Tensor, peak_update: float) -> Tensor:
         """Returns the learning rate at `update`, a float32 above `peak_update`."""
         raise NotImplementedError
 
@@ -79,13 +81,13 @@ class _WarmupToEnd(_Warmup):
         self.total_steps = int(total_steps)
         self.final_learning_rate = float(final_learning_rate)
 
-    def _decay(self, update: Any, peak_update: float) -> Any:
+    def _decay(self, update: Tensor, peak_update: float) -> Tensor:
         done = (update - peak_update) / (self.total_steps + 1.0 - peak_update)
         left = self._left(ops.clip(done, 0.0, 1.0))
         span = self.peak_learning_rate - self.final_learning_rate
         return self.final_learning_rate + span * left
 
-    def _left(self, done: Any) -> Any:
+    def _left(self, done: Tensor) -> Tensor:
         """Returns the share of the decay's span that is left, 1 to 0, at a share `done` of it."""
         raise NotImplementedError
 
@@ -116,7 +118,7 @@ class WarmupLinearDecay(_WarmupToEnd):
         final_learning_rate: where the decay ends, one update after `total_steps`.
     """
 
-    def _left(self, done: Any) -> Any:
+    def _left(self, done: Tensor) -> Tensor:
         return 1.0 - done
 
 
@@ -136,7 +138,7 @@ class WarmupCosineDecay(_WarmupToEnd):
         final_learning_rate: where the decay ends, one update after `total_steps`.
     """
 
-    def _left(self, done: Any) -> Any:
+    def _left(self, done: Tensor) -> Tensor:
         return 0.5 * (1.0 + ops.cos(math.pi * done))
 
 
@@ -159,7 +161,7 @@ class WarmupInverseSqrt(_Warmup):
     def __init__(self, peak_learning_rate: float, *, warmup_steps: int) -> None:
         super().__init__(peak_learning_rate, warmup_steps)
 
-    def _decay(self, update: Any, peak_update: float) -> Any:
+    def _decay(self, update: Tensor, peak_update: float) -> Tensor:
         return self.peak_learning_rate * ops.sqrt(peak_update / update)
 
 

@@ -1,7 +1,8 @@
 """Scheduled sampling: how often a decoder in training is fed the target's previous token."""
 
 import math
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import keras
 
@@ -72,7 +73,7 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
             left = 0.0
         return self.final_ratio + (1.0 - self.final_ratio) * left
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Checks that the model has a ratio."""
         if getattr(self.model, "teacher_forcing", None) is None:
             raise ValueError(
@@ -80,11 +81,11 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
                 "ratio below 1, such as teacher_forcing=0.5"
             )
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Sets the ratio."""
         self.model.teacher_forcing.assign(self.ratio(int(self.model.optimizer.iterations.numpy())))
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Logs the ratio of the epoch's last update as `teacher_forcing`."""
         if logs is not None:
             logs["teacher_forcing"] = float(self.model.teacher_forcing)

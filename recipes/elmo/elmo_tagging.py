@@ -66,7 +66,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         model = build(config, encoder, len(labels))
         model.compile(
-            optimizer=config.optimizer(len(batches)),
+            optimizer=config.optimizer(model, len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=config.jit_compile,
@@ -94,7 +94,7 @@ def load(config: Config) -> keras.Model:
     """Returns the encoder."""
     if config.random_weights:
         options = kt.convert.read_elmo_options(config.weights / "options.json")
-        return kt.models.elmo.elmo(**options, dropout=0.0)
+        return kt.families.elmo.elmo(**options, dropout=0.0)
     return kt.load(config.weights, pipeline="word_embedding").model
 
 

@@ -84,9 +84,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     text = read_text(config.data, **config.pick("text_format", "corpora"))
     train, dev, vocabulary = make_texts(text, **config.pick(*TEXT))
     with run.scope():
-        encoder = kt.models.elmo.elmo(**config.pick(*SHAPE))
+        encoder = kt.families.elmo.elmo(**config.pick(*SHAPE))
         softmax = SampledSoftmax(len(vocabulary), **config.pick("num_sampled", "seed"))
-        model = kt.models.elmo.language_model(encoder, softmax)
+        model = kt.families.elmo.language_model(encoder, softmax)
         model.compile(
             optimizer=adam(
                 config.schedule(), beta_2=0.999, epsilon=1e-8, clip_norm=config.clip_norm

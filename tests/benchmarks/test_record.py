@@ -71,7 +71,7 @@ def test_what_is_no_result_is_refused(record, tmp_path):
         record.main([one, *ASKED, "--score", "entity F1", *BASELINE])
     with pytest.raises(ValueError, match="no baseline"):
         record.main([one, *ASKED])
-    with pytest.raises(ValueError, match="nowhere/metrics.json: no such file; pass the folder"):
+    with pytest.raises(ValueError, match="nowhere/metrics.json: .*folder"):
         record.main([str(tmp_path / "nowhere"), *ASKED, *BASELINE])
     (tmp_path / "a/metrics.json").write_text(json.dumps({"best": 0.9, "seconds": 1}))
     with pytest.raises(ValueError, match="no origin"):

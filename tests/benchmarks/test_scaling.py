@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
 from keras_transformers.inspection import training_flops
-from keras_transformers.models import heads
-from keras_transformers.models.encoders.bert import bert
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
 

@@ -10,8 +10,8 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers.convert.config_map import ACTIVATIONS
+from keras_transformers.families.bert.model import bert
 from keras_transformers.layers.dense import activation_function
-from keras_transformers.models.encoders.bert import bert
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FROZEN = json.loads((GOLDEN / "activations.json").read_text())
@@ -39,8 +39,8 @@ def test_an_activation_equals_transformers(name):
 @pytest.mark.parametrize("name", sorted(set(ACTIVATIONS.values())))
 def test_a_model_with_it_is_written_and_read_and_saved(name, tmp_path):
     model = kt.heads.masked_lm(bert(**SHAPE, activation=name), activation=name)
-    kt.convert.bert.FAMILY.save_config(model, tmp_path / "config.json")
-    assert kt.convert.bert.FAMILY.read(tmp_path)["activation"] == name
+    kt.families.bert.FAMILY.save_config(model, tmp_path / "config.json")
+    assert kt.families.bert.FAMILY.read(tmp_path)["activation"] == name
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     inputs = {
@@ -72,14 +72,14 @@ def test_a_t5s_activation_may_be_gated(field, wanted, gated, tmp_path):
 
 @pytest.mark.parametrize("name", ["prelu", "elu", "GELU", None, 3])
 def test_an_unknown_one_is_refused_with_those_that_are_known(name, tmp_path):
-    kt.convert.bert.FAMILY.save_config(bert(**SHAPE), tmp_path / "config.json")
+    kt.families.bert.FAMILY.save_config(bert(**SHAPE), tmp_path / "config.json")
     config = json.loads((tmp_path / "config.json").read_text()) | {"hidden_act": name}
     (tmp_path / "config.json").write_text(json.dumps(config))
     known = ", ".join(sorted(ACTIVATIONS))
     with pytest.raises(
         ValueError, match=rf"config.json: hidden_act={name!r}; expected one of {known}"
     ):
-        kt.convert.bert.FAMILY.read(tmp_path)
+        kt.families.bert.FAMILY.read(tmp_path)
 
 
 @pytest.mark.reference

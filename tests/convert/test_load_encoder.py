@@ -26,8 +26,8 @@ WORDS = (
 @pytest.fixture
 def folder(tmp_path):
     encoder = tiny.encoder(len(WORDS))
-    kt.convert.bert.FAMILY.save(encoder, tmp_path / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(encoder, tmp_path / "config.json")
+    kt.families.bert.FAMILY.save(encoder, tmp_path / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(encoder, tmp_path / "config.json")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", "utf-8")
     return tmp_path
 

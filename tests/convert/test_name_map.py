@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.convert.bert import NAMES
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.tensors import Form, NamedTensor
+from keras_transformers.families.bert.files import NAMES
 from keras_transformers.layers import (
     FeedForward,
     MultiHeadAttention,

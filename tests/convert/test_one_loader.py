@@ -44,7 +44,7 @@ def test_a_saved_generator_and_a_saved_image_classifier(tmp_path):
     kt.save(generator, tmp_path / "generator")
     model, _ = kt.convert.load_language_model(weights=tmp_path / "generator")
     same_weights(model, generator.model)
-    with pytest.raises(ValueError, match="is for generation, not for embedding"):
+    with pytest.raises(ValueError, match="generation, not .*embedding"):
         kt.convert.load_encoder(weights=tmp_path / "generator")
 
     classifier = tiny.pipeline("image_classification")

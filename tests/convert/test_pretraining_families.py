@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.convert import pretraining
 from keras_transformers.convert.families import encoders
+from keras_transformers.tasks.pretraining import weights as pretraining
 
 OFFERED = [family for family in encoders() if pretraining._can_learn(family)]
 

@@ -9,8 +9,8 @@ from checks import near
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.bert import FAMILY as BERT
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.files import FAMILY as BERT
+from keras_transformers.families.bert.model import bert
 
 pytestmark = pytest.mark.kernels
 

@@ -1,6 +1,6 @@
 """A pipeline without a model, for batches: tokenizer, lengths and labels."""
 
-from keras_transformers.pipelines.token_inputs import TOKEN_INPUTS, TextPipeline
+from keras_transformers.tasks.token_inputs import TOKEN_INPUTS, TextPipeline
 
 
 class Reader(TextPipeline):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import keras_transformers as kt
+from keras_transformers import heads
 from keras_transformers.data.language_models import (
     NextTokenTextBatches,
     RowBatches,
@@ -13,7 +14,7 @@ from keras_transformers.data.language_models import (
     split_tail,
 )
 from keras_transformers.data.text import Examples
-from keras_transformers.models import gpt, heads
+from keras_transformers.families.gpt import model as gpt
 from keras_transformers.tokenizers import BytePairTokenizer
 
 TEXTS = ["the ship is near the shore\n" * 5, "it is the end\n", "é 中\n\nthe ships"]
@@ -194,7 +195,7 @@ def test_bad_numbers_are_refused(stream):
     for shuffle in (True, False):
         with pytest.raises(ValueError, match="length=0 and batch_size=4"):
             RowBatches(stream, length=0, batch_size=4, shuffle=shuffle)
-    with pytest.raises(ValueError, match="is too short for rows of 500 at every cut"):
+    with pytest.raises(ValueError, match="too short .*500"):
         RowBatches(stream, length=500, batch_size=4)
     for stride in (0, 8):
         with pytest.raises(ValueError, match=f"stride={stride}:.*1.*length=7"):

@@ -9,7 +9,7 @@ from checks import compile_toy
 import keras_transformers as kt
 from keras_transformers.data.language_models import CharacterInputs, WordBatches
 from keras_transformers.data.text import Examples, Sentences, TextBatches
-from keras_transformers.models.elmo import elmo, features
+from keras_transformers.families.elmo.model import elmo, features
 from keras_transformers.runs import outputs_of
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
@@ -121,7 +121,7 @@ def test_long_texts_lose_their_end_and_are_counted():
 def test_what_cannot_be_is_refused():
     inputs = CharacterInputs(["x"], max_sequence_length=9)
     pairs = Examples(["a"], ["b"], ["x"])
-    with pytest.raises(ValueError, match="ELMo reads one text at a time"):
+    with pytest.raises(ValueError, match="one text"):
         TextBatches(pairs, inputs, batch_size=1)
     with pytest.raises(ValueError, match="max_sequence_length=2:.*3.*more"):
         CharacterInputs(["x"], max_sequence_length=2)
@@ -130,5 +130,5 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match=r"\['B-L'\],.*\['O', 'B-P'\]"):
         WordBatches(SENTENCES, LABELS[:2], batch_size=1)
     for logits in (np.zeros((2, 5, 3)), np.zeros((3, 4, 3))):
-        with pytest.raises(ValueError, match="expected the logits of all sentences in order"):
+        with pytest.raises(ValueError, match="logits of all sentences"):
             word_batches(batch_size=3).word_labels([{"logits": logits}])

@@ -154,8 +154,8 @@ def test_unlabelled(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "options", "message"),
     [
-        ("a.tsv", "a\t1\nb\n", {}, r"a\.tsv:2: 1 columns, the first row has 2"),
-        ("a.tsv", "a\t1\nb\t0\textra\n", {}, r"a\.tsv:2: 3 columns, the first row has 2"),
+        ("a.tsv", "a\t1\nb\n", {}, r"a\.tsv:2: 1 columns.* 2$"),
+        ("a.tsv", "a\t1\nb\t0\textra\n", {}, r"a\.tsv:2: 3 columns.* 2$"),
         ("a.tsv", "a\t1\n\nb\t0\n", {}, r"a\.tsv:2: an empty row"),
         ("a.tsv", "a\t1\nb\t \n", {}, r"a\.tsv:2: an empty label"),
         ("a.tsv", "a\t1\nb\t2\n", {"labels": ["0", "1"]}, r"a\.tsv:2: unknown label '2'.*\['0'"),
@@ -173,7 +173,7 @@ def test_unlabelled(tmp_path):
         ("a.jsonl", '{"t": 1\n', {"text_column": "t", "label_column": None}, r":1: not JSON"),
         ("a.jsonl", "[1]\n", {"text_column": "t", "label_column": None}, r":1: a JSON list"),
         ("a.jsonl", '{"t": null}', {"text_column": "t", "label_column": None}, r":1: 't' is null"),
-        ("a.data", "a\t1\n", {}, r"a\.data: the name does not say the format"),
+        ("a.data", "a\t1\n", {}, r"a\.data: .*format"),
     ],
 )
 def test_malformed_files_are_named_with_their_line(tmp_path, name, text, options, message):
@@ -282,9 +282,9 @@ def test_split_is_the_same_under_another_hash_seed():
 
 
 def test_empty_splits_and_wrong_shares_are_refused():
-    with pytest.raises(ValueError, match="the dev split is empty: 2 examples are too few"):
+    with pytest.raises(ValueError, match="dev split .*2 examples"):
         split(toy(2), {"train": 0.9, "dev": 0.1}, seed=0)
-    with pytest.raises(ValueError, match="each must be above 0, and their sum 1"):
+    with pytest.raises(ValueError, match="above 0.*sum 1"):
         split(toy(), {"train": 0.9, "dev": 0.2}, seed=0)
 
 

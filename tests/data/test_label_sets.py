@@ -36,8 +36,8 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("cell", "options", "message"),
     [
-        ("joy,joy", {}, "a.tsv:2: a label occurs twice in .'joy', 'joy'."),
-        ("joy,fear", {"labels": ["joy"]}, "a.tsv:2: unknown label 'fear', expected one of"),
+        ("joy,joy", {}, "a.tsv:2: .*twice .*'joy', 'joy'"),
+        ("joy,fear", {"labels": ["joy"]}, "a.tsv:2: .*'fear'"),
     ],
 )
 def test_wrong_rows(cell, options, message, tmp_path):
@@ -55,13 +55,13 @@ def test_wrong_json(tmp_path):
         (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "labels": {cell}}}\n')
         with pytest.raises(ValueError, match=message):
             load_label_sets(tmp_path / "a.jsonl", text_column="text", label_column="labels")
-    with pytest.raises(ValueError, match="no column 'tags' among text, labels"):
+    with pytest.raises(ValueError, match="'tags' among text, labels"):
         load_label_sets(tmp_path / "a.jsonl", text_column="text", label_column="tags")
 
 
 def test_unknown_labels_and_empty_sets():
     sets = LabelSets(["a", "b"], None, [["x"], []], "here")
-    with pytest.raises(ValueError, match="here, row 0: unknown label 'x', expected one of .'y'."):
+    with pytest.raises(ValueError, match="here, row 0: .*'x', .*'y'"):
         sets.matrix(["y"])
     with pytest.raises(ValueError, match="here: 1 different labels"):
         label_names(sets)
@@ -74,7 +74,7 @@ def test_splits():
     train, dev = split_label_sets(sets, 0.3)
     assert sorted(int(text) for text in [*train.texts, *dev.texts]) == list(range(10))
     assert len(dev) == 3
-    with pytest.raises(ValueError, match="examples: a share of 0.01 of 10 leaves one part empty"):
+    with pytest.raises(ValueError, match="examples: .* 0.01 of 10"):
         split_label_sets(sets, 0.01)
 
 

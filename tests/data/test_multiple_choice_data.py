@@ -13,7 +13,7 @@ from checks import compile_toy
 
 import keras_transformers as kt
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 # The columns of SWAG's train.csv; its test.csv lacks the last one.
 SWAG = (
@@ -89,27 +89,27 @@ def test_plain_lines_with_any_number_of_choices(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", SWAG.replace("ending3", "other"), ":1: not one column each for ending3 among"),
+        ("a.csv", SWAG.replace("ending3", "other"), ":1: .*ending3"),
         ("a.csv", SWAG.replace("He,gen,is dry.", "He,gen,"), ":3: ending0 is empty"),
         ("a.csv", SWAG.replace("reads.,1", "reads.,4"), ":3: the label is 4, expected 0 to 3"),
-        ("a.csv", SWAG.replace("reads.,1", "reads.,b"), ":3: the label is 'b', expected a number"),
-        ("a.csv", SWAG.replace("reads.,1", "reads.,-1"), ":3: no label, unlike the first row"),
+        ("a.csv", SWAG.replace("reads.,1", "reads.,b"), ":3: .*'b', .*number"),
+        ("a.csv", SWAG.replace("reads.,1", "reads.,-1"), ":3: no label"),
         ("a.csv", SWAG.splitlines()[0] + "\n", ": no examples"),
-        ("a.csv", "", ":1: not one column each for sent1, sent2, ending0"),
-        ("a.csv", SWAG + "2,x\n", ":4: 2 columns, the first row has 12"),
+        ("a.csv", "", ":1: .*sent1, sent2, ending0"),
+        ("a.csv", SWAG + "2,x\n", ":4: 2 columns.* 12"),
         ("a.jsonl", "", ": no examples"),
         ("a.jsonl", lines(PLAIN) + "no JSON\n", ":3: not JSON"),
         ("a.jsonl", lines(PLAIN, label=2), ":1: the label is 2, expected 0 to 1"),
         ("a.jsonl", lines(PLAIN, label=-2), ":1: the label is -2, expected 0 to 1"),
-        ("a.jsonl", lines(PLAIN, label=True), ":1: the label is True, expected a number"),
-        ("a.jsonl", lines(PLAIN, label=None), ":1: the label is None, expected a number"),
+        ("a.jsonl", lines(PLAIN, label=True), ":1: .*True, .*number"),
+        ("a.jsonl", lines(PLAIN, label=None), ":1: .*None, .*number"),
         ("a.jsonl", lines(PLAIN, choices=["a"]), r":1: the choices are \['a'\], expected two"),
         ("a.jsonl", lines(PLAIN, choices=["a", ""]), ":1: choice 1 is empty"),
         ("a.jsonl", lines(PLAIN, choices=["a", 1]), r":1: 'choices' is \['a', 1\], expected a li"),
-        ("a.jsonl", lines(PLAIN, choices="ab"), ":1: 'choices' is 'ab', expected a list"),
-        ("a.jsonl", lines(PLAIN, text=None), ":1: 'text' is None, expected a string"),
-        ("a.jsonl", lines(COPA, question="why"), ":1: 'question' is 'why', expected 'cause' or"),
-        ("a.jsonl", lines(COPA, choice2=None), ":1: 'choice2' is None, expected a string"),
+        ("a.jsonl", lines(PLAIN, choices="ab"), ":1: 'choices' .*'ab', .*list"),
+        ("a.jsonl", lines(PLAIN, text=None), ":1: 'text' .*None, .*string"),
+        ("a.jsonl", lines(COPA, question="why"), ":1: 'question' .*'why', .*'cause'"),
+        ("a.jsonl", lines(COPA, choice2=None), ":1: 'choice2' .*None, .*string"),
         ("a.tsv", "a\tb\n", r": expected SWAG's .csv, or .jsonl"),
         ("a.jsonl.gz", b"no gzip", ":1: damaged gzip data"),
     ],
@@ -130,7 +130,7 @@ def test_errors_name_the_file_and_the_line(tmp_path, name, text, message):
         ((["a"], []), "0 choices for 1 texts"),
         ((["a"], [["b", "c"]], [0, 1]), "2 labels for 1 texts"),
         ((["a"], [["b", "c"]], [2]), "example 0: the label is 2, expected 0 to 1"),
-        ((["a"], ["bc"]), "example 0: the choices are 'bc', expected two or more"),
+        ((["a"], ["bc"]), "example 0: .*'bc', .*two or more"),
     ],
 )
 def test_examples_that_do_not_fit(arguments, message):

@@ -281,9 +281,9 @@ def test_a_context_without_tokens_has_no_answer(tokenizer):
 @pytest.mark.parametrize(
     ("shape", "fill", "message"),
     [
-        ((1, 16), 0.0, "logits of 1 windows, but there are 2"),
-        ((3, 16), 0.0, "logits of more than the 2 windows"),
-        ((2, 6), 0.0, "window 0 has 7 tokens, but its logits 6"),
+        ((1, 16), 0.0, "1 windows.* 2"),
+        ((3, 16), 0.0, "more than the 2"),
+        ((2, 6), 0.0, "window 0 .*7 tokens.* 6"),
         ((2, 7), np.nan, "window 0: NaN among the logits"),
     ],
 )

@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from checks import says
 
 from keras_transformers.data.text import (
     Answer,
@@ -66,7 +67,7 @@ def test_answers_that_are_not_at_their_offsets(tmp_path, caplog):
     starts = [[found.start for found in answers] for answers in questions.answers]
     assert starts == [[None, 2], [None], [None], [None]]
     assert questions.references()["2"] == ["x"]  # still a reference, as in the official script
-    assert "4 of 5 answers are not at their answer_start" in caplog.text
+    assert says(caplog.text, "4 of 5 answers ... answer_start")
     assert "1: 'b' at 1, found ' '" in caplog.text
     assert "4: 'c' at -1, found ''" in caplog.text
     with pytest.raises(ValueError, match=r"(?s)4 of 5 answers.*2: 'x' at 0.*mismatched='skip'"):
@@ -85,15 +86,15 @@ def test_questions_without_answers(tmp_path):
     ("value", "message"),
     [
         ("{", r"a\.json: not JSON .*line 1"),
-        ("[]", r"the file: expected 'data', a list, found None"),
+        ("[]", "the file: .*'data', a list, .*None"),
         ({"data": []}, r"a\.json: no questions"),
         ({"data": [{"title": "x"}]}, r"data\[0\]: expected 'paragraphs'"),
         (content(({"qas": []},)), r"data\[0\]\.paragraphs\[0\]: expected 'context', a string"),
         (
             content(("a", {"id": 1.5})),
-            r"paragraphs\[0\]\.qas\[0\]: expected 'id', a string, found 1",
+            r"paragraphs\[0\]\.qas\[0\]: .*'id', a string, .*1",
         ),
-        (content(("a", {"id": True})), r"\[0\]\.qas\[0\]: expected 'id', a string, found True"),
+        (content(("a", {"id": True})), r"\[0\]\.qas\[0\]: .*'id', a string, .*True"),
         (
             content(("a", question("1", answer("a", 0.5)))),
             "expected 'answer_start', a whole number",
@@ -119,7 +120,7 @@ def test_questions_without_answers(tmp_path):
         (content(("a", question("1", is_impossible=False))), "0 answers, but is_impossible is Fa"),
         (
             content(("a \ud83c", question("1"))),
-            "context has half of a surrogate pair, .* 2: ",
+            "context .*surrogate.* 2: ",
         ),
     ],
 )
@@ -200,14 +201,14 @@ def check_rows(questions):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (row(None, "a"), r"a\.json: line 1: expected 'id', a string, found None"),
+        (row(None, "a"), r"a\.json: line 1: .*'id', a string, .*None"),
         (
             row("1", "a") | {"answers": {"text": ["a"], "answer_start": []}},
             r"line 1\.answers: 1 texts, but 0 starts",
         ),
         (row("1", "a", ("a", "0")), r"line 1\.answers\[0\]: expected 'answer_start', a whole"),
         (row("1", "a") | {"answers": {"text": ["a"]}}, r"line 1\.answers: expected 'answer_start'"),
-        (row("1", None), "line 1: expected 'context', a string, found None"),
+        (row("1", None), "line 1: .*'context', a string, .*None"),
     ],
 )
 def test_bad_rows(tmp_path, value, message):
@@ -263,5 +264,5 @@ def test_predictions_are_written_whole(tmp_path):
     write_predictions({"1": '中 "é"', "2": ""}, path)
     assert json.loads(path.read_text("utf-8")) == {"1": '中 "é"', "2": ""}
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(FileExistsError, match="exists: remove it, or choose another name"):
+    with pytest.raises(FileExistsError, match="exists: remove it"):
         write_predictions({}, path)

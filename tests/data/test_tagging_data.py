@@ -6,7 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
-from checks import compile_toy
+from checks import compile_toy, says
 from pipelines_without_models import Reader
 
 from keras_transformers.data.text import (
@@ -103,22 +103,22 @@ def test_conversion(labels, expected):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("a b O\nc O\n", {}, r"x\.conll:2: 2 columns, the first row has 3"),
-        ("a O\n\nb O O\n", {}, r"x\.conll:3: 3 columns, the first row has 2"),
-        ("word ner\na O\n", {}, r"x\.conll:1: label 'ner', expected O, B-TYPE.*header"),
+        ("a b O\nc O\n", {}, r"x\.conll:2: 2 columns.* 3"),
+        ("a O\n\nb O O\n", {}, r"x\.conll:3: 3 columns.* 2"),
+        ("word ner\na O\n", {}, r"x\.conll:1: .*'ner'.*B-TYPE.*header"),
         ("a O\nb ,\n", {}, r"x\.conll:2: label ','"),
-        ("a DT\nb NNP\nc DT\n", {}, r"x\.conll:1: label 'DT', and no label is O.*parts of speech"),
+        ("a DT\nb NNP\nc DT\n", {}, r"x\.conll:1: .*'DT'.*parts of speech"),
         ("a O\nb X-PER\nc PER-B\n", {}, r"x\.conll:3: label 'PER-B', expected"),
-        ("a B-LOC\nb PER\n", {}, r":2: label 'PER', but 'B-LOC' at .*x\.conll:1: one has a pref"),
-        ("a B-LOC\nb L-LOC\nc S-LOC\n", {}, r":2: label 'L-LOC', but 'S-LOC' at .*:3: one of B"),
-        ("a B-LOC\nb I-loc\n", {}, r":2: label 'I-loc', but 'B-LOC' at .*x\.conll:1: spell the t"),
-        ("a b O\n# c\nd e O\n", {}, r":2: 2 columns, the first row has 3.*comments.*before a sen"),
+        ("a B-LOC\nb PER\n", {}, r":2: .*'PER'.*'B-LOC' at .*x\.conll:1: "),
+        ("a B-LOC\nb L-LOC\nc S-LOC\n", {}, ":2: .*'L-LOC'.*'S-LOC' at .*:3: "),
+        ("a B-LOC\nb I-loc\n", {}, r":2: .*'I-loc'.*'B-LOC' at .*x\.conll:1: spell"),
+        ("a b O\n# c\nd e O\n", {}, ":2: 2 columns.* 3.*comments"),
         ("a I-\n", {}, r"x\.conll:1: label 'I-'"),
         ("a O\nb I-\n", {}, r"x\.conll:2: label 'I-'"),
         (
             "a O\n\n-DOCSTART- -X-\n\nb I-PER\n",
             {"labels": ["O", "B-LOC", "I-LOC"]},
-            r"x\.conll:5: unknown label 'B-PER', expected one of \['O'",
+            r"x\.conll:5: .*'B-PER'.*\['O'",
         ),
         ("a O\n", {"label_column": 2}, r"x\.conll:1: no column 2 of 0 to 1"),
         ("a O\n", {"word_column": -3}, r"x\.conll:1: no column -3 of 0 to 1"),
@@ -265,7 +265,7 @@ def test_comments_and_numbers_are_no_words(tmp_path, text, columns, words, label
 def test_what_is_left_out_is_counted(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     load_conll(write(tmp_path / "a.conllu", CONLL_U))
-    assert "5 comments, words numbered in column 0, 2 lines that are no words" in caplog.text
+    assert says(caplog.text, "5 comments ... column 0 ... 2 lines")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_every_scheme_becomes_iob2(tmp_path, caplog, scheme, labels, expected):
 
 def test_exceptions_to_other_schemes_are_counted(tmp_path, caplog):
     load_conll(write(tmp_path / "a", "a O\nb E-PER\nc S-PER\n"))
-    assert "labels in BIOES with 1 exceptions, 2 converted" in caplog.text
+    assert says(caplog.text, "BIOES ... 1 exceptions, 2 converted")
     assert caplog.records[0].levelno == logging.WARNING
 
 
@@ -336,7 +336,7 @@ def test_labels_are_at_first_tokens(tokenizer):
     assert targets["logits"].numpy().tolist() == [[0, 3, 4, 0, 0, 0, 0], [0] * 7]
     assert weights["logits"].numpy().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
     assert batches.statistics.num_without_tokens == 1
-    assert "1 words without tokens are labelled O" in str(batches.statistics)
+    assert says(str(batches.statistics), "1 words without tokens")
     (only_inputs,) = batches.of(Sentences(two.words)).dataset()
     np.testing.assert_array_equal(only_inputs["token_ids"], inputs["token_ids"])
 

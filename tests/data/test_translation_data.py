@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import says
 
 from keras_transformers.data.static_shapes import best_limits
 from keras_transformers.data.translation import (
@@ -146,7 +147,7 @@ def test_empty_and_too_long_pairs_are_dropped_and_counted(
     assert report.num_source_tokens == encoded.source.lengths.sum()
     assert report.num_target_tokens == encoded.target.lengths.sum() - 3
     assert "3 of 8 pairs kept" in str(report)
-    assert "3 with an empty side, 2 with a side of more than 12 tokens" in str(report)
+    assert says(str(report), "3 with an empty side, 2 ... 12 tokens")
 
 
 def test_the_longest_pair_that_fits(tokenizer: SentencePieceTokenizer) -> None:
@@ -404,7 +405,7 @@ def test_best_limits_against_all_choices() -> None:
 
 def test_bad_batches() -> None:
     pairs = random_pairs(50)
-    with pytest.raises(ValueError, match="no pairs to make batches of: 0 of 2 pairs kept"):
+    with pytest.raises(ValueError, match="no pairs .*0 of 2"):
         PairBatches([("", "1"), ("1 " * 99, "1")], NUMBERS, batch_tokens=100)
     for options, message in (
         ({"batch_tokens": 40}, r"batch_tokens is 40, but the longest pair takes \d+"),

@@ -74,7 +74,7 @@ def test_a_source_at_a_limit_is_below_it():
 
 @pytest.mark.parametrize("limits", [(5, 3), (3, 3), (0, 3)])
 def test_limits_must_ascend(limits):
-    with pytest.raises(ValueError, match="must be ascending numbers of words from 1"):
+    with pytest.raises(ValueError, match="ascending .*from 1"):
         bleu_by_length([SHORT], [RIGHT], [RIGHT], limits=limits)
 
 
@@ -116,7 +116,7 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path, monkeypatch):
     other = run_folder(tmp_path / "other", (35.0, 34.0), sentences=11)
     with pytest.raises(SystemExit, match="compare runs on one test set"):
         benchmark(monkeypatch, first, other)
-    with pytest.raises(SystemExit, match="no such file; give the folders of finished runs"):
+    with pytest.raises(SystemExit, match="no such file; .*finished runs"):
         benchmark(monkeypatch, first, str(tmp_path / "nowhere"))
     (tmp_path / "other" / "metrics.json").write_text("{}")
     with pytest.raises(SystemExit, match="no BLEU by source words"):

@@ -39,7 +39,7 @@ def test_a_model_that_knows_nothing_gets_no_weight():
 
 
 def test_errors_of_mixtures():
-    with pytest.raises(ValueError, match="token 1 of the text has probability 0"):
+    with pytest.raises(ValueError, match="token 1 .*probability 0"):
         mixture_weights({"a": np.array([0.0, -np.inf])})
     with pytest.raises(ValueError, match="'a': 1, 'b': 2"):
         mixture_weights({"a": np.zeros(1), "b": np.zeros(2)})

@@ -155,7 +155,5 @@ def test_the_callback_adds_what_is_highest_where_perplexity_is_lowest() -> None:
     callback, logs = LogProbabilityOfTokens(), {"val_perplexity": math.e**2}
     callback.on_epoch_end(0, logs)
     assert logs["val_log_probability"] == pytest.approx(-2.0)
-    with pytest.raises(
-        ValueError, match=r"no 'val_perplexity' in this epoch's logs .*\(they have loss\)"
-    ):
+    with pytest.raises(ValueError, match="'val_perplexity' .*loss"):
         callback.on_epoch_end(0, {"loss": 1.0})

@@ -74,10 +74,10 @@ def test_squad_v2_with_one_kind_of_question():
 def test_answers_that_do_not_fit_the_questions(score):
     with pytest.raises(
         ValueError,
-        match="1 ids are missing in the predictions, such as 'b'.*each of the 2 questions",
+        match="1 ids .*missing .*'b'.*2 questions",
     ):
         score({"a": "x"}, {"a": ["x"], "b": ["y"]})
-    with pytest.raises(ValueError, match="1 ids are unknown in the predictions, such as 'c'"):
+    with pytest.raises(ValueError, match="1 ids .*unknown .*'c'"):
         score({"a": "x", "c": "x"}, {"a": ["x"]})
     with pytest.raises(ValueError, match="no questions"):
         score({}, {})
@@ -88,7 +88,7 @@ def test_questions_without_reference_are_not_of_squad_1():
         squad_scores({"a": ""}, {"a": []})
     with pytest.raises(ValueError, match=r"threshold=0\.5 needs null_scores"):
         squad_v2_scores({"a": ""}, {"a": []}, threshold=0.5)
-    with pytest.raises(ValueError, match="1 ids are missing in the predictions, such as 'a'"):
+    with pytest.raises(ValueError, match="1 ids .*missing .*'a'"):
         squad_v2_scores({"a": ""}, {"a": []}, null_scores={})
 
 

@@ -116,7 +116,7 @@ def test_wrong_folders_are_named(tmp_path):
         open_subjects([tmp_path / "nothing"])
     tiny.pipeline("tagging").save(tmp_path / "a/tagger")
     tiny.pipeline("tagging").save(tmp_path / "b/tagger")
-    with pytest.raises(ValueError, match="two of the models are called 'tagger'"):
+    with pytest.raises(ValueError, match="two .*'tagger'"):
         open_subjects([tmp_path / "a/tagger", tmp_path / "b/tagger"])
     (tmp_path / "export/1").mkdir(parents=True)
     (tmp_path / "export/1/saved_model.pb").touch()

@@ -15,7 +15,7 @@ from keras_transformers.explorer import subjects, views
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection import attention
 from keras_transformers.layers.relative_positions import RelativePositionBias, buckets
-from keras_transformers.pipelines.tasks import all_tasks
+from keras_transformers.tasks.task import all_tasks
 
 BUCKETS = {"num_buckets": 8, "max_distance": 16, "bidirectional": True}
 
@@ -116,7 +116,7 @@ def test_next_tokens_are_those_of_the_model():
 def test_a_llama_shows_its_next_tokens_and_every_query_head():
     """Its queries and keys are turned, and two heads of queries share one of keys."""
     tokenizer = tiny.byte_pairs()
-    model = kt.models.llama.llama(
+    model = kt.families.llama.llama(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=2,
         num_heads=4,

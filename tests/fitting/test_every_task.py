@@ -9,8 +9,9 @@ import pytest
 import tiny
 
 import keras_transformers as kt
-from keras_transformers.fitting.job import all_jobs
+from keras_transformers.tasks.task import all_tasks
 
+TRAINERS = {name: task.trainer() for name, task in all_tasks().items() if task.trainer()}
 GOOD, BAD = "a good film", "a bad film"
 # Of one length, so that a step has one graph.
 TEXTS = [f"{GOOD if i % 2 else BAD} {'.!'[i % 3 == 0]}" for i in range(24)]
@@ -134,8 +135,8 @@ def fitted(task):
     return pipeline, history, before, kt.evaluate(pipeline, data)
 
 
-def test_every_job_has_data_here():
-    assert set(DATA) == set(all_jobs())
+def test_every_trainer_has_data_here():
+    assert set(DATA) == set(TRAINERS)
 
 
 # One of each kind of batches and figures; the others are as slow.
@@ -169,23 +170,23 @@ def test_training_beats_chance(task):
 
 @pytest.mark.parametrize("task", DATA)
 def test_a_share_is_set_apart(task):
-    job, pipeline = all_jobs()[task], tiny.pipeline(task)
-    (examples,) = job.read(pipeline, {"data": DATA[task][0]}, {})
+    trainer, pipeline = TRAINERS[task], tiny.pipeline(task)
+    (examples,) = trainer.read(pipeline, {"data": DATA[task][0]}, {})
     if task == "question_answering":  # all questions are about one context, which is not divided
-        with pytest.raises(ValueError, match="split is empty: 1 contexts are too few"):
-            job.split(examples, 0.25)
+        with pytest.raises(ValueError, match="empty: 1 contexts"):
+            trainer.split(examples, 0.25)
         return
     if task == "reranking":  # of which a query is in one part only
-        train, held_out = job.split(examples, 1 / 3)
+        train, held_out = trainer.split(examples, 1 / 3)
         assert (len(train), len(held_out)) == (16, 8)
         assert not set(train.texts) & set(held_out.texts)
         return
-    train, held_out = job.split(examples, 0.25)
+    train, held_out = trainer.split(examples, 0.25)
     assert (len(train), len(held_out)) == (18, 6)
     if task == "embedding":  # no partner is in both
         assert not set(train.partners) & set(held_out.partners)
     with pytest.raises(ValueError, match="empty"):
-        job.split(examples, 0.001)
+        trainer.split(examples, 0.001)
 
 
 @pytest.mark.slow
@@ -208,17 +209,17 @@ def test_negatives_and_scores_of_embeddings():
 @pytest.mark.slow
 def test_chunks_leave_out_what_compares_no_more_texts(tmp_path):
     data = DATA["embedding"][0]
-    with pytest.raises(ValueError, match="chunk=3: leave out accumulate"):
+    with pytest.raises(ValueError, match="chunk.*3.*accumulate"):
         kt.fit(fresh("embedding"), data, chunk=3, accumulate=2, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_share_of_scores_that_do_not_repeat():
     texts, texts_b, _ = DATA["regression"][0]
-    job, pipeline = all_jobs()["regression"], tiny.pipeline("regression")
+    trainer, pipeline = TRAINERS["regression"], tiny.pipeline("regression")
     data = (texts, texts_b, [i / 7 for i in range(24)])
-    (examples,) = job.read(pipeline, {"data": data}, {})
-    train, held_out = job.split(examples, 0.1)
+    (examples,) = trainer.read(pipeline, {"data": data}, {})
+    train, held_out = trainer.split(examples, 0.1)
     assert (len(train), len(held_out)) == (22, 2)
 
 
@@ -260,7 +261,7 @@ def test_scores_are_in_the_units_of_the_answers():
 
 
 def test_what_is_not_trained_in_one_call():
-    with pytest.raises(TypeError, match="a pipeline for fill_mask cannot be trained in one call"):
+    with pytest.raises(TypeError, match="fill_mask .*cannot be trained"):
         kt.fit(tiny.pipeline("fill_mask"), ["a film"])
-    with pytest.raises(TypeError, match="a Functional cannot be trained in one call"):
+    with pytest.raises(TypeError, match="Functional .*cannot be trained"):
         kt.fit(keras.Model(*[keras.Input((1,))] * 2), ["a film"])

@@ -28,8 +28,8 @@ def folder(tmp_path_factory):
     encoder = tiny.encoder()
     weights = folder / "encoder"
     weights.mkdir()
-    kt.convert.bert.FAMILY.save(encoder, weights / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(encoder, weights / "config.json")
+    kt.families.bert.FAMILY.save(encoder, weights / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(encoder, weights / "config.json")
     (weights / "vocab.txt").write_text("\n".join(tiny.VOCABULARY) + "\n")
     texts = [f"{text} {'very ' * i}" for i, text in enumerate(TEXTS)]
     lines = [f"{text}\t{['no', 'yes'][y]}" for text, y in zip(texts, LABELS, strict=True)]
@@ -172,7 +172,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 import keras_transformers as kt
 import tiny
 from test_every_task import LABELS, TEXTS
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 def trained(strategy):
     keras.utils.set_random_seed(0)
@@ -195,18 +195,18 @@ print(json.dumps([max(float(np.abs(a - b).max()) for a, b in weights), [loss, lo
     [
         (
             {"data": (TEXTS, LABELS[1:])},
-            "data: the columns differ in length, 24 of text, 23 of lab",
+            "data: .* 24 of text, 23 of lab",
         ),
-        ({"data": (TEXTS, [2] * 24)}, "data, row 0: unknown label 2: the pipeline's labels are"),
+        ({"data": (TEXTS, [2] * 24)}, "data, row 0: .* 2: .*labels"),
         ({"data": (TEXTS, ["good"] * 24)}, "data, row 0: unknown label 'good'"),
         ({"data": ([1] * 24, LABELS)}, "data, row 0: text is 1, expected a string"),
-        ({"data": {"text": TEXTS}}, "data: no column 'label' among text: pass columns={'label':"),
+        ({"data": {"text": TEXTS}}, "data: .*'label' among text: pass columns={'label':"),
         (
             {"validation": (TEXTS,)},
-            r"validation: data is a tuple of 1: pass the columns \(text, lab",
+            r"validation: .*tuple of 1: .*\(text, lab",
         ),
-        ({"validation": 1.5}, "validation=1.5: pass a share between 0 and 1, or data"),
-        ({"columns": {"texts": "a"}}, "no column 'texts' is read; pass names for text, label"),
+        ({"validation": 1.5}, "validation=1.5: .*between 0 and 1"),
+        ({"columns": {"texts": "a"}}, "'texts' .*text, label"),
         ({"epochs": 0}, "epochs=0: must be 1 or more"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0: must be above 0"),
     ],
@@ -223,10 +223,10 @@ def test_errors_come_before_the_first_step(given, message, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epoch": 1}, "fit has no option 'epoch': did you mean epochs?"),
-        ({"zzz": 1}, "fit has no option 'zzz': use one of accumulate, batch_size"),
+        ({"epoch": 1}, r"'epoch': .*epochs\?"),
+        ({"zzz": 1}, "'zzz': .*accumulate, batch_size"),
         ({"precision": "mixed_bfloat16"}, "call keras.config.set_dtype_policy"),
-        ({"data": 3}, "data: data is a int: pass a tuple of columns, a mapping"),
+        ({"data": 3}, "data: .*int: pass"),
     ],
 )
 def test_unknown_options_and_kinds(given, message):
@@ -235,7 +235,11 @@ def test_unknown_options_and_kinds(given, message):
 
 
 def test_small_models_have_a_higher_rate():
-    options = kt.fitting.job.FitOptions
-    assert options.rate_for(keras.Sequential([keras.Input((10,)), keras.layers.Dense(2)])) == 1e-3
+    options = kt.fitting.FitOptions()
+    small = keras.Sequential([keras.Input((10,)), keras.layers.Dense(2)])
     with kt.dependencies.private_api.without_values():
-        assert options.rate_for(kt.distilbert_base()) == 5e-5
+        medium, large = kt.bert_small(), kt.distilbert_base()
+    assert options.rate_for(small) == 1e-3
+    assert options.rate_for(medium) == 1e-4
+    assert options.rate_for(large) == 5e-5
+    assert kt.fitting.FitOptions(lora=8).rate_for(large) == 4e-4

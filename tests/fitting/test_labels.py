@@ -8,9 +8,9 @@ import tiny
 from test_every_task import DATA, LABELS, TEXTS, fresh
 
 import keras_transformers as kt
-from keras_transformers.fitting.job import job_of
-from keras_transformers.fitting.labels import LabelColumn
-from keras_transformers.fitting.source import Source
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.task import trainer_of
 
 STARS = ["1", "2", "3", "4", "5"]
 
@@ -78,7 +78,7 @@ def test_training_and_validation_decide_together():
     assert read(["bad", "good"], ["bad", "good"], [1, 0]) == [["bad", "good"], ["good", "bad"]]
     with pytest.raises(ValueError, match=r"data, row 1: 5 .*names.*|validation, row 0: 0 "):
         read(STARS, [1, 5], [0, 4])
-    with pytest.raises(ValueError, match="data, row 0: the label 1 is '1' if labels are names"):
+    with pytest.raises(ValueError, match="data, row 0: .*1 .*'1' .*names"):
         read(STARS, [1, 2], [3])
 
 
@@ -102,12 +102,12 @@ def test_a_column_of_names_and_indices_is_refused():
         ([-1, 1, 1], 0, "(labels + 1) // 2"),
         ([1, -1], 1, "(labels + 1) // 2"),
         ([0, 1, -1], 2, "drop these rows"),
-        ([0, 1, -100], 2, "-100 marks what a loss leaves out, so drop these rows"),
-        ([1, 2, 1], 1, "indices start at 0, so pass labels - 1"),
+        ([0, 1, -100], 2, "drop these rows"),
+        ([1, 2, 1], 1, "labels - 1"),
         ([0, 0.5], 1, "pipeline='regression'"),
         ([0, 7], 1, "load it with labels=[...]"),
         (["good", "great"], 1, "load it with labels=[...]"),
-        ([{"a": 1}], 0, "pass strings or integers, not dict"),
+        ([{"a": 1}], 0, "strings or integers, not dict"),
         ([10**400], 0, "load it with labels=[...]"),
         ([float("inf")], 0, "load it with labels=[...]"),
     ],
@@ -191,11 +191,11 @@ def test_validation_is_read_as_training_data_is(tmp_path):
     classify = fresh("classification")
     stars = type(classify)(classify.model, classify.tokenizer, ["1", "2"])
     options = {"epochs": 1, "quiet": True}
-    with pytest.raises(ValueError, match="validation, row 0: 0 is not among the names"):
+    with pytest.raises(ValueError, match="validation, row 0: 0 .*names"):
         kt.fit(stars, (TEXTS, [y + 1 for y in LABELS]), validation=(TEXTS, LABELS), **options)
     with pytest.raises(ValueError, match=r"labels_are='index': use one of names, indices"):
         kt.fit(stars, (TEXTS, LABELS), labels_are="index", **options)
-    with pytest.raises(ValueError, match="labels_are='names': regression has no names of labels"):
+    with pytest.raises(ValueError, match="labels_are='names': .*regression"):
         kt.evaluate(fresh("regression"), DATA["regression"][0], labels_are="names")
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\na good film\t1\na bad film\t2\n")
@@ -207,7 +207,7 @@ def test_validation_is_read_as_training_data_is(tmp_path):
 def test_images_and_next_sentences_are_read_the_same_way():
     images, labels = DATA["image_classification"][0]
     pipeline = tiny.pipeline("image_classification")
-    (found,) = job_of(pipeline).read(pipeline, {"data": (images, labels)}, {})
+    (found,) = trainer_of(pipeline).read(pipeline, {"data": (images, labels)}, {})
     assert found.labels.tolist() == labels
     one_hot = np.eye(len(pipeline.labels))[labels]
     with pytest.raises(ValueError, match=r"labels\.argmax\(axis=-1\)"):
@@ -243,8 +243,8 @@ def test_missing_labels_of_pandas():
 
 def rows_of(task):
     """Returns one row for each row of a task's data, with the task's own names."""
-    job = job_of(tiny.pipeline(task))
-    names = [wanted.name for wanted in job.columns(tiny.pipeline(task)) if wanted.required]
+    trainer = trainer_of(tiny.pipeline(task))
+    names = [wanted.name for wanted in trainer.columns(tiny.pipeline(task)) if wanted.required]
     data = DATA[task][0]
     if isinstance(data, tuple):
         return [dict(zip(names, row, strict=True)) for row in zip(*data, strict=True)]
@@ -263,9 +263,9 @@ def test_rows_of_json_need_no_names(task, tmp_path):
         rows = rows_of(task)
     path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
     pipeline = tiny.pipeline(task)
-    job = job_of(pipeline)
-    (of_file,) = job.read(pipeline, {"data": path}, {})
-    (of_memory,) = job.read(pipeline, {"data": rows_of(task)}, {})
+    trainer = trainer_of(pipeline)
+    (of_file,) = trainer.read(pipeline, {"data": path}, {})
+    (of_memory,) = trainer.read(pipeline, {"data": rows_of(task)}, {})
     if isinstance(of_file, list):
         assert of_file == of_memory
     else:
@@ -302,6 +302,6 @@ def test_the_remedy_for_a_table_names_columns_of_fit(tmp_path):
         assert f"pass columns={{'text': 'text', '{label}': 'label'}}" in str(caught.value)
         assert "text_column" not in str(caught.value)
     path.write_text("review,verdict\na good film,no\na bad film,yes\na film,no\nfilm,yes\n")
-    with pytest.raises(ValueError, match="'verdict' occurs only in this row") as caught:
+    with pytest.raises(ValueError, match="'verdict' .*this row") as caught:
         kt.fit(tiny.pipeline("classification"), path)
     assert "pass columns={'text': 'review', 'label': 'verdict'} if" in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 from test_every_task import DATA, LABELS, TEXTS, fresh
 
 import keras_transformers as kt
-from keras_transformers.fitting import lora
+from keras_transformers.tasks import lora
 
 OPTIONS = {"epochs": 2, "batch_size": 4, "learning_rate": 2e-2, "lora": 2, "quiet": True}
 
@@ -67,7 +67,7 @@ def test_another_training_forgets_the_adapter():
     pipeline, *_ = trained()
     kt.fit(pipeline, (TEXTS, LABELS), epochs=1, quiet=True)
     assert pipeline.adapter is None
-    with pytest.raises(ValueError, match="the pipeline's last training had no low-rank updates"):
+    with pytest.raises(ValueError, match="no low-rank updates"):
         kt.save(pipeline, "nowhere", format="peft")
 
 
@@ -107,14 +107,14 @@ def test_prompts_are_measured_with_the_model_that_trains():
 
 def test_a_model_without_blocks():
     tokenizer = kt.tokenizers.NgramTokenizer.train(TEXTS, num_buckets=50)
-    encoder = kt.models.fasttext.fasttext(
+    encoder = kt.families.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=8
     )
     classify = kt.pipelines.TextClassifier(
         kt.heads.classifier(encoder, 2, dropout=0.0), tokenizer, ["no", "yes"],
         max_sequence_length=100,
     )  # fmt: skip
-    with pytest.raises(ValueError, match="has no Transformer blocks to update; leave it out"):
+    with pytest.raises(ValueError, match="no Transformer blocks .*leave it out"):
         kt.fit(classify, (TEXTS, LABELS), **OPTIONS)
     kt.fit(classify, (TEXTS, LABELS), epochs=20, batch_size=4, learning_rate=1e-1, quiet=True)
     assert kt.evaluate(classify, (TEXTS, LABELS))["accuracy"] == 1
@@ -228,11 +228,9 @@ def test_an_adapter_alone(task, tmp_path):
     config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     config["use_dora"] = True
     (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="use_dora=True is not supported: only plain LoRA"):
+    with pytest.raises(ValueError, match="use_dora=True .*plain LoRA"):
         kt.load(tmp_path / "base", adapter=tmp_path / "adapter")
-    with pytest.raises(
-        FileNotFoundError, match=r"no adapter_config.json; pass the folder of a PEFT"
-    ):
+    with pytest.raises(FileNotFoundError, match="adapter_config.json; pass the folder"):
         kt.load(tmp_path / "base", adapter=tmp_path)
 
 

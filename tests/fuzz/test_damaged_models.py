@@ -22,8 +22,8 @@ from safetensors.numpy import save_file
 
 import keras_transformers as kt
 from keras_transformers import convert
-from keras_transformers.convert import elmo
 from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.families.elmo import files as elmo
 from keras_transformers.runs.weights_files import read_weights, write_weights
 from keras_transformers.tokenizers import SymbolTokenizer, WordPieceTokenizer
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files

@@ -9,7 +9,7 @@ import tensorflow as tf
 from reader import Reader, as_json, check_reader
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_transformers.convert.formats.language_tokenizers import (
+from keras_transformers.families.llama.tokenizers import (
     gguf_tokenizer,
     language_tokenizer,
 )

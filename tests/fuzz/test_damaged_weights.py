@@ -20,11 +20,11 @@ import tiny
 from reader import Reader, as_json, check_reader, text, written
 from safetensors.numpy import save_file
 
-from keras_transformers.convert import bert
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.families import family_named
 from keras_transformers.convert.formats import peft
 from keras_transformers.convert.formats.weights import find_weights
+from keras_transformers.families.bert import files as bert
 
 VOCABULARY = text(*tiny.VOCABULARY, "")
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8}
@@ -180,7 +180,7 @@ def write_gguf(file: Path) -> None:
 
 
 def write_llama_gguf(file: Path) -> None:
-    path = Path(__file__).parents[1] / "convert/families/test_llama_weights.py"
+    path = Path(__file__).parents[1] / "families/llama/test_llama_weights.py"
     tests = runpy.run_path(str(path))
     tensors, found = tests["golden"]("llama", file.parent / "folder")
     fields = json.loads(str(found["llama/config"]))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from mutation import ODD_VALUES, search
 
 from keras_transformers.data.tables.in_memory import LABEL, TEXT, Wanted, columns_of
-from keras_transformers.fitting.labels import LabelColumn
-from keras_transformers.fitting.source import Source
-from keras_transformers.pipelines.results.texts import string_column
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.texts import string_column
 
 # Any code points, also halves of surrogate pairs, which hypothesis leaves out by default.
 texts = st.text(st.characters(exclude_categories=()), max_size=6)

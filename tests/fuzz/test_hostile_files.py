@@ -19,7 +19,6 @@ from test_hostile_pickles import DOUBLED, TENSOR, as_stream, as_zip, pickled
 from tf_table import tensor, write_index
 
 from keras_transformers.convert.containers.arrays import open_arrays
-from keras_transformers.convert.containers.gguf import Gguf
 from keras_transformers.convert.formats.weights import find_weights
 from keras_transformers.data.tables.reading import read_objects
 from keras_transformers.files import read_json
@@ -81,7 +80,7 @@ def read_weights(path: Path) -> None:
 
 
 def read_gguf(path: Path) -> None:
-    dict(Gguf.open(path).arrays())
+    dict(open_arrays(path))
 
 
 def read_checkpoint(path: Path) -> None:

@@ -6,22 +6,22 @@ import keras
 import pytest
 import tiny
 
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.electra.model import electra, electra_generator
+from keras_transformers.families.elmo.model import elmo, language_model
+from keras_transformers.families.fasttext.model import fasttext
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.families.modern_bert.model import modern_bert
+from keras_transformers.families.transformer.model import transformer
+from keras_transformers.families.vit.model import vit
 from keras_transformers.inspection import (
     flops_table,
     forward_flops,
     training_flops,
     update_cost,
 )
-from keras_transformers.models import heads
-from keras_transformers.models.elmo import elmo, language_model
-from keras_transformers.models.encoder_decoders.transformer import transformer
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.encoders.electra import electra, electra_generator
-from keras_transformers.models.encoders.modern_bert import modern_bert
-from keras_transformers.models.fasttext import fasttext
-from keras_transformers.models.gpt import gpt
-from keras_transformers.models.heads.features import feature_reader
-from keras_transformers.models.vit import vit
+from keras_transformers.models.features import feature_reader
 
 
 def pretrainer(**size):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tiny
 
+from keras_transformers.families.elmo.model import elmo, features
 from keras_transformers.inspection import attention, attention_figure, layer_weights
-from keras_transformers.models.elmo import elmo, features
-from keras_transformers.models.heads.features import feature_reader, join, layer_features
-from keras_transformers.models.heads.tagging import tagger
+from keras_transformers.models.features import feature_reader, join, layer_features
 from keras_transformers.pipelines import Tagger
+from keras_transformers.tasks.tagging.head import tagger
 
 
 def test_the_mix_of_elmos_layers():

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 from checks import in_float64, same_but_for_rounding
 
+from keras_transformers.families.bert.model import bert
 from keras_transformers.layers import MultiHeadAttention, attend
 from keras_transformers.layers.memory import blocks
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
-from keras_transformers.models.encoders.bert import bert
 
 pytestmark = pytest.mark.kernels
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import tiny
 
-from keras_transformers import layers
+from keras_transformers import heads, layers
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.elmo import model as elmo
+from keras_transformers.families.transformer.model import transformer
+from keras_transformers.families.vit.model import vit
 from keras_transformers.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.recurrent import RecurrentEncoder
-from keras_transformers.models import elmo, heads
-from keras_transformers.models.encoder_decoders.transformer import transformer
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.vit import vit
 
 
 def trained(model):

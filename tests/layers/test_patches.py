@@ -33,7 +33,7 @@ def test_patches_are_a_convolution_with_a_stride(height, width):
 
 
 def test_images_of_unknown_size_or_without_a_patch_are_refused():
-    with pytest.raises(ValueError, match="height, width and channels must be known"):
+    with pytest.raises(ValueError, match="height, width and channels"):
         PatchEmbedding(4, 6)(keras.Input((None, 8, 3)))
     with pytest.raises(ValueError, match=r"image_size=\(8, 3\).*patch_size=4"):
         PatchEmbedding(4, 6)(keras.Input((8, 3, 3)))
@@ -92,7 +92,7 @@ def test_the_same_resolution_and_constant_positions_stay(interpolation):
 
 
 def test_positions_of_another_grid_and_unknown_interpolations_are_refused():
-    with pytest.raises(ValueError, match="10 position embeddings do not match .* 3 x 4 patches"):
+    with pytest.raises(ValueError, match="10 position embeddings .* 3 x 4 patches"):
         resize_positions(random(10, 4), (3, 4), (3, 3))
     with pytest.raises(ValueError, match="interpolation='nearest' is unknown"):
         resize_positions(random(10, 4), (3, 3), (3, 3), interpolation="nearest")

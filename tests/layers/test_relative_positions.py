@@ -60,7 +60,7 @@ def test_a_step_of_decoding_has_its_row():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_buckets": 7}, "num_buckets=7: expected an even number, at least 4"),
+        ({"num_buckets": 7}, "num_buckets=7: .*even .*4"),
         ({"num_buckets": 2}, "num_buckets=2: expected an even number"),
         ({"num_buckets": 32, "max_distance": 8}, "max_distance=8 is too small"),
         ({"num_buckets": 32, "max_distance": 16, "bidirectional": False}, "max_distance=16 is too"),

@@ -98,7 +98,7 @@ def test_angles_are_exact_in_half_precision():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"kind": "ntk", "factor": 2.0}, "kind='ntk' is unknown: use one of 'linear', 'dynamic'"),
+        ({"kind": "ntk", "factor": 2.0}, "kind='ntk' .*'linear', 'dynamic'"),
         ({"kind": "linear", "factor": 0.5}, "factor=0.5"),
         ({"kind": "linear", "factor": float("nan")}, "factor=nan"),
         ({"kind": "yarn", "factor": 2.0}, "original_length=None: 'yarn' needs"),

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.models import heads
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.heads.features import feature_reader, join, layer_features
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
+from keras_transformers.models.features import feature_reader, join, layer_features
 
 INPUTS = {
     "token_ids": np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]], np.int32),
@@ -78,7 +78,7 @@ def test_padding_changes_nothing(encoder):
 def test_what_cannot_be(encoder):
     with pytest.raises(ValueError, match="'middle'.*use.*second_to_last"):
         layer_features(encoder, "middle")
-    with pytest.raises(ValueError, match="has layer 0, the embeddings, and layers 1 to 5"):
+    with pytest.raises(ValueError, match="layer 0.* layers 1 to 5"):
         layer_features(encoder, 6)
     shallow = bert(vocabulary_size=20, num_layers=2, num_heads=2, hidden_dim=8)
     with pytest.raises(ValueError, match="layers 1 to 2"):

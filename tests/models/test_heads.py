@@ -6,7 +6,7 @@ import pytest
 from checks import bert_inputs, round_trip, same_outputs
 
 import keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 SMALL = {"vocabulary_size": 50, "num_layers": 2, "num_heads": 2, "hidden_dim": 16}
 POSITIONS = np.array([[1, 2], [0, 3], [8, 8]], "int32")

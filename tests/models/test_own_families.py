@@ -9,6 +9,7 @@ from checks import bert_inputs, round_trip, same_outputs
 
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search, greedy_search
+from keras_transformers.families.bert.model import bert
 from keras_transformers.inspection import attention, flops_table, model_blocks
 from keras_transformers.inspection.parameters import parameter_table
 from keras_transformers.layers import (
@@ -26,7 +27,6 @@ from keras_transformers.layers import (
 from keras_transformers.layers.norms import norm_layer
 from keras_transformers.models.anatomy import anatomy, only
 from keras_transformers.models.classes.causal_lm import CausalLM
-from keras_transformers.models.encoders.bert import bert
 from keras_transformers.training import recompute_layers
 
 V, L, H, INNER, HEADS, KEY_HEADS = 30, 2, 16, 24, 4, 2

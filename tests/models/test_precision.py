@@ -8,12 +8,12 @@ import pytest
 from checks import compile_toy
 from keras import ops
 
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.families.transformer.model import transformer
 from keras_transformers.layers import MeanOfWords, MultiHeadAttention, ScalarMix
 from keras_transformers.layers.recurrent import RnnAttention
-from keras_transformers.models import heads
-from keras_transformers.models.encoder_decoders.transformer import transformer
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.gpt import gpt
 from keras_transformers.training import optimizers
 from keras_transformers.training.losses import TokenCrossentropy
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from checks import bert_inputs, round_trip, same_outputs
 
 import keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 
 SMALL = {"vocabulary_size": 50, "num_layers": 2, "num_heads": 2, "hidden_dim": 16}
 HEADS = {

@@ -20,7 +20,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 import keras_transformers as kt
 from keras_transformers import runs
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 from keras_transformers.runs.resume.callback import Resume
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -136,8 +136,8 @@ def save_encoder(folder: Path, words: list[str]) -> Path:
     )
     weights = folder / "encoder"
     weights.mkdir()
-    kt.convert.bert.FAMILY.save(encoder, weights / "model.safetensors")
-    kt.convert.bert.FAMILY.save_config(encoder, weights / "config.json")
+    kt.families.bert.FAMILY.save(encoder, weights / "model.safetensors")
+    kt.families.bert.FAMILY.save_config(encoder, weights / "config.json")
     (weights / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     return weights
 

@@ -105,15 +105,15 @@ def gpt_classification(folder):
     weights = folder / "weights"
     tokenizer = BytePairTokenizer.train(texts, weights, vocabulary_size=262)
     shape = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 40}
-    model = kt.models.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **shape)
-    kt.convert.gpt.FAMILY.save(model, weights / "model.safetensors")
-    kt.convert.gpt.FAMILY.save_config(model, weights / "config.json")
+    model = kt.families.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **shape)
+    kt.families.gpt.FAMILY.save(model, weights / "model.safetensors")
+    kt.families.gpt.FAMILY.save_config(model, weights / "config.json")
     options = {"weights": weights, "max_sequence_length": 40, "batch_size": 5}
     return options | sentences(folder)
 
 
 def elmo_tagging(folder):
-    encoder = kt.models.elmo.elmo(
+    encoder = kt.families.elmo.elmo(
         lstm_dim=4, projection_dim=4, num_highways=1, filters=[(1, 4)], max_characters=10
     )
     (folder / "weights").mkdir()

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import says
 from recipe_runs import (
     OPINIONS,
     RECIPES,
@@ -195,19 +196,19 @@ NEW = {"weights": None, "model": "bert_tiny", "vocabulary": "vocab.txt"}
         (NEW | {"vocabulary": None}, "--model NAME and --vocabulary FILE"),
         ({"weights": None}, "either --weights FOLDER"),
         ({"model": "bert_tiny"}, "either --weights FOLDER"),
-        ({"weights": "none"}, "none: no such file or folder; check the path"),
-        ({"weights": ""}, "holds no weights in a known format"),
+        ({"weights": "none"}, "none: ... check the path"),
+        ({"weights": ""}, "no weights"),
         (NEW | {"model": "bert_tinny"}, "bert_tinny: use one of albert_base"),
         (NEW | {"vocabulary": "none.txt"}, "none.txt"),
-        ({"label_smoothing": 1}, "--label-smoothing 1: must be 0 to below 1"),
+        ({"label_smoothing": 1}, "--label-smoothing 1 ... 0 to below 1"),
         ({"label_column": 2}, "train.tsv:1: no column 2 of 0 to 1"),
         ({"label_column": "y"}, "train.tsv:1: 0 columns named 'y'"),
         ({"labels": ("yes",)}, "train.tsv:42: unknown label 'no'"),
         ({"label_column": "sentence", "dev_fraction": 0.001}, "dev split is empty"),
         ({"max_sequence_length": 33}, "--max-sequence-length 33"),
-        ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
-        ({"epochs": 0}, "--epochs 0: must be 1 or more"),
-        ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),
+        ({"learning_rate": 0}, "--learning-rate 0 ... above 0"),
+        ({"epochs": 0}, "--epochs 0 ... 1 or more"),
+        ({"batch_size": 0}, "--batch-size 0 ... 1 or more"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):
@@ -217,7 +218,7 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
         if name in ("train_file", "weights", "vocabulary") and value is not None
     }
     changed = options(folder, runs_dir=tmp_path / "runs") | changes | paths
-    assert message in error_of("classification", capsys, **changed)
+    assert says(error_of("classification", capsys, **changed), message)
     assert not (tmp_path / "runs").exists()
 
 
@@ -237,7 +238,7 @@ def test_malformed_files_are_named(tmp_path, capsys, name, text, message):
     (tmp_path / "vocab.txt").touch()
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     new = NEW | {"vocabulary": tmp_path / "vocab.txt", "dev_file": tmp_path / "dev.tsv"}
-    assert message in error_of("classification", capsys, **options(tmp_path, **new))
+    assert says(error_of("classification", capsys, **options(tmp_path, **new)), message)
 
 
 def test_an_export_that_exists_stops_before_training(folder, tmp_path, capsys):

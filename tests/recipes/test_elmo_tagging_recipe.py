@@ -5,6 +5,7 @@ import runpy
 import keras
 import numpy as np
 import pytest
+from checks import says
 from recipe_runs import error_of, file_of, run
 
 import keras_transformers as kt
@@ -16,7 +17,7 @@ TEXT = "Bob B-P\nsaw O\nRome B-L\n\nit O\nrained O\n\nEve B-P\nslept O\nin O\nOs
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("elmo")
     keras.utils.set_random_seed(0)
-    encoder = kt.models.elmo.elmo(
+    encoder = kt.families.elmo.elmo(
         num_layers=1,
         lstm_dim=8,
         projection_dim=6,
@@ -76,14 +77,14 @@ def test_random_weights_reach_a_score(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weights": "none"}, "none: no such file or folder; check the path"),
-        ({"weights": ""}, "holds no weights in a known format"),
+        ({"weights": "none"}, "none: ... check the path"),
+        ({"weights": ""}, "no weights"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
-        ({"export": "saved"}, "--export: there is no pipeline for a tagger on ELMo"),
-        ({"save": "saved"}, "--save: there is no pipeline for a tagger on ELMo"),
+        ({"export": "saved"}, "--export ... no pipeline"),
+        ({"save": "saved"}, "--save ... no pipeline"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):
     paths = {name: tmp_path / value for name, value in changes.items()}
     changed = options(folder, **{"runs_dir": tmp_path / "runs"} | paths)
-    assert message in error_of("elmo_tagging", capsys, **changed)
+    assert says(error_of("elmo_tagging", capsys, **changed), message)

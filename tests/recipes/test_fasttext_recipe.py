@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from checks import says
 from recipe_runs import error_of, run, save_sentences
 
 
@@ -50,14 +51,14 @@ def test_characters_a_tree_and_smoothed_labels(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_buckets": 0}, "--num-buckets 0: must be 1 or more"),
+        ({"num_buckets": 0}, "--num-buckets 0 ... 1 or more"),
         ({"min_characters": 3}, "--min-characters 3"),
-        ({"text_b_column": 0}, "fastText reads one text at a time"),
-        ({"max_sequence_length": 0}, "--max-sequence-length 0: must be 1 or more"),
-        ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
+        ({"text_b_column": 0}, "one text"),
+        ({"max_sequence_length": 0}, "--max-sequence-length 0 ... 1 or more"),
+        ({"learning_rate": 0}, "--learning-rate 0 ... above 0"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):
     changes = {"runs_dir": tmp_path / "runs"} | changes
-    assert message in error_of("fasttext_classification", capsys, **options(folder, **changes))
+    assert says(error_of("fasttext_classification", capsys, **options(folder, **changes)), message)
     assert not (tmp_path / "runs").exists()

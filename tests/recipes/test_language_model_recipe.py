@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import says
 
 import keras_transformers as kt
 from keras_transformers.runs import execute
@@ -90,7 +91,7 @@ def test_text_to_figures_with_a_stop_in_between(trained):
 @pytest.mark.slow
 def test_weights_that_can_be_loaded(trained):
     metrics, folder = trained
-    shape = kt.convert.gpt.FAMILY.read(folder / "weights")
+    shape = kt.families.gpt.FAMILY.read(folder / "weights")
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 16)
     model, tokenizer = kt.convert.load_language_model(weights=folder / "weights")
     assert tokenizer.vocabulary_size == shape["vocabulary_size"]
@@ -132,13 +133,13 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
     [
         ({"data": (Path("none.txt"),)}, "none.txt: no such file"),
         ({"held_out": (Path("none.txt"),)}, "none.txt: no such file"),
-        ({"held_out_fraction": 1}, "--held-out-fraction 1: must be above 0 and below 1"),
-        ({"dev_fraction": 0}, "--dev-fraction 0: must be above 0 and below 1"),
-        ({"vocabulary": Path("none")}, "--vocabulary none: no such file or folder; check the path"),
+        ({"held_out_fraction": 1}, "--held-out-fraction 1 ... above 0 and below 1"),
+        ({"dev_fraction": 0}, "--dev-fraction 0 ... above 0 and below 1"),
+        ({"vocabulary": Path("none")}, "--vocabulary none: ... check the path"),
         ({"vocabulary_size": 5000}, "too little text for --vocabulary-size 5000"),
         ({"num_heads": 3}, "multiple of --num-heads"),
-        ({"length": 100_000}, "is too short for rows of 100000"),
-        ({"learning_rate": 0.0}, "--learning-rate 0.0: must be above 0"),
+        ({"length": 100_000}, "too short ... 100000"),
+        ({"learning_rate": 0.0}, "--learning-rate 0.0 ... above 0"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(text, tmp_path, capsys, changes, message):
@@ -147,4 +148,4 @@ def test_wrong_input_ends_with_one_line_and_status_2(text, tmp_path, capsys, cha
     assert stopped.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")
-    assert message in error
+    assert says(error, message)

@@ -123,7 +123,7 @@ def test_xla_refuses_rows_that_are_not_static():
     model.compile("sgd", {"y": keras.losses.MeanSquaredError()}, jit_compile=True)
     prepare(model, accumulate=3)
     batch = {"x": tf.ones((4, 2))}, {"y": tf.ones((4, 1))}
-    with pytest.raises(ValueError, match="a multiple of 3 on each replica; found 4"):
+    with pytest.raises(ValueError, match="multiple of 3 .*4"):
         model.fit(tf.data.Dataset.from_tensors(batch), verbose=0)
 
 

@@ -60,17 +60,20 @@ def _module_file(module: str) -> Path:
 
 
 def _shown(stub: Path) -> dict[str, str]:
-    """Returns name -> module of what a stub imports; "" for modules."""
-    return {
-        alias.name: node.module or ""
-        for node in _body(stub)
-        if isinstance(node, ast.ImportFrom) and node.level
-        for alias in node.names
-    }
+    """Returns name -> module of what a stub imports; "" for the room's own modules."""
+    room = ".".join(stub.parent.relative_to(ROOT).parts)
+    shown = {}
+    for node in _body(stub):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            module = f"{room}.{node.module}" if node.level and node.module else node.module or ""
+            is_module = _module_file(f"{module}.{alias.name}").exists()  # shown by its own room too
+            if not (module and is_module) and alias.asname:
+                shown[alias.asname] = module
+    return shown
 
 
 def _top() -> Iterator[str]:
-    """Yields the names of the package itself: those of `load` and the models are in its stub."""
+    """Yields the names of the package itself: `load`, `fit` and the models are in its stub."""
     stub = PACKAGE / "__init__.pyi"
     for node in _body(stub):
         if isinstance(node, ast.FunctionDef):
@@ -78,7 +81,7 @@ def _top() -> Iterator[str]:
         elif isinstance(node, ast.AnnAssign):
             yield f"kt.{ast.unparse(node)}"
     for name, module in kt._NAMES.items():
-        if name != "load":
+        if name not in ("load", "fit"):
             yield from _name(_module_file(f"{kt.__name__}.{module}"), name, f"kt.{name}")
 
 
@@ -88,9 +91,10 @@ def _room(folder: Path) -> Iterator[str]:
     shown = _shown(folder / "__init__.pyi")
     for name, module in shown.items():
         if module:
-            file = _module_file(".".join([*folder.relative_to(ROOT).parts, module]))
-            yield from _name(file, name, f"{place}.{name}")
+            yield from _name(_module_file(module), name, f"{place}.{name}")
         elif (folder / name).is_dir():
+            if not (folder / name / "__init__.pyi").exists():  # its names are shown elsewhere
+                continue
             own = {name for name, module in shown.items() if module}
             for line in _room(folder / name):
                 short = line.removeprefix(f"{place}.{name}.")
@@ -131,8 +135,7 @@ def _find(file: Path, name: str) -> tuple[Path, list[ast.stmt]]:
             if name == (alias.asname or alias.name) and str(node.module).startswith(kt.__name__):
                 target = _module_file(str(node.module))
                 if target.name == "__init__.py":
-                    module = _shown(target.with_suffix(".pyi"))[alias.name]
-                    target = _module_file(f"{node.module}.{module}")
+                    target = _module_file(_shown(target.with_suffix(".pyi"))[alias.name])
                 return _find(target, alias.name)
     raise LookupError(f"{file} does not define {name}")
 

@@ -38,7 +38,16 @@ reveal_type(kt.tokenizers.WordPieceTokenizer)
 reveal_type(kt.pipelines.TextClassifier)
 reveal_type(answer.label)
 reveal_type(kt.serving.Client)
+classify = kt.load("folder", pipeline="classification", labels=["bad"], pair=True)
+kt.fit(classify, ([], []), validation=0.1, epochs=3, lora=8, warmup_fraction=0.1)
+"""
+MISSPELT = """
 kt.lod("folder")
+kt.load("folder", labls=["bad"])
+kt.fit(classify, ([], []), epoch=3)
+kt.evaluate(classify, ([], []), colums={})
+kt.export(classify, "folder", weight_dtype="int8")
+kt.save(classify, "folder", format="transformers")
 """
 
 
@@ -172,15 +181,17 @@ def test_the_readmes_lines_run_from_the_wheel(installed, minilm_dir, tmp_path):
 @pytest.mark.slow
 def test_a_users_script_has_types(either, tmp_path):
     """mypy, as an editor does, knows the types of public names; none of them is `Any`."""
-    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "script.py").write_text(SCRIPT + MISSPELT.lstrip())
     printed = run(either, tmp_path, "python", "-m", "mypy", "script.py", status=1)
     revealed = [line for line in printed.splitlines() if "Revealed type" in line]
     assert len(revealed) == SCRIPT.count("reveal_type"), printed
     assert not [line for line in revealed if 'is "Any"' in line], printed
     assert any('tagging.Tagger"' in line for line in revealed), printed
-    (error,) = [line for line in printed.splitlines() if " error: " in line]
-    assert f"script.py:{len(SCRIPT.splitlines())}: " in error
-    assert '"lod"' in error
+    first = len(SCRIPT.splitlines()) + 1
+    lines = {int(line) for line in re.findall(r"script.py:(\d+): error: ", printed)}
+    assert lines == set(range(first, first + len(MISSPELT.splitlines()) - 1)), printed
+    assert '"lod"' in printed
+    assert 'did you mean "epochs"?' in printed
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers.runs.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
 from keras_transformers.runs.resume.snapshots import CheckpointError
@@ -64,7 +65,7 @@ def test_weights_that_the_last_batch_spoiled_are_not_saved(model, tmp_path):
 def test_an_infinite_loss_stops_too(model):
     x, y = rows()
     x[:] = 3e38
-    with pytest.raises(NonFiniteLossError, match="loss is inf .* no weights were written yet"):
+    with pytest.raises(NonFiniteLossError, match="loss is inf .* no weights"):
         model.fit(x, y, verbose=0, callbacks=[StopOnNonFiniteLoss()])
 
 
@@ -78,7 +79,7 @@ def test_the_best_epoch_is_kept_and_nan_is_never_better(model, tmp_path):
         model.load_weights(saved.path)
         kept.append(int(model.get_weights()[0][0, 0]))
     assert kept == [0, 0, 2, 2]
-    with pytest.raises(ValueError, match=r"no 'score' in the logs .*they have loss"):
+    with pytest.raises(ValueError, match="'score' .*loss"):
         saved.on_epoch_end(4, {"loss": 1.0})
 
 
@@ -126,9 +127,7 @@ def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
-    assert (
-        "weights could not be written (File too large); the earlier file is kept" in result.stdout
-    )
+    assert says(result.stdout, "weights ... File too large ... earlier file is kept")
     assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
     with h5py.File(tmp_path / "last.weights.h5") as file:
         assert file["layers/dense/vars/0"].shape == (100, 1000)

@@ -101,7 +101,7 @@ def test_wrong_flags_are_named(workers, index, message):
         ('["a:1"]', "not in TensorFlow's format"),
         (
             '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
-            "this process is a 'ps'; it must be a worker or the chief",
+            "'ps'.*worker or the chief",
         ),
         (
             '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
@@ -123,7 +123,7 @@ def test_lists_of_nodes():
     ["", ",", "a,", "gpu[1-", "gpu[a-b]", "gpu[3-1]", "gpu[1,]", "gpu[1,3-2]", "gpu]", "g[]"],
 )
 def test_a_wrong_list_of_nodes_is_named(text):
-    with pytest.raises(ValueError, match="is not a list of nodes"):
+    with pytest.raises(ValueError, match="not a list"):
         clusters.expand_hosts(text)
 
 

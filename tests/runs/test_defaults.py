@@ -78,7 +78,7 @@ def test_a_length_of_the_user_is_refused(saved, tmp_path):
 
 
 def test_models_without_positions_keep_the_default(saved, tmp_path):
-    encoder = kt.models.encoders.modern_bert.modern_bert(
+    encoder = kt.families.modern_bert.modern_bert(
         vocabulary_size=len(tiny.VOCABULARY), num_layers=1, num_heads=2, hidden_dim=8,
         intermediate_dim=8, max_sequence_length=16,
     )  # fmt: skip
@@ -107,7 +107,7 @@ def test_every_recipe_that_loads_weights_has_such_lengths():
 def test_questions_to_a_model_of_few_positions(given, tmp_path):
     tokenizer = roberta_toy.fairseq_tokenizer(tmp_path / "vocabulary")
     keras.utils.set_random_seed(0)
-    encoder = kt.models.encoders.roberta.roberta(
+    encoder = kt.families.roberta.roberta(
         vocabulary_size=tokenizer.vocabulary_size, num_layers=1, num_heads=2, hidden_dim=8,
         intermediate_dim=8, max_sequence_length=20,
     )  # fmt: skip

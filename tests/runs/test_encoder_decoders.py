@@ -61,7 +61,7 @@ def test_weights_to_average_are_an_epoch_or_some_batches_apart():
     [
         (
             {"model_options": {"depth": 3}},
-            "transformer_tiny takes no argument 'depth'; it takes vocabulary_size, ",
+            "transformer_tiny .*'depth'.*vocabulary_size",
         ),
         ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
         (
@@ -81,7 +81,7 @@ def test_weights_to_average_are_an_epoch_or_some_batches_apart():
             {"model_options": {"teacher_forcing": 0.5, "pad_token_id": 5}},
             "--model-options pad_token_id, teacher_forcing: the recipe sets this",
         ),
-        ({"model": "transformer_huge"}, "'transformer_huge' is not registered; did you mean"),
+        ({"model": "transformer_huge"}, "'transformer_huge' .*did you mean"),
     ],
 )
 def test_wrong_options_are_named(changes, message):

@@ -41,7 +41,7 @@ def test_a_run_for_each_point(tmp_path, capsys):
     assert found["learning_rate_2e-05_batch_size_32"]["best"] == pytest.approx(0.532)
     assert json.loads((tmp_path / "task" / "grid.json").read_text()) == found
     assert "best: learning_rate_2e-05_batch_size_32" in capsys.readouterr().out
-    execute(recipe(calls), Config(runs_dir=tmp_path, name="one"))
+    execute(recipe(calls), Config(runs_dir=tmp_path, name="one", learning_rate=1e-4))
     assert calls[4:] == [(1e-4, 32)], "without --grid it is one run, with the options as given"
 
 
@@ -92,7 +92,7 @@ def test_an_export_of_a_grid_is_refused(tmp_path, capsys, name):
 
 
 def test_the_optimizer_decays_to_nothing():
-    optimizer = Config(epochs=2, learning_rate=1e-3).optimizer(steps_per_epoch=10)
+    optimizer = Config(epochs=2, learning_rate=1e-3).optimizer(keras.Sequential(), 10)
     # The argument is the number of updates done: the second of 20 has the peak.
     rates = [float(optimizer._learning_rate(step)) for step in (0, 1, 20)]
     assert rates[1] == pytest.approx(1e-3)

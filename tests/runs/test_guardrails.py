@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import says
 
 from keras_transformers import runs
 from keras_transformers.files.errors import no_room
@@ -106,9 +107,9 @@ def test_the_batch_that_would_fit():
     )
     # 1.0002 GB beside 7 GB: at most 55 of 64 fit, so half does.
     message = out_of_memory_message(tensor, batch_size=64, accumulate=2, bytes_in_use=7 * 10**9)
-    assert "1.00 GB more than the 7.00 GB in use" in message
+    assert says(message, "1.00 GB ... 7.00 GB in use")
     assert "at most 55 of 64 examples" in message
-    assert "--batch-size 32 --accumulate 4, which makes the same updates" in message
+    assert says(message, "--batch-size 32 --accumulate 4")
     # 6 GiB beside 1: at most 9 of 64 fit, so half is too much.
     xla = RuntimeError(
         "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6442450944 bytes"
@@ -118,10 +119,7 @@ def test_the_batch_that_would_fit():
     assert "--batch-size 8 --accumulate 8" in message
     # Nothing is known: half.
     message = out_of_memory_message(exhausted("OOM"), batch_size=24, accumulate=1)
-    assert message == (
-        "out of memory: 24 examples at once were too many. Use --batch-size 12 --accumulate 2, "
-        "which makes the same updates"
-    )
+    assert says(message, "out of memory ... 24 examples ... --batch-size 12 --accumulate 2")
     assert "a lower learning rate" in out_of_memory_message(exhausted("OOM"), batch_size=24)
     assert "the batch cannot be smaller" in out_of_memory_message(exhausted("OOM"), batch_size=1)
 
@@ -142,10 +140,8 @@ def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, cap
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Config)
     assert stopped.value.code == 1
-    assert capsys.readouterr().err == (
-        "error: out of memory: 4096 tokens at once were too many. Use --batch-tokens 2048 "
-        "--accumulate 2, which makes the same updates\n"
-    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says(line, "error: out of memory ... 4096 tokens ... --batch-tokens 2048 --accumulate 2")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from checks import says
 
 from keras_transformers import runs
 from keras_transformers.cli.main import main
@@ -28,34 +29,34 @@ class Task(runs.Training):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, "--epochs 0: must be 1 or more"),
-        ({"batch_size": -3}, "--batch-size -3: must be 1 or more"),
-        ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
-        ({"static_shapes": 0}, "--static-shapes 0: must be 1 or more"),
-        ({"log_every": 0}, "--log-every 0: must be 1 or more"),
-        ({"checkpoint_every": 0}, "--checkpoint-every 0: must be 1 or more"),
-        ({"learning_rate": math.nan}, "--learning-rate nan: must be above 0, and finite"),
-        ({"learning_rate": math.inf}, "--learning-rate inf: must be above 0, and finite"),
-        ({"learning_rate": -1e-3}, "--learning-rate -0.001: must be above 0"),
-        ({"clip_norm": math.nan}, "--clip-norm nan: must be above 0, and finite"),
-        ({"peak_flops": 0.0}, "--peak-flops 0.0: must be above 0"),
-        ({"weight_decay": math.nan}, "--weight-decay nan: must be 0 or more, and finite"),
-        ({"warmup_fraction": 1.5}, "--warmup-fraction 1.5: must be 0 to 1"),
-        ({"teacher_forcing": -0.5}, "--teacher-forcing -0.5: must be 0 to 1"),
-        ({"dropout": 1.0}, "--dropout 1.0: must be 0 to below 1"),
-        ({"mask_probability": 0.0}, "--mask-probability 0.0: must be above 0 and below 1"),
-        ({"dev_fraction": 1.0}, "--dev-fraction 1.0: must be above 0 and below 1"),
-        ({"seed": -1}, "--seed -1: must be 0 to 4294967295"),
-        ({"seed": 2**32}, "--seed 4294967296: must be 0 to 4294967295"),
-        ({"filters": ((1, 16), (2, 0))}, "--filters (1, 16) (2, 0): must be 1 or more"),
-        ({"threshold_of_a_recipe": math.nan}, "--threshold-of-a-recipe nan: must be a finite num"),
-        ({"labels": ("0", "1", "0")}, "--labels 0 1 0: '0' occurs twice; list it once"),
-        ({"name": ""}, "--name '': must be the name of a folder in --runs-dir"),
-        ({"name": "../other"}, "--name '../other': must be the name of a folder in --runs-dir"),
-        ({"train_file": Path("no/file")}, "--train-file no/file: no such file or folder; check"),
-        ({"held_out": (Path(), Path("no"))}, "--held-out no: no such file or folder; check the"),
-        ({"weights": Path("no/folder")}, "--weights no/folder: no such file or folder; check the"),
-        ({"weights": Path("/")}, "--weights: / holds no weights in a known format"),
+        ({"epochs": 0}, "--epochs 0 ... 1 or more"),
+        ({"batch_size": -3}, "--batch-size -3 ... 1 or more"),
+        ({"accumulate": 0}, "--accumulate 0 ... 1 or more"),
+        ({"static_shapes": 0}, "--static-shapes 0 ... 1 or more"),
+        ({"log_every": 0}, "--log-every 0 ... 1 or more"),
+        ({"checkpoint_every": 0}, "--checkpoint-every 0 ... 1 or more"),
+        ({"learning_rate": math.nan}, "--learning-rate nan ... above 0, and finite"),
+        ({"learning_rate": math.inf}, "--learning-rate inf ... above 0, and finite"),
+        ({"learning_rate": -1e-3}, "--learning-rate -0.001 ... above 0"),
+        ({"clip_norm": math.nan}, "--clip-norm nan ... above 0, and finite"),
+        ({"peak_flops": 0.0}, "--peak-flops 0.0 ... above 0"),
+        ({"weight_decay": math.nan}, "--weight-decay nan ... 0 or more, and finite"),
+        ({"warmup_fraction": 1.5}, "--warmup-fraction 1.5 ... 0 to 1"),
+        ({"teacher_forcing": -0.5}, "--teacher-forcing -0.5 ... 0 to 1"),
+        ({"dropout": 1.0}, "--dropout 1.0 ... 0 to below 1"),
+        ({"mask_probability": 0.0}, "--mask-probability 0.0 ... above 0 and below 1"),
+        ({"dev_fraction": 1.0}, "--dev-fraction 1.0 ... above 0 and below 1"),
+        ({"seed": -1}, "--seed -1 ... 0 to 4294967295"),
+        ({"seed": 2**32}, "--seed 4294967296 ... 0 to 4294967295"),
+        ({"filters": ((1, 16), (2, 0))}, "--filters (1, 16) (2, 0) ... 1 or more"),
+        ({"threshold_of_a_recipe": math.nan}, "--threshold-of-a-recipe nan ... a finite num"),
+        ({"labels": ("0", "1", "0")}, "--labels 0 1 0 ... '0' ... once"),
+        ({"name": ""}, "--name '' ... folder in --runs-dir"),
+        ({"name": "../other"}, "--name '../other' ... folder in --runs-dir"),
+        ({"train_file": Path("no/file")}, "--train-file no/file: ... check"),
+        ({"held_out": (Path(), Path("no"))}, "--held-out no: ... check"),
+        ({"weights": Path("no/folder")}, "--weights no/folder: ... check"),
+        ({"weights": Path("/")}, "--weights: / ... no weights"),
     ],
 )
 def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, changes, message):
@@ -66,7 +67,7 @@ def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, chang
         runs.execute(main, Task(runs_dir=tmp_path, **changes))
     assert stopped.value.code == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"error: {message}")
+    assert says(said, f"error: {message}")
     assert len(said.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
@@ -105,7 +106,7 @@ def test_files_that_exist_are_taken_plain_or_packed(tmp_path):
 def test_a_model_has_one_source(tmp_path, given):
     (tmp_path / "config.json").write_text("{}")
     places = {name: tmp_path for name, value in given.items() if value is True}
-    with pytest.raises(ValueError, match="either --weights FOLDER, or --model NAME and --vocabul"):
+    with pytest.raises(ValueError, match="--weights FOLDER.*--model NAME and --vocabul"):
         runs.EncoderTuning(**given | places).check()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers.runs.resume.snapshots import (
     CheckpointError,
@@ -98,7 +99,8 @@ def test_a_damaged_file_is_not_used(tmp_path, caplog, damage):
     else:
         bad.write_bytes(b"")
     assert snapshots.newest() == good
-    assert caplog.messages == [f"{bad} is damaged and skipped: using the one before it"]
+    (message,) = caplog.messages
+    assert says(message, f"{bad} ... skipped")
     # Training continues from step 1: later snapshots are removed, and step 2 is written again.
     again = snapshots.write(2, {"other": np.ones(3)}.items())
     assert [*snapshots.paths()] == [again, good]
@@ -122,7 +124,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path):
 
     with pytest.raises(CheckpointError, match="No space left on device") as error:
         snapshots.write(2, arrays())
-    assert f"the last checkpoint is {good}. Free some space" in str(error.value)
+    assert says(str(error.value), f"{good} ... Free some space")
     assert names(tmp_path) == [good.name]
     with pytest.raises(KeyboardInterrupt):
         snapshots.write(2, _interrupted())

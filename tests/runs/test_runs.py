@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers import runs
 from keras_transformers.data.batching import LengthBatches
@@ -67,7 +68,8 @@ def test_ctrl_c_ends_a_run_in_one_line(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Task)
     assert stopped.value.code == 130
-    assert capsys.readouterr().err == ("error: interrupted; run the same command with --resume\n")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says(line, "error: interrupted ... --resume")
 
 
 def test_an_error_after_training_began_is_ours(tmp_path):
@@ -98,7 +100,7 @@ def test_a_run_begins_once_and_resumes_alike(tmp_path, capsys):
     config = Task(runs_dir=tmp_path)
     first = dataclasses.replace(config, resume=True)  # a scheduler's first command
     runs.Run(first)
-    assert "nothing to resume, so the run starts" in capsys.readouterr().out
+    assert says(capsys.readouterr().out, "nothing to resume")
     assert not (tmp_path / "task").exists()
     runs.Run(config).make_folder()
     resumed = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
@@ -116,7 +118,7 @@ def test_only_the_same_configuration_resumes(tmp_path):
         epochs: int = 3
         resume: bool = False
 
-    with pytest.raises(FileNotFoundError, match="no run to resume; check --name"):
+    with pytest.raises(FileNotFoundError, match="no run .*--name"):
         run_folder.check_same(tmp_path, Config())
     text = json.dumps(dataclasses.asdict(Config()), default=str)
     (tmp_path / "config.json").write_text(text)
@@ -224,7 +226,7 @@ def test_a_run_without_a_best_epoch_says_so(tmp_path):
     one, model = runs.Run(Task(runs_dir=tmp_path, epochs=1, quiet=True)), model_of_a_line()
     score = {"score": lambda: {"figure": math.nan}, "monitor": "val_figure"}
     model.fit(**one.prepare(model, Numbers(), **score))
-    with pytest.raises(run.NoBestEpochError, match=r"val_figure was NaN in all of 1 epochs.*last"):
+    with pytest.raises(run.NoBestEpochError, match="val_figure .*NaN .*1 epochs.*last"):
         one.load_best()
 
 

@@ -57,9 +57,9 @@ def test_a_run_answers_a_signal_with_another_try(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"strategy": "parameter_server"}, "fit does not run under it.*strategy='multi_worker'"),
+        ({"strategy": "parameter_server"}, "fit .*strategy='multi_worker'"),
         ({"strategy": "tpu"}, "strategy='tpu': no TPU at TPU_NAME='local'.*tensorflow-tpu"),
-        ({"strategy": "sharded"}, "no strategy 'sharded': there are default, mirrored"),
+        ({"strategy": "sharded"}, "'sharded': .*default, mirrored"),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"worker_index": 0}, "--worker-index are for --strategy multi_worker, not default"),
         ({"strategy": "multi_worker"}, "no workers found"),

@@ -9,6 +9,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers.runs import telemetry
 from keras_transformers.runs.callbacks import standard_callbacks, update_costs
@@ -146,7 +147,7 @@ def test_rates_leave_out_the_first_step_and_validation(clock, caplog):
     assert history["mfu"] == pytest.approx([0.5, 0.5])
     assert history["learning_rate"] == pytest.approx([0.6, 0.2], rel=1e-5)
     assert [batch for batch, logs in seen.items() if "mfu" in logs] == [1, 3]
-    assert "mfu: 1e+09 FLOPs per update, as a share of 1 x 4e+09 FLOP/s" in caplog.text
+    assert says(caplog.text, "mfu: 1e+09 FLOPs ... 1 x 4e+09 FLOP/s")
 
 
 def test_without_a_peak_there_is_no_utilisation(caplog):
@@ -159,7 +160,7 @@ def test_without_a_peak_there_is_no_utilisation(caplog):
     assert "mfu" not in history
     with caplog.at_level(logging.INFO, "keras_transformers"):
         make_model().fit(x, y, verbose=0, callbacks=[Telemetry(peak_flops=1e12)])
-    assert "no mfu: the FLOPs of this model's updates are not counted" in caplog.text
+    assert says(caplog.text, "no mfu ... not counted")
     with pytest.raises(ValueError, match="peak_flops=-1"):
         Telemetry(peak_flops=-1)
 
@@ -321,6 +322,6 @@ def test_on_two_replicas(tmp_path):
     norms, not_prepared, error = done.stdout.splitlines()
     assert norms == "norms"
     assert not_prepared == "[None, None, None]"  # a single replica's norm would be wrong
-    assert "loss is nan at step 2 (batch 2 of epoch 1)" in error
+    assert says(error, "nan at step 2 (batch 2 of epoch 1)")
     steps = [json.loads(line)["step"] for line in path.read_text().splitlines()[1:4]]
     assert steps == [1, 2, 3]

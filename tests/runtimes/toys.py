@@ -11,8 +11,8 @@ import tiny
 import xlm_roberta_toy
 
 import keras_transformers as kt
-from keras_transformers.models import encoders, heads
-from keras_transformers.pipelines.exported import int8
+from keras_transformers import heads
+from keras_transformers.saved_model.forms import int8
 from keras_transformers.saved_model.manifest import read
 
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"
@@ -58,7 +58,7 @@ def in_int8(pipeline, base: Path) -> Path:
 
 def encoder(family: str, tokenizer):
     family = family.removeprefix("xlm_")  # RoBERTa's layers on another vocabulary
-    build = getattr(getattr(encoders, family), family)
+    build = getattr(getattr(kt.families, family), family)
     return tiny.lively(build(vocabulary_size=tokenizer.vocabulary_size, **SIZES))
 
 
@@ -87,7 +87,7 @@ def mask_filler():
 
 def translator():
     tokenizer = tiny.sentence_pieces()
-    model = kt.models.encoder_decoders.transformer.transformer(
+    model = kt.families.transformer.transformer(
         vocabulary_size=tokenizer.vocabulary_size,
         num_encoder_layers=1,
         num_decoder_layers=1,
@@ -101,5 +101,5 @@ def translator():
 
 def generator():
     tokenizer = tiny.byte_pairs()
-    model = kt.models.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **SIZES)
+    model = kt.families.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **SIZES)
     return kt.pipelines.TextGenerator(model, tokenizer, max_length=5, top_k=0)

@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+from checks import says
 from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 from toy import export_doubling
 
@@ -58,26 +59,26 @@ SERVING = ("signatures", "serving_default")
 @pytest.mark.parametrize(
     ("path", "value", "text"),
     [
-        (SERVING, 5, "signature 'serving_default': not an object with method_name, inputs and"),
-        ((*SERVING, "method_name"), None, "signature 'serving_default': not an object with"),
-        ((*SERVING, "inputs"), [], "signature 'serving_default': not an object with method_name"),
-        ((*SERVING, "inputs", "x"), "float32", "signature 'serving_default': inputs 'x': not an"),
-        ((*SERVING, "outputs", "y", "shape"), 5, "outputs 'y': not an object with dtype and shape"),
-        ((*SERVING, "outputs", "y", "shape"), ["?"], "the shape ['?'] is not of integers"),
+        (SERVING, 5, "'serving_default' ... method_name, inputs and outputs"),
+        ((*SERVING, "method_name"), None, "'serving_default' ... method_name, inputs and outputs"),
+        ((*SERVING, "inputs"), [], "'serving_default' ... method_name, inputs and outputs"),
+        ((*SERVING, "inputs", "x"), "float32", "'serving_default': inputs 'x' ... dtype and shape"),
+        ((*SERVING, "outputs", "y", "shape"), 5, "outputs 'y' ... dtype and shape"),
+        ((*SERVING, "outputs", "y", "shape"), ["?"], "['?'] ... integers"),
         (
             (*SERVING, "examples"),
             {"inputs": {}},
-            "examples that are not a list of inputs",
+            "examples ... list",
         ),
-        ((*SERVING, "examples"), [{"inputs": {}}], "examples that are not a list of inputs and"),
-        (("model", "name"), None, "a model without a name and a number of parameters"),
-        (("model",), "bert", "a model without a name and a number of parameters"),
-        (("model", "num_parameters"), "many", "a model without a name and a number"),
-        (("model", "configuration"), [{"class": "Dense"}], "configuration is not a list of layers"),
-        (("model", "configuration"), {}, "a model whose configuration is not a list of layers"),
-        (("scores",), [0.5], "scores that are not an object"),
-        (("tolerance",), "1e-5", "the tolerance '1e-5' is not a number"),
-        (("tolerance",), float("inf"), "the tolerance inf is not a number"),
+        ((*SERVING, "examples"), [{"inputs": {}}], "examples ... list"),
+        (("model", "name"), None, "model ... name ... number of parameters"),
+        (("model",), "bert", "model ... name ... number of parameters"),
+        (("model", "num_parameters"), "many", "model ... name ... number of parameters"),
+        (("model", "configuration"), [{"class": "Dense"}], "configuration ... list of layers"),
+        (("model", "configuration"), {}, "configuration ... list of layers"),
+        (("scores",), [0.5], "scores ... object"),
+        (("tolerance",), "1e-5", "tolerance '1e-5' ... number"),
+        (("tolerance",), float("inf"), "tolerance inf ... number"),
     ],
 )
 def test_metadata_of_another_form(export, capsys, path, value, text):
@@ -85,7 +86,7 @@ def test_metadata_of_another_form(export, capsys, path, value, text):
     for command in ("show", "check", "warm-up"):
         line = only_line(capsys, command, export)
         assert line.startswith(f"keras-transformers: {export / METADATA_FILE}: ")
-        assert text in line
+        assert says(line, text)
         assert line.endswith("; export the model again")
 
 

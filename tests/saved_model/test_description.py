@@ -95,6 +95,6 @@ def test_a_newer_format_is_refused_with_the_remedy(exported, tmp_path):
     file.write_text(json.dumps(metadata | {"format": 2, "signatures": "elsewhere"}), "utf-8")
     with pytest.raises(ValueError, match=rf"{file}: format 2, .* up to 1: .*--upgrade"):
         describe(folder)
-    del metadata["format"]  # as exports before 1.0
+    del metadata["format"]  # as in saved_models
     file.write_text(json.dumps(metadata), "utf-8")
     assert describe(folder)["task"] == "classification"

@@ -48,11 +48,11 @@ def test_errors(tmp_path):
     classify = tiny.pipeline("classification")
     with pytest.raises(ValueError, match="max_sequence_length=17: expected 2 to 16"):
         kt.export(classify, tmp_path / "a.tflite", format="litert", max_sequence_length=17)
-    with pytest.raises(ValueError, match="only encoders that take rows of tokens are converted"):
+    with pytest.raises(ValueError, match="only encoders"):
         kt.export(tiny.pipeline("translation"), tmp_path / "a.tflite", format="litert")
     with pytest.raises(ValueError, match="leave out the rest"):
         kt.export(classify, tmp_path / "a.tflite", format="litert", weights_dtype="bfloat16")
-    with pytest.raises(ValueError, match="use 'saved_model', which has no fixed length, or 'lite"):
+    with pytest.raises(ValueError, match="'saved_model'.*'lite"):
         kt.export(classify, tmp_path / "a", max_sequence_length=8)
     (tmp_path / "a.tflite").write_text("mine")
     with pytest.raises(FileExistsError):

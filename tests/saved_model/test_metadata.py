@@ -47,7 +47,7 @@ def test_an_export_tells_its_model_its_scores_and_its_source(classify, exported)
     "scores", [{"accuracy": float("nan")}, {"": 0.5}, {"accuracy": "0.5"}, {"accuracy": True}]
 )
 def test_scores_are_named_finite_numbers(scores):
-    with pytest.raises(ValueError, match=r"expected finite numbers, each with a name"):
+    with pytest.raises(ValueError, match="finite numbers"):
         metadata.checked_scores(scores)
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tiny
 
 import keras_transformers as kt
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.examples import stored_examples

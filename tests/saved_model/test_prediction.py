@@ -94,7 +94,7 @@ def test_rows_may_hold_lists_of_strings(exported_pair):
     assert rows == [{"joined": "ac"}, {"joined": "bdé"}]
     assert predictor({"text": ["a"], "choices": [[]]}) == [{"joined": "a"}]
     for wrong in (["c"], [["c", 1]], "c", [None]):
-        with pytest.raises(ValueError, match="choices must be a list with a list of strings for"):
+        with pytest.raises(ValueError, match="choices .*list of strings"):
             predictor({"text": ["a"], "choices": wrong})
 
 
@@ -122,10 +122,10 @@ def test_pairs_and_other_signatures(exported_pair):
 @pytest.mark.parametrize(
     ("inputs", "text"),
     [
-        ({"texts": ["a"]}, r"takes text with the same number of rows, not texts"),
+        ({"texts": ["a"]}, "text .*rows, not texts"),
         ({}, "takes text"),
-        ({"text": "a bare string"}, "must be a list of strings, not 'a bare string'"),
-        ({"text": ["a", 3]}, "must be a list of strings"),
+        ({"text": "a bare string"}, "list of strings, not 'a bare string'"),
+        ({"text": ["a", 3]}, "list of strings"),
     ],
 )
 def test_inputs_that_do_not_fit(predictor, inputs, text):
@@ -138,11 +138,11 @@ def test_a_table_has_the_columns_of_inputs(exported_pair, kind):
     columns = {"text": ["a good film", "bad"], "text_b": ["a", "b"]}
     run = Predictor(exported_pair)
     assert run(other_libraries.table(kind, columns)) == run(columns)
-    with pytest.raises(ValueError, match="takes text, text_b with the same number of rows"):
+    with pytest.raises(ValueError, match="text, text_b .*rows"):
         run(other_libraries.table(kind, columns | {"label": [1, 0]}))
-    with pytest.raises(ValueError, match="text must be a list of strings, not a .* columns text"):
+    with pytest.raises(ValueError, match="text .*list of strings, not a .* columns text"):
         run({"text": other_libraries.table(kind, columns), "text_b": ["a", "b"]})
-    with pytest.raises(ValueError, match=r"text_b\[1\] has half of a surrogate pair"):
+    with pytest.raises(ValueError, match=r"text_b\[1\] .*surrogate"):
         run(columns | {"text_b": ["a", "\ud83d"]})
 
 

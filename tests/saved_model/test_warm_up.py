@@ -128,7 +128,7 @@ def test_what_cannot_be(copy, monkeypatch):
             warm_up.add_warm_up(copy)
     assert not (copy / WARM_UP_FILE).exists()
     warm_up.add_warm_up(copy)
-    with pytest.raises(FileExistsError, match="to change the requests, publish the export again"):
+    with pytest.raises(FileExistsError, match="publish the export again"):
         warm_up.add_warm_up(copy)
 
 

@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 from keras_transformers.cli.main import main
-from keras_transformers.pipelines.results import Choice
+from keras_transformers.results import Choice
 from keras_transformers.saved_model.graphs import rewriting
 from keras_transformers.serving import Client, ModelSettings, Server
 
@@ -47,16 +47,16 @@ def test_a_client_gives_lists(target):
         same(client.rows(TEXTS, CHOICES, model="choices"), expected())
         (answer,) = client.ask(TEXTS[:1], CHOICES[:1], model="choices")
         assert isinstance(answer, Choice)
-        with pytest.raises(ValueError, match="choices must be a list with a list of strings"):
+        with pytest.raises(ValueError, match="choices .*list of strings"):
             client.ask(TEXTS, TEXTS, model="choices")
-        with pytest.raises(ValueError, match=r"^choices\[1\]\[0\] has half of a surrogate pair"):
+        with pytest.raises(ValueError, match=r"^choices\[1\]\[0\] .*surrogate"):
             client.ask(TEXTS[:2], [["a", "b"], ["\ud83d"]], model="choices")
         with pytest.raises(ValueError, match="takes .*choices.*, not 3 texts"):
             client.ask(TEXTS, model="choices")
 
 
-def test_an_export_says_its_task_and_older_ones_are_reported_by_their_outputs(tmp_path, target):
-    """Old exports lack the signature that says it; exports of other tasks have any outputs."""
+def test_an_export_says_its_task_or_its_outputs_do(tmp_path, target):
+    """Two exports in saved_models lack the signature that says it; other tasks have any outputs."""
     with Client(target) as client:
         said = client.signatures("choices")["__task"]
         assert (said.method_name, said.inputs, said.outputs) == ("multiple_choice", {}, {})
@@ -67,10 +67,10 @@ def test_an_export_says_its_task_and_older_ones_are_reported_by_their_outputs(tm
             del graph.signature_def["__task"]
             if task:
                 graph.signature_def["__task"].method_name = task
-        with Server([ModelSettings("old", folder)], rest_port=0, grpc_port=None) as server:
+        with Server([ModelSettings("copy", folder)], rest_port=0, grpc_port=None) as server:
             assert server.wait_until_loaded(120)
             with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=120) as client:
-                (answer,) = client.ask(TEXTS[:1], CHOICES[:1], model="old")
+                (answer,) = client.ask(TEXTS[:1], CHOICES[:1], model="copy")
                 assert type(answer) is answers
 
 

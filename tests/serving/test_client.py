@@ -81,7 +81,7 @@ def test_what_does_not_fit(client):
         client.predict({"x": [1.0]}, model=MODEL, signature_name="nobody")
     with pytest.raises(ValueError, match="takes x, not 1 texts; .* `Client.predict`"):
         client.ask(["text"], model=MODEL)
-    with pytest.raises(ValueError, match="expected a str or bytes, got 3"):
+    with pytest.raises(ValueError, match="str or bytes, got 3"):
         client.predict({"tag": [3]}, model=MODEL, signature_name="named")
 
 
@@ -93,7 +93,7 @@ def test_a_table_is_not_a_list_of_texts(client, kind):
             client.ask(*texts, model=MODEL)
     inputs = other_libraries.table(kind, {"x": [1.0, 2.0, 5.0]})
     assert client.predict(inputs, model=MODEL)["y"].tolist() == [2.5, 3.0, 4.5]
-    with pytest.raises(ValueError, match="inputs are a list: pass a mapping"):
+    with pytest.raises(ValueError, match="a list: pass a mapping"):
         client.predict([1.0], model=MODEL)
 
 

@@ -17,7 +17,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 import keras_transformers as kt
-from keras_transformers.models.gpt import gpt
+from keras_transformers.families.gpt.model import gpt
 from keras_transformers.serving import BatchingOptions, Client, Limits, ModelSettings, Server
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.server.cancellation import Cancellation

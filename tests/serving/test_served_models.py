@@ -340,10 +340,10 @@ def test_config_file(tmp_path):
     ("text", "message"),
     [
         ("model_config_list {}", "no model to serve"),
-        ("nonsense", "not a TF Serving model config"),
+        ("nonsense", "model config"),
         (
             "config { name: 'a' base_path: 'x' } config { name: 'a' }",
-            "one model has the name a: give",
+            "name a: give",
         ),
         ("config { name: 'a/b' base_path: 'x' }", "or contain a slash"),
         ("config { name: 'a' model_platform: 'caffe' }", "must be 'tensorflow'"),
@@ -367,5 +367,5 @@ def test_base_paths(tmp_path):
         model_settings(str(tmp_path / "7"))
     with pytest.raises(FileNotFoundError, match="no such folder"):
         model_settings("nowhere")
-    with pytest.raises(ValueError, match="more than one model has the name a"):
+    with pytest.raises(ValueError, match="name a"):
         check_models([ModelSettings("a", tmp_path)] * 2, "here")

@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from checks import says
 
 from keras_transformers.cli.main import parse
 from keras_transformers.serving import Client, ModelSettings, RequestError, Server, Tls
@@ -180,15 +181,15 @@ def test_a_certificate_that_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (("text", "key"), "text.pem: not a certificate in PEM ("),
-        (("key", "key"), "key.pem: not a certificate in PEM ("),
-        (("cut", "key"), "cut.pem: not a certificate in PEM ("),
-        (("certificate", "text"), "text.pem: not a private key in PEM without a password ("),
-        (("certificate", "certificate"), "certificate.pem: not a private key in PEM without a"),
-        (("certificate", "secret"), "secret.pem: not a private key in PEM without a password ("),
+        (("text", "key"), "text.pem: ... certificate in PEM"),
+        (("key", "key"), "key.pem: ... certificate in PEM"),
+        (("cut", "key"), "cut.pem: ... certificate in PEM"),
+        (("certificate", "text"), "text.pem: ... private key in PEM"),
+        (("certificate", "certificate"), "certificate.pem: ... private key in PEM"),
+        (("certificate", "secret"), "secret.pem: ... private key in PEM"),
         (("certificate", "other"), "other.pem: not the key of "),
-        (("certificate", "none"), "none.pem: no such file; pass a PEM file for TLS"),
-        (("certificate", "key", "text"), "text.pem: not a certificate in PEM ("),
+        (("certificate", "none"), "none.pem: no such file ... PEM"),
+        (("certificate", "key", "text"), "text.pem: ... certificate in PEM"),
     ],
 )
 def test_a_wrong_file_for_tls_is_named(certificate, tmp_path, files, message):
@@ -202,7 +203,7 @@ def test_a_wrong_file_for_tls_is_named(certificate, tmp_path, files, message):
     subprocess.run([*make, "-out", tmp_path / "other.pem"], check=True, capture_output=True)
     with pytest.raises(OSError) as refused:
         Tls(*(tmp_path / f"{file}.pem" for file in files))
-    assert message in str(refused.value)
+    assert says(str(refused.value), message)
     assert len(str(refused.value).splitlines()) == 1
 
 

@@ -196,5 +196,5 @@ def test_equal_subtrees_are_stored_once():
 
 @pytest.mark.parametrize("entry", [(b"", 1), (b"a\0b", 1), (b"a", 1 << 31), (b"a", -1)])
 def test_what_a_double_array_cannot_store(entry):
-    with pytest.raises(ValueError, match=r"a double array cannot store -?\d+ under the key b"):
+    with pytest.raises(ValueError, match=r"cannot store -?\d+ .*key b"):
         double_array(dict([entry]))

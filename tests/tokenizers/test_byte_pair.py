@@ -173,9 +173,9 @@ def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
     BytePairTokenizer.train(iter(CORPUS * 3), tmp_path / "again", vocabulary_size=360)
     for name in ("vocab.json", "merges.txt"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    with pytest.raises(FileExistsError, match="again exists: remove it, or choose another name"):
+    with pytest.raises(FileExistsError, match="again exists: remove it"):
         BytePairTokenizer.train(CORPUS, tmp_path / "again", vocabulary_size=300)
-    with pytest.raises(FileNotFoundError, match="no such folder for x: create it first"):
+    with pytest.raises(FileNotFoundError, match="for x: create it"):
         BytePairTokenizer.train(CORPUS, tmp_path / "none/x", vocabulary_size=300)
     with pytest.raises(ValueError, match="vocabulary_size=257: the 256 bytes"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=257)
@@ -210,16 +210,16 @@ def without(key):
         ),
         (
             {"merges": lambda m: m[:-1]},
-            "merges produces 1 tokens .*truncated, or belongs to another",
+            "1 tokens .*truncated",
         ),
-        ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' is not two tokens"),
-        ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
-        ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is not in the vocab"),
+        ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' .*two tokens"),
+        ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' .*two tokens"),
+        ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' .*vocab"),
         ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* repeats an earlier line"),
         ({"tokens": without("!")}, "token '\"' has the id 1, expected 0"),
         ({"tokens": lambda t: t | {"!": 1}}, "has the id 1, expected 0"),
         ({"tokens": without("<|endoftext|>")}, "1 of the 256 bytes and <|endoftext|> are missing"),
-        ({"tokens": lambda t: list(t)}, "a JSON list, expected an object"),
+        ({"tokens": lambda t: list(t)}, "a JSON list, .*object"),
         ({"tokens": lambda t: {k: str(v) for k, v in t.items()}}, "a JSON object, token -> id"),
         ({"tokens": lambda t: t | {"new": 360}}, "merges produces 1 tokens .*such as 'new'"),
     ],

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from keras_transformers.pipelines.results.conversations import conversation_columns
+from keras_transformers.tasks.generation.conversations import conversation_columns
 from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer, find_chat_template
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 
@@ -102,10 +102,10 @@ def test_rows_of_several_lengths_and_an_empty_batch(tokenizer):
 @pytest.mark.parametrize(
     ("conversation", "message"),
     [
-        ([], "expected at least one user message"),
-        ([("user", "a"), ("", ""), ("user", "b")], "no role may be missing between others"),
-        ([("tool", "a"), ("user", "b")], "one of system, user, assistant"),
-        ([("user", "a"), ("assistant", "b")], "the last message must be the user"),
+        ([], "user message"),
+        ([("user", "a"), ("", ""), ("user", "b")], "no role .*missing"),
+        ([("tool", "a"), ("user", "b")], "system, user, assistant"),
+        ([("user", "a"), ("assistant", "b")], "last message .*user"),
     ],
 )
 def test_other_conversations_are_refused(conversation, message, tokenizer):

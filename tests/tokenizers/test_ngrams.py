@@ -221,8 +221,8 @@ def test_dictionaries_that_are_none(words, text):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"num_buckets": 0, "word_ngrams": 2}, "num_buckets=0: n-grams need at least one"),
-        ({"num_buckets": 0, "max_characters": 3}, "num_buckets=0: n-grams need at least one"),
+        ({"num_buckets": 0, "word_ngrams": 2}, "num_buckets=0: .*one"),
+        ({"num_buckets": 0, "max_characters": 3}, "num_buckets=0: .*one"),
         ({"num_buckets": -1}, "num_buckets=-1"),
         ({"num_buckets": 2**31, "word_ngrams": 2}, "there can be at most 2"),
         ({"min_characters": 4, "max_characters": 3}, "min_characters=4, max_characters=3"),
@@ -245,9 +245,9 @@ def test_no_buckets_without_ngrams():
 
 def test_calls_that_cannot_be():
     tokenizer = NgramTokenizer(WORDS)
-    with pytest.raises(ValueError, match="a bag has no second text"):
+    with pytest.raises(ValueError, match="second text"):
         tokenizer(["good"], ["film"], max_sequence_length=4)
-    with pytest.raises(ValueError, match="a bag has no second text"):
+    with pytest.raises(ValueError, match="second text"):
         tokenizer.lengths(["good"], ["film"])
     with pytest.raises(ValueError, match="max_sequence_length=0"):
         tokenizer(["good"], max_sequence_length=0)

@@ -216,7 +216,7 @@ def test_windows_in_a_graph_of_core_ops(small):
     [
         ((8, 0, 2), "doc_stride=0"),
         ((8, 2, 0), "max_question_length=0"),
-        ((8, 2, 5), "max_sequence_length=8 leaves no room for the context"),
+        ((8, 2, 5), "max_sequence_length=8 .*context"),
     ],
 )
 def test_windows_without_room(small, lengths, message):

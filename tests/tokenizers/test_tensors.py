@@ -57,7 +57,7 @@ def test_rows_of_values(lengths):
 @pytest.mark.parametrize("wrap", [list, tuple, lambda texts: np.array(texts, object)])
 def test_half_of_a_surrogate_pair_is_named_by_row(wrap):
     assert texts_of(wrap(["a", "\U0001f600"])).numpy().tolist() == [b"a", "\U0001f600".encode()]
-    with pytest.raises(ValueError, match=r"^words\[1\] has half of a .*, at character 2: repair"):
+    with pytest.raises(ValueError, match=r"^words\[1\] .*character 2: repair"):
         texts_of(wrap(["a", "a \ud83d"]), "words")
     with pytest.raises(ValueError, match=r"text of shape \(\): expected \(batch,\)"):
         texts_of("a")
@@ -68,6 +68,6 @@ def test_training_texts_with_half_of_a_surrogate_pair(tmp_path):
         lambda texts: BytePairTokenizer.train(texts, tmp_path / "bpe", vocabulary_size=300),
         NgramTokenizer.train,
     ):
-        with pytest.raises(ValueError, match="^text 1 has half of a surrogate pair"):
+        with pytest.raises(ValueError, match="^text 1 .*surrogate"):
             train(["a b", "c \ud83d"])
     assert not list(tmp_path.iterdir())

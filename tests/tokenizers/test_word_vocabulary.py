@@ -34,7 +34,7 @@ def test_a_file_reads_back_and_is_not_overwritten(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["the"], r"v.txt: starts with \['the'\], not with the lines <S>, </S>, <UNK>"),
+        (["the"], r"v.txt: .*\['the'\].*<S>, </S>, <UNK>"),
         ([*MARKS, "a", "b", "a"], "v.txt:6: 'a' repeats line 4"),
         ([*MARKS, "a", "", "b"], "v.txt:5: '' is empty"),
         ([*MARKS, "</S>"], "v.txt:4: '</S>' repeats line 2"),

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.models import heads
-from keras_transformers.models.encoder_decoders.transformer import transformer
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.gpt import gpt
+from keras_transformers import heads
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.gpt.model import gpt
+from keras_transformers.families.transformer.model import transformer
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.optimizers import adam, adamw, lamb
 from keras_transformers.training.schedules import WarmupLinearDecay, noam

@@ -35,11 +35,11 @@ def distributions() -> dict[str, Any]:
 
 def toy(name: str) -> keras.Model:
     if name == "bert":
-        encoder = kt.models.encoders.bert.bert(
+        encoder = kt.families.bert.bert(
             **SIZE, dropout=0.0, attention_dropout=0.0, max_sequence_length=LENGTH
         )
         return kt.heads.pretrainer(encoder)
-    return kt.models.llama.llama(**SIZE, num_key_value_heads=4, intermediate_dim=64)
+    return kt.families.llama.llama(**SIZE, num_key_value_heads=4, intermediate_dim=64)
 
 
 def trained(name: str) -> dict[str, Any]:

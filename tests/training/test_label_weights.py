@@ -10,7 +10,7 @@ import tiny
 
 import keras_transformers as kt
 from keras_transformers.data.text import Examples, LabelWeights, TextBatches
-from keras_transformers.models.encoders.bert import bert
+from keras_transformers.families.bert.model import bert
 from keras_transformers.training import TokenCrossentropy
 from keras_transformers.training.distributed import prepare
 

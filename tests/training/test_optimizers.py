@@ -42,7 +42,7 @@ def test_biases_and_norms_are_not_decayed(make):
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_bert_decays_its_matrices_only(make):
-    from keras_transformers.models.encoders.bert import bert
+    from keras_transformers.families.bert.model import bert
 
     model = bert(vocabulary_size=11, num_layers=1, num_heads=2, hidden_dim=8)
     moved, kept = decayed_names(model, make)

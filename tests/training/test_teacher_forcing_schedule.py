@@ -45,7 +45,7 @@ def test_the_inverse_sigmoid_ends_at_the_final_ratio():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"decay": "cosine"}, "decay='cosine' is unknown: take 'constant', 'linear'"),
+        ({"decay": "cosine"}, "decay='cosine' .*'constant', 'linear'"),
         ({"final_ratio": 1.01}, "final_ratio=1.01 is not a ratio"),
         ({"final_ratio": -0.01}, "final_ratio=-0.01 is not a ratio"),
         ({"final_ratio": float("nan")}, "final_ratio=nan is not a ratio"),
@@ -106,5 +106,5 @@ def test_each_update_has_its_ratio_and_so_after_a_stop():
 
 @pytest.mark.parametrize("ratio", [None])
 def test_a_model_on_the_fast_path_has_no_ratio_to_set(ratio):
-    with pytest.raises(ValueError, match="has no teacher forcing ratio to set: build it with"):
+    with pytest.raises(ValueError, match="no teacher forcing ratio"):
         fit(regression(ratio=ratio), 1)

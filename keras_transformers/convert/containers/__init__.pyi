@@ -3,15 +3,12 @@
 from . import arrays as arrays
 from . import gguf as gguf
 from . import hdf5 as hdf5
-from . import keras_bert as keras_bert
 from . import keras_names as keras_names
 from . import leveldb_table as leveldb_table
 from . import mapped as mapped
 from . import not_read as not_read
 from . import pickles as pickles
 from . import safetensors as safetensors
-from . import tf1_checkpoint as tf1_checkpoint
-from . import tf2_checkpoint as tf2_checkpoint
 from . import tf_checkpoint as tf_checkpoint
 from . import tf_h5 as tf_h5
 from .arrays import Arrays as Arrays

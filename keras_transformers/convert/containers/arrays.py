@@ -6,10 +6,7 @@ every container without code of its own. A module in this folder registers its c
 defining `CONTAINER`; no list names it.
 """
 
-import functools
-import importlib
 import math
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.convert import containers
+from keras_transformers import registry
 from keras_transformers.convert.containers.not_read import POINTER, not_read_in
 
 __all__ = ["Arrays", "Container", "open_arrays"]
@@ -120,49 +117,46 @@ class Container:
     find: Callable[[Path], Path | None]
     open: Callable[[Path], Arrays]
 
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "CONTAINER", self
 
-def open_arrays(path: Path) -> Arrays:
+
+def open_arrays(path: Path, containers: Sequence[tuple[Container, Path]] | None = None) -> Arrays:
     """Opens the arrays in a file or folder; reads no values yet.
 
     Args:
         path: a file, or a folder with a file of a known kind; if there are several, the first by
             `rank` is used. Also a checkpoint's prefix, which is not a file.
+        containers: what `containers_in` yields for it, if already known.
 
     Raises:
         FileNotFoundError: the path does not exist, the folder has no file of a known kind, or a
             part is missing.
         ValueError: a file is damaged or of an unknown kind.
     """
-    for container, found in containers_in(path):
-        for other in not_read_in(found) if found.is_file() else []:
+    for container, file in containers_in(path) if containers is None else containers:
+        for other in not_read_in(file) if file.is_file() else []:
             if other.contents == POINTER:
-                raise ValueError(f"{found} is {other}")
-        return container.open(found)
+                raise ValueError(f"{file} is {other}")
+        return container.open(file)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: pass a file or folder of weights")
-    known = ", ".join(container.contents for container in all_containers())
+    kinds = ", ".join(container.contents for container in all_containers())
     others = "; ".join(map(str, not_read_in(path)))
     if path.is_file():
-        what = f"it is {others}" if others else f"expected one of {known}"
+        what = f"it is {others}" if others else f"expected one of {kinds}"
         raise ValueError(f"{path}: a file of unknown format; {what}")
     has = f"{path} has {others}. It " if others else f"{path} "
-    raise FileNotFoundError(f"{has}has no file of weights that can be read here, such as {known}")
+    raise FileNotFoundError(f"{has}has no file of weights that can be read here, such as {kinds}")
 
 
-def containers_in(path: Path) -> Iterator[tuple["Container", Path]]:
-    """Yields the containers in a folder, or that of a file, with their files, by rank."""
-    for container in all_containers():
-        found = container.find(path)
-        if found is not None:
-            yield container, found
+def containers_in(path: Path) -> tuple[tuple[Container, Path], ...]:
+    """Returns the containers in a folder, or that of a file, with their files, by rank."""
+    files = ((container, container.find(path)) for container in all_containers())
+    return tuple((container, file) for container, file in files if file is not None)
 
 
-@functools.cache
 def all_containers() -> tuple[Container, ...]:
-    """Returns every container that a module in this folder registers, by rank."""
-    modules = (
-        importlib.import_module(f"{containers.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(containers.__path__)
-    )
-    known = (module.CONTAINER for module in modules if hasattr(module, "CONTAINER"))
-    return tuple(sorted(known, key=lambda container: container.rank))
+    """Returns every registered container, by rank."""
+    return tuple(sorted(registry.values("CONTAINER"), key=lambda container: container.rank))

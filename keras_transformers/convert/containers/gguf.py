@@ -5,14 +5,14 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; llama.cpp, convert_hf
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_transformers.convert.containers.arrays import Arrays, Container, is_possible_shape
+from keras_transformers.convert.containers.arrays import Arrays, is_possible_shape
 from keras_transformers.convert.containers.mapped import TRUNCATED, MappedFile
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.files.errors import short_repr
@@ -33,59 +33,32 @@ _MOST_NAMES = 2**16  # fields or tensors; files have a few hundred
 # scores and 520,000 merges.
 _MOST_VALUES = 2**22
 _MOST_AXES = 4  # ggml's
-# Architecture -> module there -> Hugging Face's.
-_MODULES: dict[str, dict[str, str]] = {
-    "bert": {
-        "token_embd": "bert.embeddings.word_embeddings",
-        "position_embd": "bert.embeddings.position_embeddings",
-        "token_types": "bert.embeddings.token_type_embeddings",
-        "token_embd_norm": "bert.embeddings.LayerNorm",
-    },
-}
-_LLAMA = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_MODULES |= dict.fromkeys(("llama", "qwen2", "qwen3"), _LLAMA)
-# The same for the tensors of every block.
-_BLOCKS: dict[str, tuple[str, dict[str, str]]] = {
-    "bert": (
-        "bert.encoder.layer",
-        {
-            "attn_q": "attention.self.query",
-            "attn_k": "attention.self.key",
-            "attn_v": "attention.self.value",
-            "attn_output": "attention.output.dense",
-            "attn_output_norm": "attention.output.LayerNorm",
-            "ffn_up": "intermediate.dense",
-            "ffn_down": "output.dense",
-            "layer_output_norm": "output.LayerNorm",
-        },
-    ),
-}
-_BLOCKS |= dict.fromkeys(
-    ("llama", "qwen2", "qwen3"),
-    (
-        "model.layers",
-        {
-            "attn_norm": "input_layernorm",
-            "attn_q": "self_attn.q_proj",
-            "attn_k": "self_attn.k_proj",
-            "attn_v": "self_attn.v_proj",
-            "attn_output": "self_attn.o_proj",
-            "attn_q_norm": "self_attn.q_norm",
-            "attn_k_norm": "self_attn.k_norm",
-            "ffn_norm": "post_attention_layernorm",
-            "ffn_gate": "mlp.gate_proj",
-            "ffn_up": "mlp.up_proj",
-            "ffn_down": "mlp.down_proj",
-        },
-    ),
-)
-# llama.cpp rotates neighbouring numbers of a head together, Hugging Face's classes those of its two
-# halves. The converter reorders the matrices of these architectures; the field has their heads.
-_REORDERED = {
-    "llama": {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
-}
 _ROTARY_FACTORS = "rope_freqs.weight"  # belongs to no module; `rotary_factors` reads it
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
+
+
+@dataclass(frozen=True)
+class GgufMap:
+    """Maps a family's models in llama.cpp's files to Hugging Face's.
+
+    Attributes:
+        modules: module there -> Hugging Face's.
+        block: Hugging Face's name of a block, without its number.
+        parts: module in a block there -> Hugging Face's.
+        open: takes the file, its arrays under Hugging Face's names, and the family; returns the
+            weights found.
+        is_rotary: whether files may have factors of rotary positions.
+        reordered: part of a block -> the field with its number of heads. llama.cpp rotates
+            neighbouring numbers of a head together, Hugging Face's classes those of its two halves;
+            the converter reorders these matrices.
+    """
+
+    modules: Mapping[str, str]
+    block: str
+    parts: Mapping[str, str]
+    open: Callable[..., Any]
+    is_rotary: bool = False
+    reordered: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,35 +130,38 @@ class Gguf:
             raise ValueError(f"{file}: two of its tensors have the same name; {TRUNCATED}")
         return cls(file, fields, tensors)
 
-    def arrays(self) -> Arrays:
+    def number(self, name: str, kind: type, default: Any = None) -> Any:
+        """Returns a number from the metadata; ValueError if it is anything else."""
+        value = self.fields.get(name, default)
+        if value is default:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise ValueError(f"{self.file}: {name}={value!r:.100}; expected a number, 0 or more")
+        return kind(value)
+
+    def arrays(self, gguf: GgufMap) -> Arrays:
         """Returns the weights as float32, under Hugging Face's names.
 
         Raises:
-            ValueError: the architecture is unsupported, or has a tensor that our families lack.
+            ValueError: the file has a tensor that the family lacks.
         """
-        if self.architecture not in _MODULES:
-            raise ValueError(
-                f"{self.file}: architecture {self.architecture!r:.100} is not supported in GGUF; "
-                f"expected one of {', '.join(_MODULES)}: get the model.safetensors that it was "
-                "made from, or run it with llama.cpp"
-            )
-        turns = self.architecture != "bert"  # BERT has no rotary positions
         names = {
-            self._name(name): tensor
+            self._name(name, gguf): tensor
             for name, tensor in self.tensors.items()
-            if not (turns and name == _ROTARY_FACTORS)
+            if not (gguf.is_rotary and name == _ROTARY_FACTORS)
         }
         shapes = {name: tensor.shape for name, tensor in names.items()}
 
         def read(name: str) -> np.ndarray:
-            return self._in_halves(names[name].name, self._dequantized(names[name]))
+            tensor = names[name]
+            return self._in_halves(tensor.name, self._dequantized(tensor), gguf)
 
         return Arrays(self.file, shapes, read)
 
     def rotary_factors(self) -> np.ndarray | None:
         """Returns the divisors for the rates of rotary positions, (head_dim / 2,), if given.
 
-        Files contain Llama 3.1's scaling only as these numbers.
+        Files contain the scaling of Llama 3.1 only as these numbers.
         """
         tensor = self.tensors.get(_ROTARY_FACTORS)
         if tensor is None:
@@ -205,10 +181,10 @@ class Gguf:
             ) from error
         return array.reshape(tensor.shape)
 
-    def _in_halves(self, name: str, array: np.ndarray) -> np.ndarray:
+    def _in_halves(self, name: str, array: np.ndarray, gguf: GgufMap) -> np.ndarray:
         """Returns a matrix or bias of queries or keys in Hugging Face's order, and others as is."""
         block = _BLOCK.fullmatch(name.rpartition(".")[0])
-        field = _REORDERED.get(self.architecture, {}).get(block[2] if block else "")
+        field = gguf.reordered.get(block[2] if block else "")
         if field is None:
             return array
         default = self.fields.get(f"{self.architecture}.attention.head_count")
@@ -221,18 +197,16 @@ class Gguf:
         pairs = array.reshape(heads, -1, 2, *array.shape[1:])  # (heads, head_dim / 2, 2, ...)
         return pairs.swapaxes(1, 2).reshape(array.shape)
 
-    def _name(self, name: str) -> str:
+    def _name(self, name: str, gguf: GgufMap) -> str:
         module, _, last = name.rpartition(".")
-        start, parts = _BLOCKS[self.architecture]
         block = _BLOCK.fullmatch(module)
-        known = parts if block else _MODULES[self.architecture]
-        part = block[2] if block else module
-        if part not in known or last not in ("weight", "bias"):
+        theirs = (gguf.parts if block else gguf.modules).get(block[2] if block else module)
+        if theirs is None or last not in ("weight", "bias"):
             raise ValueError(
                 f"{self.file}: unexpected tensor {name!r:.100} for {self.architecture}: get the "
                 "model.safetensors that it was made from"
             )
-        return f"{start}.{block[1]}.{known[part]}.{last}" if block else f"{known[part]}.{last}"
+        return f"{gguf.block}.{block[1]}.{theirs}.{last}" if block else f"{theirs}.{last}"
 
 
 def _count(reader: MappedFile, what: str, bytes_each: int) -> int:
@@ -298,19 +272,19 @@ def _tensor(
     package = optional("gguf", extra="gguf")
     place = f"{reader.file}: {name!r:.100} of shape {shape}"
     try:
-        known = package.GGMLQuantizationType(kind)
+        quantization = package.GGMLQuantizationType(kind)
     except ValueError as error:
         raise ValueError(f"{place} has the unknown type {kind}; {TRUNCATED}") from error
-    values_per_block, bytes_per_block = package.GGML_QUANT_SIZES[known]
+    values_per_block, bytes_per_block = package.GGML_QUANT_SIZES[quantization]
     rows = (*shape[:-1], shape[-1] // values_per_block * bytes_per_block)
     fits = start + math.prod(rows) <= reader.size
     if shape[-1] % values_per_block or not is_possible_shape(rows) or not fits:
         raise ValueError(
-            f"{place} and type {known.name} does not lie within the {reader.size} bytes of the "
-            f"file, at byte {start}; {TRUNCATED}"
+            f"{place} and type {quantization.name} does not lie within the {reader.size} bytes of "
+            f"the file, at byte {start}; {TRUNCATED}"
         )
     reader.place = start
-    return GgufTensor(name, known, shape, reader.array("u1", *rows))
+    return GgufTensor(name, quantization, shape, reader.array("u1", *rows))
 
 
 def find_gguf(path: Path) -> Path | None:
@@ -320,6 +294,3 @@ def find_gguf(path: Path) -> Path | None:
         return None
     with files[0].open("rb") as opened:
         return files[0] if opened.read(len(_MAGIC)) == _MAGIC else None
-
-
-CONTAINER = Container("GGUF", 9, find_gguf, lambda file: Gguf.open(file).arrays())

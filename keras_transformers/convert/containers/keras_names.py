@@ -69,11 +69,11 @@ def as_pytorch_arrays(
                     f"both are {name}: save the model again"
                 )
 
-    own = {other.name: other for other in others}
+    other_weights = {other.name: other for other in others}
 
     def read(name: str) -> np.ndarray:
-        if name in own:
-            return own[name].read()
+        if name in other_weights:
+            return other_weights[name].read()
         first, *copies = stored[name]
         array = first.read()
         for copy in copies:
@@ -89,7 +89,7 @@ def as_pytorch_arrays(
         name: _stored(first.name, np.broadcast_to(np.float32(0), first.shape)).shape
         for name, (first, *_) in stored.items()
     }
-    shapes |= {name: other.shape for name, other in own.items()}
+    shapes |= {name: other.shape for name, other in other_weights.items()}
     return Arrays(source, shapes, read, architecture)
 
 

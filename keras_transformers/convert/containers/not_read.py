@@ -101,7 +101,7 @@ _KINDS = (
     _Kind(
         "a Keras model",
         ("*.keras",),
-        "read it with keras.models.load_model, after `import keras_transformers`",
+        "read it with keras.models.load_model, after `import keras_transformers.models`",
     ),
     _Kind(
         "a pickle",
@@ -122,15 +122,15 @@ def not_read_in(path: Path) -> list[NotRead]:
     if path.is_file():
         kind = next((kind for kind in _KINDS if _fits(path, kind)), None)
         return [] if kind is None else [NotRead(kind.contents, (path.name,), kind.remedy)]
-    found: list[NotRead] = []
+    entries: list[NotRead] = []
     seen: set[Path] = set()
     for kind in _KINDS:
         files = [file for file in _named(path, kind) if file not in seen and _starts(file, kind)]
         seen.update(files)
         if files:
             names = tuple(file.relative_to(path).as_posix() for file in files)
-            found.append(NotRead(kind.contents, names, kind.remedy))
-    return found
+            entries.append(NotRead(kind.contents, names, kind.remedy))
+    return entries
 
 
 def _named(folder: Path, kind: _Kind) -> Iterator[Path]:

@@ -231,22 +231,22 @@ def _read_stream(file: mmap.mmap) -> tuple[Any, dict[str, memoryview]]:
         raise _RefusedError(
             "its numbers have another byte order: save it on a little-endian machine"
         )
-    known: dict[str, _Storage] = {}
-    root, keys = _run(stream, known), _run(stream, {})
+    declarations: dict[str, _Storage] = {}
+    root, keys = _run(stream, declarations), _run(stream, {})
     if not isinstance(keys, list) or {type(key) for key in keys} - {str}:
         raise _RefusedError("it has no list of storages: the file is damaged")
     storages, start = {}, stream.tell()
     for key in keys:
-        if key not in known or key in storages:
+        if key not in declarations or key in storages:
             raise _RefusedError(
                 f"no tensor or several lie in storage {key!r:.100}: the file is damaged"
             )
         size = int.from_bytes(mapped[start : start + 8], "little", signed=True)
-        end = start + 8 + known[key].size * known[key].dtype.itemsize
-        if size != known[key].size or end > len(mapped):
+        end = start + 8 + declarations[key].size * declarations[key].dtype.itemsize
+        if size != declarations[key].size or end > len(mapped):
             raise _RefusedError(
-                f"storage {key!r:.100} has {size} numbers, expected {known[key].size}, or not all "
-                f"of them; {_TRUNCATED}"
+                f"storage {key!r:.100} has {size} numbers, expected {declarations[key].size}, or "
+                f"not all of them; {_TRUNCATED}"
             )
         storages[key] = mapped[start + 8 : end]
         start = end

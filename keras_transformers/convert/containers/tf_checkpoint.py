@@ -53,21 +53,21 @@ def checkpoint_prefix(path: Path) -> Path:
         FileNotFoundError: there is no checkpoint.
         ValueError: there are several, and no file says which to use.
     """
-    found = checkpoints_at(path)
-    if not found:
+    prefixes = checkpoints_at(path)
+    if not prefixes:
         raise FileNotFoundError(
             f"{path} has no checkpoint, such as model.ckpt-1000.index with its .data-* beside it"
         )
-    if len(found) == 1:
-        return found[0]
+    if len(prefixes) == 1:
+        return prefixes[0]
     latest = _latest(path)
-    names = ", ".join(prefix.name for prefix in found)
-    chosen = next((prefix for prefix in found if prefix.name == latest), None)
+    names = ", ".join(prefix.name for prefix in prefixes)
+    chosen = next((prefix for prefix in prefixes if prefix.name == latest), None)
     if chosen is None:
         why = f"its file checkpoint names {latest!r}" if latest else "it has no file checkpoint"
         raise ValueError(
             f"{path} has the checkpoints {names}, and {why}: pass the one to load as the path, "
-            f"such as {found[-1]}"
+            f"such as {prefixes[-1]}"
         )
     _logger.info("%s has %s: using %s, named in its file checkpoint", path, names, latest)
     return chosen
@@ -86,8 +86,10 @@ def index_mentions(path: Path, mark: bytes) -> bool:
         mark: part of a name. In an index, names omit the start that they share with the previous
             name.
     """
-    found = checkpoints_at(path)[:1]
-    return any(is_object_based(each) and mark in index_of(each).read_bytes() for each in found)
+    prefixes = checkpoints_at(path)[:1]
+    return any(
+        is_object_based(prefix) and mark in index_of(prefix).read_bytes() for prefix in prefixes
+    )
 
 
 def _latest(folder: Path) -> str:
@@ -95,9 +97,9 @@ def _latest(folder: Path) -> str:
     file = folder / "checkpoint"
     if not file.is_file():
         return ""
-    found = _LATEST.search(file.read_text(encoding="utf-8", errors="replace"))
+    match = _LATEST.search(file.read_text(encoding="utf-8", errors="replace"))
     # It may be a path from another machine or operating system.
-    return re.split(r"[/\\]", found[1])[-1] if found else ""
+    return re.split(r"[/\\]", match[1])[-1] if match else ""
 
 
 def index_of(prefix: Path) -> Path:

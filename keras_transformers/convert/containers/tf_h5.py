@@ -55,7 +55,7 @@ def _open_shards(index: Path) -> Arrays:
     ]
     # The index puts the model's own name before those of most weights; the shards do not.
     models = sorted({name.partition("/")[0] for name in read_json(index)["weight_map"]})
-    classes = [found for model in models if (found := class_of(model))]
+    classes = [name for model in models if (name := class_of(model))]
     return as_pytorch_arrays(index, weights, architecture=classes[0] if classes else "")
 
 
@@ -77,7 +77,7 @@ def _names(stored: Iterable[str]) -> tuple[dict[str, str], str]:
     below = {
         path: parts[2:] if parts[1:2] == [model] else parts[1:] for path, parts in paths.items()
     }
-    outer = next((found for parts in below.values() if (found := _above_encoder(parts))), [])
+    outer = next((start for parts in below.values() if (start := _above_encoder(parts))), [])
     names = {
         path: "/".join(parts[len(outer) :])
         for path, parts in below.items()

@@ -1,34 +1,19 @@
 # Written by `make stubs`.
 
-from . import bilm_tf as bilm_tf
 from . import chat_templates as chat_templates
-from . import cross_encoders as cross_encoders
-from . import encoder_shapes as encoder_shapes
-from . import fasttext as fasttext
 from . import generation_config as generation_config
 from . import gguf as gguf
-from . import google_albert as google_albert
-from . import google_bert as google_bert
-from . import google_electra as google_electra
-from . import google_vit as google_vit
 from . import hub as hub
 from . import huggingface as huggingface
-from . import keras_bert as keras_bert
 from . import keras_h5 as keras_h5
 from . import keras_nlp as keras_nlp
-from . import keras_nlp_t5 as keras_nlp_t5
-from . import language_tokenizers as language_tokenizers
-from . import model_garden as model_garden
 from . import onnx as onnx
-from . import opennmt_tf as opennmt_tf
 from . import peft as peft
 from . import saved_pipeline as saved_pipeline
-from . import sentence_transformers as sentence_transformers
 from . import tokenizer_files as tokenizer_files
 from . import tokenizer_json as tokenizer_json
 from . import unigrams as unigrams
 from . import weights as weights
-from .google_bert import read_google_bert_config as read_google_bert_config
 from .hub import fetch as fetch
 from .onnx import save_onnx as save_onnx
 from .weights import Contents as Contents

@@ -1,10 +1,11 @@
 """Reads and writes chat templates in language models' folders, without running them."""
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.files import read_json
+from keras_transformers.convert.folder import Folder
 from keras_transformers.tokenizers.chat_templates import CHAT_TEMPLATES, find_chat_template
 
 __all__: list[str] = []
@@ -15,7 +16,7 @@ FILE = "chat_template.jinja"
 _CONFIG = "tokenizer_config.json"
 
 
-def read_chat_template(folder: Path) -> dict[str, Any]:
+def read_chat_template(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns a folder's `chat_template` option for `pipelines.TextGenerator`.
 
     It is in chat_template.jinja or, in older folders, in tokenizer_config.json. If there are
@@ -24,15 +25,15 @@ def read_chat_template(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: tokenizer_config.json is damaged.
     """
+    folder = Folder.at(folder)
     if (folder / FILE).is_file():
         # A file that is not UTF-8 is not a published template.
         return known_template((folder / FILE).read_text("utf-8", "replace"), folder / FILE)
-    file = folder / _CONFIG
-    found = read_json(file).get("chat_template") if file.is_file() else None
-    if isinstance(found, list):
-        named = [each for each in found if isinstance(each, dict)]
-        found = next((e.get("template") for e in named if e.get("name") == "default"), None)
-    return known_template(found, file)
+    template = folder.json(_CONFIG, missing_ok=True).get("chat_template")
+    if isinstance(template, list):
+        named = [entry for entry in template if isinstance(entry, dict)]
+        template = next((e.get("template") for e in named if e.get("name") == "default"), None)
+    return known_template(template, folder / _CONFIG)
 
 
 def known_template(text: Any, file: Path) -> dict[str, Any]:

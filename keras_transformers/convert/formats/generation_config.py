@@ -1,18 +1,19 @@
 """Reads the options of generation: generation_config.json, or else config.json."""
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.config_map import check_number, check_size, read_config
-from keras_transformers.files import read_json
+from keras_transformers.convert.config_map import check_number, check_size
+from keras_transformers.convert.folder import Folder
 
 __all__: list[str] = []
 
 _logger = logging.getLogger(__name__)
 
-_FILE = "generation_config.json"
+_CONFIG, _FILE = "config.json", "generation_config.json"
 _MOST_BEAMS = 1000
 _TOP_K = 50  # transformers' default when it samples
 _GGUF_SAMPLING = "general.sampling."
@@ -55,7 +56,7 @@ _NOT_SAMPLED = {
 }
 
 
-def read_generation_options(folder: Path) -> dict[str, Any]:
+def read_generation_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a folder's options for `pipelines.Translator`, to search as transformers does.
 
     Settings that it does not support are named in a warning.
@@ -72,21 +73,22 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
         ValueError: a file is damaged, a value is out of range, or the search would have to start or
             end with tokens other than the model's.
     """
-    file, config = read_config(folder / "config.json")
+    folder = Folder.at(folder)
+    config = folder.json(_CONFIG)
     positions = config.get("max_position_embeddings")
     special = {name: config.get(name) for name in ("eos_token_id", "decoder_start_token_id")}
     file, config = _generation(folder)
-    for name, own in special.items():
-        if own is not None and config.get(name) not in (None, own, [own]):
-            raise ValueError(f"{file}: {name}={config[name]!r}, but config.json has {own!r}")
+    for name, token_id in special.items():
+        if token_id is not None and config.get(name) not in (None, token_id, [token_id]):
+            raise ValueError(f"{file}: {name}={config[name]!r}, but config.json has {token_id!r}")
     if config.get("forced_bos_token_id") is not None:
         raise ValueError(
             f"{file}: forced_bos_token_id={config['forced_bos_token_id']!r:.100}; forcing the "
             "first token is not supported"
         )
-    given = {name for name, value in config.items() if value is not None}
+    fields = {name for name, value in config.items() if value is not None}
     options: dict[str, Any] = {"rules": "transformers"}
-    if "num_beams" in given:
+    if "num_beams" in fields:
         options["num_beams"] = check_size(file, "num_beams", config["num_beams"])
         if options["num_beams"] > _MOST_BEAMS:
             raise ValueError(f"{file}: num_beams={config['num_beams']}; at most {_MOST_BEAMS}")
@@ -94,18 +96,18 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
         ("max_length", 1),
         ("max_new_tokens", 0),
     ):  # the latter wins
-        if name in given:
+        if name in fields:
             length = check_size(file, name, config[name], least=2 + start_tokens)
             options["max_length"] = length - start_tokens
     if "max_length" in options:
         options["extra_length"] = None
         if isinstance(positions, int):
             options["max_length"] = min(options["max_length"], positions)
-    if "min_length" in given:
+    if "min_length" in fields:
         options["min_length"] = check_size(file, "min_length", config["min_length"], least=0)
-    if "length_penalty" in given:
+    if "length_penalty" in fields:
         options["length_penalty"] = check_number(file, "length_penalty", config["length_penalty"])
-    if "forced_eos_token_id" in given:
+    if "forced_eos_token_id" in fields:
         end, forced = config.get("eos_token_id"), config["forced_eos_token_id"]
         if end is not None and forced not in (end, [end]):
             raise ValueError(
@@ -113,12 +115,12 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
                 "is supported"
             )
         options["force_end"] = True
-    own = {"bad_words_ids": ([[config.get("pad_token_id")]],)}  # never predicted here
-    _name_others(file, config, {**_NOT_SEARCHED, **own})
+    padding = [[config.get("pad_token_id")]]  # never predicted here
+    _name_others(file, config, {**_NOT_SEARCHED, "bad_words_ids": (padding,)})
     return options
 
 
-def read_sampling_options(folder: Path) -> dict[str, Any]:
+def read_sampling_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads a folder's options for `pipelines.TextGenerator`, which then decodes as its files say.
 
     As in transformers, it samples only if `do_sample` is true, from 50 tokens if the files set no
@@ -135,18 +137,19 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
         FileNotFoundError: there is no config.json.
         ValueError: a file is damaged, or a value is out of range.
     """
-    size = read_config(folder / "config.json")[1].get("vocab_size")
+    folder = Folder.at(folder)
+    size = folder.json(_CONFIG).get("vocab_size")
     file, config = _generation(folder)
-    given = {name for name, value in config.items() if value is not None}
+    fields = {name for name, value in config.items() if value is not None}
     options: dict[str, Any] = {}
     if config.get("do_sample"):
         for name in ("temperature", "top_p"):
-            if name in given:
+            if name in fields:
                 options[name] = check_number(file, name, config[name], least=1e-6)
-        top_k = config["top_k"] if "top_k" in given else _TOP_K
+        top_k = config["top_k"] if "top_k" in fields else _TOP_K
         top_k = check_size(file, "top_k", top_k, least=0)
         options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
-    if "repetition_penalty" in given:
+    if "repetition_penalty" in fields:
         options["repetition_penalty"] = check_number(
             file, "repetition_penalty", config["repetition_penalty"], least=1e-6
         )
@@ -161,7 +164,7 @@ def read_sampling_options(folder: Path) -> dict[str, Any]:
             check_size(named, "eos_token_id", end, least=0) for end in ends
         ]
     others = dict(_NOT_SAMPLED)
-    if "max_new_tokens" in given:
+    if "max_new_tokens" in fields:
         options["max_length"] = check_size(file, "max_new_tokens", config["max_new_tokens"])
     else:
         others["max_length"] = ()  # it counts the prompt's tokens too
@@ -187,32 +190,32 @@ def gguf_sampling_options(fields: Mapping[str, Any], file: Path, num_tokens: int
     Raises:
         ValueError: a value is out of range.
     """
-    given = {
+    settings = {
         name.removeprefix(_GGUF_SAMPLING): value
         for name, value in fields.items()
         if name.startswith(_GGUF_SAMPLING)
     }
 
     def number(name: str, least: float) -> float:
-        return check_number(file, f"{_GGUF_SAMPLING}{name}", given[name], least=least)
+        return check_number(file, f"{_GGUF_SAMPLING}{name}", settings[name], least=least)
 
     options: dict[str, Any] = {}
-    if "penalty_repeat" in given:
+    if "penalty_repeat" in settings:
         options["repetition_penalty"] = number("penalty_repeat", 1e-6)
-    if "temp" not in given or number("temp", 0.0) > 0:  # 0 is greedy
-        if "temp" in given:
+    if "temp" not in settings or number("temp", 0.0) > 0:  # 0 is greedy
+        if "temp" in settings:
             options["temperature"] = number("temp", 0.0)
-        if "top_p" in given:
+        if "top_p" in settings:
             options["top_p"] = number("top_p", 1e-6)
-        if "top_k" in given:
-            top_k = check_size(file, f"{_GGUF_SAMPLING}top_k", given["top_k"], least=0)
+        if "top_k" in settings:
+            top_k = check_size(file, f"{_GGUF_SAMPLING}top_k", settings["top_k"], least=0)
             options["top_k"] = top_k if top_k < num_tokens else 0
-    others = {name: given[name] for name in given if name not in _GGUF_READ}
+    others = {name: settings[name] for name in settings if name not in _GGUF_READ}
     _name_others(file, others, {"min_p": (0.0,)} | {name: () for name in others if name != "min_p"})
     return options
 
 
-def check_end_token(folder: Path, end_token_id: int) -> None:
+def check_end_token(folder: Folder, end_token_id: int) -> None:
     """Raises ValueError if a folder's texts never end with this token of the vocabulary."""
     file, ends = _end_tokens(folder)
     if ends and end_token_id not in ends:
@@ -222,32 +225,32 @@ def check_end_token(folder: Path, end_token_id: int) -> None:
         )
 
 
-def _end_tokens(folder: Path) -> tuple[Path, list[int]]:
+def _end_tokens(folder: Folder) -> tuple[Path, list[int]]:
     """Returns the tokens that end texts, and the file that names them."""
-    size = read_config(folder / "config.json")[1].get("vocab_size")
+    size = folder.json(_CONFIG).get("vocab_size")
     file, config = _generation(folder)
     if config.get("eos_token_id") is None:
-        file, config = read_config(folder / "config.json")
-    found = config.get("eos_token_id")
-    ends = [] if found is None else found if isinstance(found, list) else [found]
+        file, config = folder / _CONFIG, folder.json(_CONFIG)
+    named = config.get("eos_token_id")
+    ends = [] if named is None else named if isinstance(named, list) else [named]
     # Configurations of small vocabularies often keep the default, an id of OpenAI's.
     return file, [end for end in ends if not isinstance(size, int) or end in range(size)]
 
 
-def _generation(folder: Path) -> tuple[Path, dict[str, Any]]:
+def _generation(folder: Folder) -> tuple[Path, dict[str, Any]]:
     """Returns the file with the generation options, and its contents."""
-    file = folder / _FILE
-    return (file, read_json(file)) if file.is_file() else read_config(folder / "config.json")
+    name = _FILE if (folder / _FILE).is_file() else _CONFIG
+    return folder / name, folder.json(name)
 
 
 def _name_others(
     file: Path, config: Mapping[str, Any], harmless: Mapping[str, tuple[Any, ...]]
 ) -> None:
     """Warns of fields with unsupported values."""
-    found = [
+    unsupported = [
         f"{name}={config[name]!r:.100}"
         for name, values in sorted(harmless.items())
         if config.get(name) is not None and config[name] not in values
     ]
-    if found:
-        _logger.warning("%s: the search here does not support %s", file, ", ".join(found))
+    if unsupported:
+        _logger.warning("%s: the search here does not support %s", file, ", ".join(unsupported))

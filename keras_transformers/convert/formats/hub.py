@@ -42,16 +42,16 @@ def fetch(address: str) -> Path:
         FileNotFoundError: the Hub has no such model, or cannot be reached.
         ValueError: the address is malformed, or a fetched file is damaged.
     """
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None:
         raise ValueError(f"{address!r}: expected hf://organization/name or ...@revision")
     download = functools.partial(
         optional("huggingface_hub", extra="hub").snapshot_download,
-        found["name"],
+        parts["name"],
         ignore_patterns=_OTHER_FORMATS,
     )
     try:
-        folder = Path(download(revision=found["revision"], allow_patterns=_FILES))
+        folder = Path(download(revision=parts["revision"], allow_patterns=_FILES))
         present = ["*.safetensors"]
         for patterns in _OTHER_WEIGHTS:
             if not any(True for pattern in present for _ in folder.rglob(pattern)):
@@ -67,12 +67,12 @@ def fetch(address: str) -> Path:
         if file.is_file():
             _check(file)
     commit = folder.name
-    if _COMMIT.fullmatch(commit) and found["revision"] != commit:
+    if _COMMIT.fullmatch(commit) and parts["revision"] != commit:
         _logger.warning(
             "%s is at commit %s: use hf://%s@%s to pin these files",
             address,
             commit,
-            found["name"],
+            parts["name"],
             commit,
         )
     return folder

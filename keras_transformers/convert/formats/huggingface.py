@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.config_map import read_config
-from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.families import (
     families,
     family_of,
-    has_pooler,
     tokenizer_writer,
 )
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.chat_templates import write_chat_template
 from keras_transformers.convert.formats.generation_config import check_end_token
 from keras_transformers.convert.formats.tokenizer_files import (
@@ -51,11 +49,13 @@ _ELSEWHERE = ("labels", "image_size", "num_channels")
 _POOLINGS = {"mean_pooling": "the mean of all tokens", "cls_pooling": "that vector alone"}
 # Fields of models whose matrices differ from their family's in shape or contents.
 _CHANGED = ("pruned_heads", "quantization_config")
+# The endings of the names of an encoder's pooler.
+_POOLERS = ("pooler.dense.weight", "pooler.weight")
 # The biases of the last layers of heads with labels.
 _HEAD_BIASES = ("classifier.bias", "classifier.out_proj.bias")
 
 
-def open_huggingface(folder: Path) -> FoundWeights:
+def open_huggingface(folder: Folder) -> FoundWeights:
     """Opens a folder in Hugging Face's layout.
 
     Raises:
@@ -64,7 +64,7 @@ def open_huggingface(folder: Path) -> FoundWeights:
             family's layers or the pipelines lack.
     """
     family = family_of(folder, families())
-    file, config = read_config(folder / "config.json")
+    file, config = folder / "config.json", folder.json("config.json")
     if "auto_map" in config:
         raise ValueError(
             f"{file}: auto_map names code to run, which is never run here: only models of known "
@@ -77,23 +77,21 @@ def open_huggingface(folder: Path) -> FoundWeights:
                 "numbers are supported: save the model without it"
             )
     name = _architecture(folder, config)
-    reads_texts = family.task != "image_classification"
     return FoundWeights(
-        source=folder,
+        source=folder.path,
         base=family.task,
         trained=(),
         head=Head(
+            folder=folder,
             file=file,
             config=config,
             name=name,
-            own=family.trained,
-            shapes=open_arrays(folder).shapes,
+            tasks=family.trained,
+            shapes=folder.arrays.shapes,
             labels=functools.cache(lambda: _labels(folder, config)),
             written=_written(folder),
         ),
-        tokenizers=lambda lowercase=None: (
-            _tokenizers(folder, family, lowercase) if reads_texts else ()
-        ),
+        tokenizers=functools.partial(_tokenizers, folder, family),
         heads=name,
         parts=family.parts,
         **_weights(folder, family),
@@ -118,8 +116,8 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     family, writer, of_tokenizer = family_for(trained)
     class_name = writer.class_for(trained.task, trained.class_end)
     options = dict(trained.options)
-    pooled = [_POOLINGS[each.name] for each in trained.model.layers if each.name in _POOLINGS]
-    if pooled and trained.task != "embedding":
+    pooled = [_POOLINGS[layer.name] for layer in trained.model.layers if layer.name in _POOLINGS]
+    if pooled:
         raise ValueError(
             f"transformers' {class_name} reads the first token's vector through "
             f"a pooler, and model {trained.model.name!r} {pooled[0]}: save it in the format "
@@ -168,22 +166,21 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
         and bool(writer.tokenizer) == bool(kinds)
         and (name := writer.class_for(trained.task, trained.class_end))
     }
-    found = {
+    classes = {
         name: (family, writer, of_tokenizer)
         for name, (family, writer) in possible.items()
         if family.fits(trained.model)
         and (of_tokenizer := tokenizer_writer(family, *kinds) if kinds else writer)
     }
     # A family may have another's tokenizer, if the choice is still unique.
-    own = {name: each for name, each in found.items() if each[1] is each[2]}
-    found = own or found
-    if len(found) == 1:
-        return next(iter(found.values()))
+    classes = {name: row for name, row in classes.items() if row[1] is row[2]} or classes
+    if len(classes) == 1:
+        return next(iter(classes.values()))
     what = (
         f"{trained.task} by model {trained.model.name!r} with {', '.join(kinds) or 'no tokenizer'}"
     )
-    if found:
-        raise ValueError(f"{what} fits several classes of transformers: {', '.join(found)}")
+    if classes:
+        raise ValueError(f"{what} fits several classes of transformers: {', '.join(classes)}")
     rows = ", ".join(
         f"{name} with {writer.tokenizer or 'no tokenizer'}"
         for name, (_, writer) in possible.items()
@@ -194,14 +191,13 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
     )
 
 
-def _weights(folder: Path, family: Family) -> dict[str, Any]:
+def _weights(folder: Folder, family: Family) -> dict[str, Any]:
     """Returns the fields of `FoundWeights` that depend on how the family reads weights."""
     arguments = family.read(folder)
-    is_encoder = family.task == "embedding"
     return {
         "build": lambda **changes: family.build(**(arguments | changes)),
-        "fill": lambda model, ignore: family.fill(model, folder, ignore=ignore),
-        "has_pooler": is_encoder and has_pooler(folder),
+        "fill": lambda model, ignore: family.fill(model, folder.arrays, ignore=ignore),
+        "has_pooler": any(name.endswith(_POOLERS) for name in folder.arrays.shapes),
         "max_sequence_length": longest_text(folder) or family.longest_text,
         "masked_lm": {
             "activation": family.masked_lm_activation or arguments["activation"],
@@ -210,14 +206,16 @@ def _weights(folder: Path, family: Family) -> dict[str, Any]:
     }
 
 
-def _tokenizers(folder: Path, family: Family, lowercase: bool | None) -> tuple[Any, ...]:
+def _tokenizers(folder: Folder, family: Family, lowercase: bool | None = None) -> tuple[Any, ...]:
+    if not family.reads_texts:
+        return ()
     tokenizers: tuple[Any, ...] = read_tokenizers(folder, family, lowercase=lowercase)
-    if family.task == "generation":
+    if family.continues_texts:
         check_end_token(folder, tokenizers[0].end_token_id)
     return tokenizers
 
 
-def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
+def _architecture(folder: Folder, config: Mapping[str, Any]) -> str:
     """Returns the class that wrote the weights; "" if unknown.
 
     The class in the weights takes precedence: TensorFlow's classes in transformers 2 and 3 kept the
@@ -229,11 +227,11 @@ def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
         raise ValueError(f"{file}: architectures={names!r}; expected a list with the model's class")
     if len(names) > 1:
         raise ValueError(f"{file}: architectures names {', '.join(names)}; expected one class")
-    said, wrote = names[0] if names else "", open_arrays(folder).architecture
+    said, wrote = names[0] if names else "", folder.arrays.architecture
     return said if said.lower() == wrote.lower() or not wrote else wrote
 
 
-def _labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
+def _labels(folder: Folder, config: Mapping[str, Any]) -> list[str]:
     """Returns the names of a head's classes, in the order of the logits.
 
     The weights determine how many there are; `id2label` names them, as in transformers, or else
@@ -241,7 +239,7 @@ def _labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """
     file = folder / "config.json"
     names, said = _names(file, config), config.get("num_labels")
-    count = _width(open_arrays(folder).shapes) or len(names) or (2 if said is None else said)
+    count = _width(folder.arrays.shapes) or len(names) or (2 if said is None else said)
     if type(count) is not int or not 1 <= count <= MOST_LABELS:
         raise ValueError(f"{file}: num_labels={count!r}; expected 1 to {MOST_LABELS:,}")
     if (names and names.keys() != set(range(count))) or said not in (None, count):
@@ -258,17 +256,17 @@ def _labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 def _names(file: Path, config: Mapping[str, Any]) -> dict[int, str]:
     """Returns index -> name of the classes that a configuration names."""
-    found, ids = config.get("id2label"), config.get("label2id")
+    labels, ids = config.get("id2label"), config.get("label2id")
     numbers = ids if isinstance(ids, dict) else {}
     try:
-        if found is None:
-            found = {number: name for name, number in numbers.items()}
-        elif isinstance(found, list):
-            found = dict(enumerate(found))
-        names = {int(number): _name(name) for number, name in found.items()}
+        if labels is None:
+            labels = {number: name for name, number in numbers.items()}
+        elif isinstance(labels, list):
+            labels = dict(enumerate(labels))
+        names = {int(number): _name(name) for number, name in labels.items()}
     except (AttributeError, OverflowError, TypeError, ValueError):
         names = {-1: ""}
-    named = numbers if found is None else found
+    named = numbers if labels is None else labels
     if any(number < 0 or not name for number, name in names.items()) or len(names) != len(named):
         raise ValueError(
             f"{file}: id2label={named!r:.300}; expected names for the numbers 0, 1, 2 and so on"
@@ -299,21 +297,19 @@ def _width(shapes: Mapping[str, tuple[int, ...]]) -> int | None:
     return next((shapes[name][0] for name in _HEAD_BIASES if len(shapes.get(name, ())) == 1), None)
 
 
-def _written(folder: Path) -> tuple[str, Mapping[str, Any]]:
+def _written(folder: Folder) -> tuple[str, Mapping[str, Any]]:
     """Returns the task and options that `save_huggingface` wrote, if it wrote the folder."""
-    file = folder / _OPTIONS
-    written = read_json(file) if file.is_file() else {}
+    written = folder.json(_OPTIONS, missing_ok=True)
     options = written.get("options", {})
     if not isinstance(options, dict):
-        raise ValueError(f"{file}: options={options!r:.100}; expected an object")
+        raise ValueError(f"{folder / _OPTIONS}: options={options!r:.100}; expected an object")
     return str(written.get("task")), options
 
 
-def _recognises(path: Path) -> bool:
-    file = path / "config.json"
-    if not file.is_file() or (path / "modules.json").is_file():
+def _recognises(folder: Folder) -> bool:
+    if not (folder / "config.json").is_file() or (folder / "modules.json").is_file():
         return False
-    return "registered_name" not in read_json(file)  # Keras' own format
+    return "registered_name" not in folder.json("config.json")  # Keras' own format
 
 
 FORMAT = Format(

@@ -13,10 +13,11 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.hdf5 import hdf5_attributes, is_hdf5
 from keras_transformers.convert.containers.keras_names import is_keras_name
 from keras_transformers.convert.families import encoders, family_of
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import open_huggingface
 from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizers
 from keras_transformers.convert.formats.weights import Format, FoundWeights
@@ -30,7 +31,7 @@ _logger = logging.getLogger(__name__)
 _TF_MODEL = "tf_model.h5"
 
 
-def open_keras_h5(file: Path) -> FoundWeights:
+def open_keras_h5(folder: Folder) -> FoundWeights:
     """Opens a model with a TensorFlow encoder of transformers as a layer, or a `tf_model.h5`.
 
     The encoder is loaded. The user's own dense layer is left out, and a warning says how to copy
@@ -42,12 +43,13 @@ def open_keras_h5(file: Path) -> FoundWeights:
         ValueError: the file is damaged or has no such encoder, or its configuration needs something
             that the layers here lack.
     """
+    file = folder.path
     beside = file.with_name("config.json")
     if file.name == _TF_MODEL and beside.is_file():
-        return open_huggingface(file.parent)
-    arrays = open_arrays(file)
-    own = other_layers(arrays)
-    if not any("word_embeddings" in name and name not in own for name in arrays):
+        return open_huggingface(Folder(file.parent))
+    arrays = folder.arrays
+    others = other_layers(arrays)
+    if not any("word_embeddings" in name and name not in others for name in arrays):
         raise ValueError(
             f"{file}: an HDF5 file of unknown origin, with {', '.join(sorted(arrays))[:200]}. "
             "Expected a model around a TensorFlow encoder of transformers, or one of keras-bert or "
@@ -62,17 +64,17 @@ def open_keras_h5(file: Path) -> FoundWeights:
             f"config.json of the encoder that the model was built on to {beside}"
         )
     with tempfile.TemporaryDirectory() as scratch, naming({Path(scratch): file}):
-        folder = Path(scratch) if configs else file.parent
+        described = Folder(scratch if configs else file.parent)
         if configs:
-            write_json(folder / "config.json", configs[0])
-        family = family_of(folder, encoders())
-        arguments = family.read(folder)
-        length = longest_text(folder)
+            write_json(described / "config.json", configs[0])
+        family = family_of(described, encoders())
+        arguments = family.read(described)
+        length = longest_text(described)
 
     def filled(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         left_out = family.fill(model, arrays, ignore=ignore)
-        report_other_layers(file, own)
-        return [name for name in left_out if name not in own]
+        report_other_layers(file, others)
+        return [name for name in left_out if name not in others]
 
     return FoundWeights(
         source=file,
@@ -81,7 +83,7 @@ def open_keras_h5(file: Path) -> FoundWeights:
         build=lambda **changes: family.build(**(arguments | changes)),
         fill=filled,
         tokenizers=lambda lowercase=None: read_tokenizers(file.parent, family, lowercase=lowercase),
-        parts=(*family.parts, *map(glob.escape, own)),
+        parts=(*family.parts, *map(glob.escape, others)),
         has_pooler=any(name.endswith("pooler.dense.weight") for name in arrays),
         max_sequence_length=length or family.longest_text,
         masked_lm={"activation": arguments["activation"]},
@@ -101,7 +103,7 @@ def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{file}: its model_config is not text; save it again")
     place = f"{file}: model_config"
     left = [] if text is None else [parse_json(text, place, remedy="save it again")]
-    found: dict[str, dict[str, Any]] = {}
+    layers: dict[str, dict[str, Any]] = {}
     while left:
         value = left.pop()
         if isinstance(value, list):
@@ -109,9 +111,9 @@ def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
         elif isinstance(value, dict):
             config, name = value.get("config"), value.get("name")
             if "class_name" in value and isinstance(config, dict):
-                found[str(config.get("name", name))] = value
+                layers[str(config.get("name", name))] = value
             left += value.values()
-    return found
+    return layers
 
 
 def other_layers(arrays: Arrays) -> dict[str, tuple[int, ...]]:
@@ -134,6 +136,6 @@ def report_other_layers(file: Path, weights: Mapping[str, tuple[int, ...]]) -> N
 
 FORMAT = Format(
     "a Keras 2 model around a TensorFlow encoder of transformers (.h5)",
-    lambda path: path.is_file() and is_hdf5(path),
+    lambda folder: folder.path.is_file() and is_hdf5(folder.path),
     open_keras_h5,
 )

@@ -114,10 +114,10 @@ def _check(model: keras.Model, converted: bytes, path: Path) -> None:
     for shape in _CHECKED_SHAPES:
         inputs = {name: _trial(tensor.dtype, shape) for name, tensor in _inputs(model)}
         expected = model(inputs, training=False)
-        for name, found in zip(names, session.run(None, inputs), strict=True):
+        for name, output in zip(names, session.run(None, inputs), strict=True):
             value = keras.ops.convert_to_numpy(expected[name])
-            difference = np.abs(found - value).max() / np.abs(value).max()
-            if found.shape != value.shape or not difference <= _TOLERANCE:
+            difference = np.abs(output - value).max() / np.abs(value).max()
+            if output.shape != value.shape or not difference <= _TOLERANCE:
                 raise ValueError(
                     f"{path}: not written, because {name!r} of model {model.name!r} differs by "
                     f"{difference:.1e} of its largest value in ONNX Runtime"

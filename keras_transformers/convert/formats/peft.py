@@ -204,7 +204,7 @@ def _by_module(
     if unused:
         _logger.warning(
             "%s: %s has %s, which no update in %s uses",
-            file, field, ", ".join(f"{each!r:.80}" for each in unused[:_MOST_NAMED]), WEIGHTS,
+            file, field, ", ".join(f"{pattern!r:.80}" for pattern in unused[:_MOST_NAMED]), WEIGHTS,
         )  # fmt: skip
     return values
 
@@ -246,8 +246,8 @@ def _read_config(file: Path) -> dict[str, Any]:
         ("r", "rank_pattern", _RANK, _is_rank, "a rank of 1 or more"),
     ):
         patterns = config.get(pattern) or {}
-        own = patterns.values() if isinstance(patterns, dict) else [patterns]
-        for value in (config.get(name, default), *own):
+        numbers = patterns.values() if isinstance(patterns, dict) else [patterns]
+        for value in (config.get(name, default), *numbers):
             if not is_valid(value):
                 raise ValueError(f"{file}: {name} or {pattern} has {value!r:.80}, not {wanted}")
     return config

@@ -5,7 +5,7 @@ model.json           the model's Keras configuration
 model.safetensors    its weights, named by the paths of the variables
 <tokenizer's files>  those of `tokenizer`; any other tokenizer has a subfolder with its name
 
-`pipelines.weights.saving` writes pipelines and restores them unchanged.
+`tasks.weights.saving` writes pipelines and restores them unchanged.
 """
 
 import contextlib
@@ -20,8 +20,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers import files
+from keras_transformers import registry
 from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import unusable
 from keras_transformers.dependencies.private_api import set_value, without_values
@@ -40,14 +41,14 @@ def is_pipeline(folder: str | os.PathLike[str]) -> bool:
     return any(Path(folder, name).is_file() for name in (PIPELINE, MODEL))
 
 
-def read_description(folder: Path) -> dict[str, Any]:
+def read_description(folder: Folder) -> dict[str, Any]:
     """Returns the contents of pipeline.json.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: it is damaged, or comes from a newer version of this package.
     """
-    description = files.read_json(folder / PIPELINE)
+    description = folder.json(PIPELINE)
     if description.get("format") != FORMAT_NUMBER:
         raise ValueError(
             f"{folder / PIPELINE}: format {description.get('format')!r}, but this version reads "
@@ -56,7 +57,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def read_saved_tokenizers(folder: Path, description: Mapping[str, Any]) -> dict[str, Any]:
+def read_saved_tokenizers(folder: Folder, description: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tokenizers by the names of their arguments in the pipeline.
 
     Raises:
@@ -85,7 +86,7 @@ def reading(file: Path) -> Iterator[None]:
         raise damaged(file, error) from error
 
 
-def open_saved_pipeline(folder: Path) -> FoundWeights:
+def open_saved_pipeline(folder: Folder) -> FoundWeights:
     """Opens a saved pipeline as weights to train further: its model without its task's head.
 
     Raises:
@@ -94,19 +95,19 @@ def open_saved_pipeline(folder: Path) -> FoundWeights:
     """
     description = read_description(folder)
     arrays = dict(open_arrays(folder / WEIGHTS))
-    whole = read_model(folder / MODEL, arrays)
+    whole = read_model(folder, arrays)
     model = headless(whole)
-    own = by_path(model)
+    body = by_path(model)
 
     def build(**changes: Any) -> keras.Model:
         rates = {name: changes.pop(name) for name in _RATES if name in changes}
-        made = headless(read_model(folder / MODEL, arrays, **rates))
+        model = headless(read_model(folder, arrays, **rates))
         for name, value in changes.items():
-            if value != (has := _image_fields(made).get(name)):
+            if value != (has := _image_fields(model).get(name)):
                 raise ValueError(
                     f"{folder}: the model of this pipeline has {name}={has}, not {value}: pass that"
                 )
-        return made
+        return model
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         wanted, others = by_path(model), []
@@ -121,14 +122,14 @@ def open_saved_pipeline(folder: Path) -> FoundWeights:
         return tuple(read_saved_tokenizers(folder, description).values())
 
     return FoundWeights(
-        source=folder,
+        source=folder.path,
         base=_base(model),
         trained=(),
         build=build,
         fill=fill,
         tokenizers=tokenizers,
         heads=f"a pipeline for {description.get('task')}",
-        parts=(*(path for path in arrays if path not in own), "pooler/*"),
+        parts=(*(path for path in arrays if path not in body), "pooler/*"),
         has_pooler="pooled_output" in model.output,
     )
 
@@ -168,10 +169,10 @@ def _with_rates(description: Any, rates: Mapping[str, float]) -> Any:
     }
 
 
-def _place(folder: Path, name: str) -> Path:
+def _place(folder: Folder, name: str) -> Path:
     """Returns the folder with a tokenizer's files."""
     if name == "tokenizer":
-        return folder
+        return folder.path
     if Path(name).name != name or not (folder / name).is_dir():
         raise LookupError(f"tokenizer {name!r} has no folder with its name beside this file")
     return folder / name
@@ -204,11 +205,11 @@ def _check_sizes(file: Path, description: dict[str, Any], arrays: Mapping[str, n
             )
 
 
-def read_model(file: Path, arrays: Mapping[str, np.ndarray], **rates: float) -> keras.Model:
+def read_model(folder: Folder, arrays: Mapping[str, np.ndarray], **rates: float) -> keras.Model:
     """Returns the model of a configuration; its variables have no values yet.
 
     Args:
-        file: model.json.
+        folder: has model.json.
         arrays: its weights, which limit its size.
         **rates: dropout rates, `dropout` and `attention_dropout`, instead of its own.
 
@@ -216,12 +217,14 @@ def read_model(file: Path, arrays: Mapping[str, np.ndarray], **rates: float) -> 
         FileNotFoundError: the file does not exist.
         ValueError: it is damaged.
     """
-    description = _with_rates(files.read_json(file), rates)
+    file, description = folder / MODEL, _with_rates(folder.json(MODEL), rates)
     _check_sizes(file, description, arrays)
     for room in ("layers", "models"):  # so that Keras finds our classes
         package = importlib.import_module(f"keras_transformers.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
+    for constant in ("FAMILY", "MODELS", "TASK"):  # and those of other packages
+        registry.additions(constant)
     try:
         with without_values():
             model = keras.saving.deserialize_keras_object(description)
@@ -236,13 +239,15 @@ def read_model(file: Path, arrays: Mapping[str, np.ndarray], **rates: float) -> 
 
 
 def _class(name: str) -> Any:
-    """Returns a public class of tokenizers."""
+    """Returns a class of tokenizers: a public one, or a family's own."""
     from keras_transformers import tokenizers
 
-    try:
+    if hasattr(tokenizers, name):
         return getattr(tokenizers, name)
-    except AttributeError:
-        raise LookupError(f"no {name!r} in tokenizers") from None
+    for other in registry.additions("TOKENIZER"):
+        if other.__name__ == name:
+            return other
+    raise LookupError(f"no tokenizer {name!r}: install or register the package that has its family")
 
 
 def by_path(model: keras.Model) -> dict[str, Any]:

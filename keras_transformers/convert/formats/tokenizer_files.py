@@ -2,14 +2,15 @@
 
 import contextlib
 import json
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.families import tokenizer_family
+from keras_transformers.convert.families import families, tokenizer_family
 from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.tokenizer_json import (
     added_pieces,
     check_post_processor,
@@ -19,7 +20,7 @@ from keras_transformers.convert.formats.tokenizer_json import (
     tokenizer_json,
 )
 from keras_transformers.convert.formats.unigrams import sentencepiece_model
-from keras_transformers.files import naming, read_json, read_lines, write_json, write_lines
+from keras_transformers.files import naming, read_lines, write_json, write_lines
 
 _CONFIG = "tokenizer_config.json"
 # Field of tokenizer_config.json -> the values that the tokenizers here implement.
@@ -41,14 +42,6 @@ _SPECIAL = {
     "eos_token": ("end_token_id",),
     "mask_token": ("mask_token_id",),
 }
-# The classes, without "Fast", whose files the tokenizers here read; others split texts differently.
-_CLASSES = (
-    *("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer"),
-    *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
-    "AlbertTokenizer",
-)
-# Classes, with "Fast", that obey `add_prefix_space` although SentencePiece always adds it.
-_WITH_PREFIX = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 _ANY = ("PreTrainedTokenizer", "TokenizersBackend")  # transformers does not say which
 _NO_LIMIT = 10**9  # transformers writes 1e30 for no limit
 _FAST = "PreTrainedTokenizerFast"  # follows tokenizer.json
@@ -59,7 +52,7 @@ _SHARE_OF_CAPITALS = 0.01
 
 
 def read_tokenizers(
-    folder: Path, family: Family, *, lowercase: bool | None = None
+    folder: str | os.PathLike[str], family: Family, *, lowercase: bool | None = None
 ) -> tuple[Any, ...]:
     """Makes a family's tokenizer from a folder, and the one for its answers, if it has one.
 
@@ -76,19 +69,24 @@ def read_tokenizers(
         ValueError: the files are damaged, need something that the tokenizer does not support, or
             contradict `lowercase`.
     """
-    config = _config(folder)
+    folder = Folder.at(folder)
+    config = folder.json(_CONFIG, missing_ok=True)
     family = tokenizer_family(folder, family)
     file = folder / _CONFIG
     for field, values in _SUPPORTED.items():
-        if family.task == "generation" and field in _OF_BATCHES:
+        if family.continues_texts and field in _OF_BATCHES:
             continue
         if config.get(field) not in values and field in config:
             raise ValueError(
                 f"{file}: {field}={config[field]!r}; only {values[0]!r} is supported here"
             )
-    kind, known = config.get("tokenizer_class"), (*(family.tokenizer_classes or _CLASSES), *_ANY)
-    if kind is not None and str(kind).removesuffix("Fast") not in known:
-        raise ValueError(f"{file}: tokenizer_class={kind!r}; expected one of {', '.join(known)}")
+    kind = config.get("tokenizer_class")
+    readable = (*(family.tokenizer_classes or _classes()), *_ANY)
+    if kind is not None and str(kind).removesuffix("Fast") not in readable:
+        raise ValueError(f"{file}: tokenizer_class={kind!r}; expected one of {', '.join(readable)}")
+    has_class = family.writer is not None and family.writer.has_tokenizer_class(kind)
+    if has_class and family.obeys_prefix and config.get("add_prefix_space") is False:
+        raise ValueError(f"{file}: add_prefix_space=False; only True is supported here")
     with _with_vocabulary(folder, family) as place:
         lowers = _lowercase(folder, place, config, lowercase)
         tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowers),)
@@ -104,8 +102,15 @@ def read_tokenizers(
     return tokenizers
 
 
+def _classes() -> list[str]:
+    """Returns the classes whose files are read; others split texts differently."""
+    writers = [family.writer for family in families() if not family.tokenizer_classes]
+    names = {writer.tokenizer_class for writer in writers if writer is not None}
+    return sorted(names - {"", _FAST})
+
+
 def _with_parts(
-    folder: Path, place: Path, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
+    folder: Folder, place: Folder, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
 ) -> Any:
     """Returns the tokenizer with the parts that the folder's files describe, if any.
 
@@ -116,12 +121,7 @@ def _with_parts(
         tokenizer: the tokenizer with its class's own parts.
         lowercase: whether it lower-cases.
     """
-    prefix = config.get("add_prefix_space")
     if not hasattr(tokenizer, "parts"):  # SentencePiece
-        if prefix is False and config.get("tokenizer_class") in _WITH_PREFIX:
-            raise ValueError(
-                f"{folder / _CONFIG}: add_prefix_space={prefix!r}; only True is supported here"
-            )
         if not hasattr(tokenizer, "own_tokens"):
             return tokenizer
         more: dict[str, Any] = {"added_tokens": added_pieces(folder, config, tokenizer)}
@@ -167,14 +167,13 @@ def write_tokenizers(
     ids = {}
     for field in writer.special_tokens:
         attributes = (*_SPECIAL.get(field, ()), f"{field}_id")
-        token_id = next(getattr(tokenizer, each) for each in attributes if hasattr(tokenizer, each))
+        token_id = next(getattr(tokenizer, name) for name in attributes if hasattr(tokenizer, name))
         if token_id is not None:
             ids[field] = token_id
     added = getattr(tokenizer, "added_tokens", None)
     described = getattr(tokenizer, "parts", None) is not None
-    # It describes what the class does not compute by itself, and for some families transformers
-    # reads no other file.
-    if described or writer.tokenizer == "WordPieceTokenizer":
+    # It describes what the class does not compute by itself.
+    if described or writer.reads_tokenizer_json:
         write_json(folder / "tokenizer.json", tokenizer_json(tokenizer))
     write_json(
         folder / _CONFIG,
@@ -191,9 +190,10 @@ def write_tokenizers(
     return {f"{field}_id": token_id for field, token_id in ids.items() if field in named}
 
 
-def longest_text(folder: Path) -> int | None:
+def longest_text(folder: str | os.PathLike[str]) -> int | None:
     """Returns the maximum tokens in a text from tokenizer_config.json; None for no limit."""
-    length = _config(folder).get("model_max_length")
+    folder = Folder.at(folder)
+    length = folder.json(_CONFIG, missing_ok=True).get("model_max_length")
     if length is None:
         return None
     if not isinstance(length, int | float) or length < 1:
@@ -201,23 +201,17 @@ def longest_text(folder: Path) -> int | None:
     return int(length) if length < _NO_LIMIT else None
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    file = folder / _CONFIG
-    return read_json(file) if file.is_file() else {}
-
-
 def _lowercase(
-    folder: Path, place: Path, config: Mapping[str, Any], wanted: bool | None = None
+    folder: Folder, place: Folder, config: Mapping[str, Any], wanted: bool | None = None
 ) -> bool:
     """Returns whether to lower-case, from a file, the caller, or else the vocabulary's words."""
     file, told = folder / _CONFIG, config.get("do_lower_case")
     if "do_lower_case" in config and not isinstance(told, bool):
         raise ValueError(f"{file}: do_lower_case={told!r}; expected true or false")
-    if told is None and (folder / "tokenizer.json").is_file():
-        file = folder / "tokenizer.json"
-        normalizer = read_json(file).get("normalizer")
+    if told is None:
+        normalizer = folder.json("tokenizer.json", missing_ok=True).get("normalizer")
         if isinstance(normalizer, dict) and isinstance(normalizer.get("lowercase"), bool):
-            told = normalizer["lowercase"]
+            file, told = folder / "tokenizer.json", normalizer["lowercase"]
     if told is not None:
         if wanted not in (None, told):
             raise ValueError(f"{file} says lowercase={told}, not {wanted}: leave the option out")
@@ -263,11 +257,11 @@ def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any)
 
 
 @contextlib.contextmanager
-def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
+def _with_vocabulary(folder: Folder, family: Family) -> Iterator[Folder]:
     """Yields a folder with vocabulary files: this folder, or one made from its tokenizer.json."""
-    own = family.vocabulary_file
-    if (own and (folder / own).is_file()) or any(
-        found for name in _VOCABULARIES for found in folder.glob(name)
+    vocabulary = family.vocabulary_file
+    if (vocabulary and (folder / vocabulary).is_file()) or any(
+        file for name in _VOCABULARIES for file in folder.path.glob(name)
     ):
         yield folder
         return
@@ -278,23 +272,20 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
             "SentencePiece model, or tokenizer.json, as the tokenizer's save_pretrained writes them"
         )
     with tempfile.TemporaryDirectory() as scratch:
-        _unpack(file, Path(scratch), family.pieces_file)
-        made = dict.fromkeys(Path(scratch).iterdir(), file)
-        for name in ("config.json", _CONFIG):  # some tokenizers need one of their fields
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, Path(scratch, name))
-        with naming({**made, Path(scratch): folder}):
-            yield Path(scratch)
+        _unpack(file, folder.json(file.name), Path(scratch), family)
+        unpacked = dict.fromkeys(Path(scratch).iterdir(), file)
+        with naming({**unpacked, Path(scratch): folder.path}):
+            yield Folder(scratch, described_by=folder)
 
 
-def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
+def _unpack(file: Path, contents: Mapping[str, Any], place: Path, family: Family) -> None:
     """Writes the vocabulary of a tokenizer.json as the older files."""
-    contents = read_json(file)
-    found, added = contents.get("model"), contents.get("added_tokens", [])
-    model: dict[str, Any] = found if isinstance(found, dict) else {}
+    model, added = contents.get("model"), contents.get("added_tokens", [])
+    model = model if isinstance(model, dict) else {}
     kind = model.get("type")
-    if kind == "Unigram" and pieces_file is not None:
-        (place / pieces_file).write_bytes(sentencepiece_model(file, contents))
+    if kind == "Unigram" and family.pieces_file is not None:
+        pieces = sentencepiece_model(file, contents, family)
+        (place / family.pieces_file).write_bytes(pieces)
         return
     if kind not in ("WordPiece", "BPE"):
         raise ValueError(

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.unigrams import check_pieces
-from keras_transformers.files import read_json
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "ignore_merges": (False, None),
     },
 }
-_BERT: dict[str, Any] = {
+_NORMALIZER: dict[str, Any] = {
     "type": "BertNormalizer",
     "clean_text": True,
     "handle_chinese_chars": True,
@@ -50,7 +50,7 @@ def follows_file(config: Mapping[str, Any]) -> bool:
 
 
 def described_parts(
-    folder: Path,
+    folder: Folder,
     config: Mapping[str, Any],
     tokenizer: Any,
     *,
@@ -70,9 +70,8 @@ def described_parts(
         ValueError: the file's model has options that are not supported; the message names them.
     """
     kind = "BPE" if byte_level else "WordPiece"
-    file = folder / NAME
-    contents = read_json(file) if file.is_file() else {}
-    default = (None if byte_level else {**_BERT, "lowercase": lowercase}, _SPLITTERS[kind])
+    file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
+    default = (None if byte_level else {**_NORMALIZER, "lowercase": lowercase}, _SPLITTERS[kind])
     normalizer, splitter = default
     if follows_file(config) and contents:
         if not isinstance(contents.get("model"), dict):
@@ -84,18 +83,18 @@ def described_parts(
         chinese, accents = (
             _flag(folder, config, field) for field in ("tokenize_chinese_chars", "strip_accents")
         )
-        bert = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
-        normalizer = _plain({**normalizer, **bert})
+        flags = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
+        normalizer = _plain({**normalizer, **flags})
     elif config.get("add_prefix_space"):
         splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
-    own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
-    tokens = _added_tokens(folder, config, contents, own, _base(tokenizer))
+    special = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
+    tokens = _added_tokens(folder, config, contents, special, _base(tokenizer))
     if (normalizer, splitter) == default and not tokens:
         return None
     return {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": tokens}
 
 
-def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
+def added_pieces(folder: Folder, config: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
     """Returns the tokens that a folder's files add to a SentencePiece vocabulary.
 
     Args:
@@ -107,8 +106,7 @@ def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> lis
         ValueError: an id belongs to another token, or the file does not split texts as
             SentencePiece does; the message names it.
     """
-    file = folder / NAME
-    contents = read_json(file) if file.is_file() else {}
+    file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
     tokens = _added_tokens(folder, config, contents, set(tokenizer.own_tokens), _base(tokenizer))
     model = contents.get("model")
     if follows_file(config) and isinstance(model, dict) and model.get("type") == "Unigram":
@@ -130,7 +128,7 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
     """Returns the tokenizer.json of a WordPiece tokenizer, or of another one with parts."""
     model: dict[str, Any]
     if tokenizer.parts is None:
-        normalizer = {**_BERT, "lowercase": tokenizer.lowercase}
+        normalizer = {**_NORMALIZER, "lowercase": tokenizer.lowercase}
         splitter = _SPLITTERS["WordPiece"]
         parts = {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": []}
         num_added = 0
@@ -151,12 +149,12 @@ def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
         model |= {field: values[0] for field, values in _MODELS["WordPiece"].items()}
         decoder = {"type": "WordPiece", "prefix": "##", "cleanup": False}
     flags = dict.fromkeys(_FLAGS, False)
-    own = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
+    entries = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted([*own, *parts["added_tokens"]], key=lambda token: token["id"]),
+        "added_tokens": sorted([*entries, *parts["added_tokens"]], key=lambda token: token["id"]),
         "normalizer": parts["normalizer"],
         "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": _template(tokenizer, vocabulary),
@@ -169,8 +167,8 @@ def decoder_of(tokenizer: Any) -> dict[str, dict[str, Any]]:
     """Returns the `added_tokens_decoder` of a SentencePiece tokenizer with added tokens."""
     flags = {**dict.fromkeys(_FLAGS, False), "special": True}
     ids = {token: token_id for token_id, token in enumerate(tokenizer.vocabulary)}
-    own = [{"id": ids[token], "content": token, **flags} for token in tokenizer.own_tokens]
-    tokens = sorted([*own, *tokenizer.added_tokens], key=lambda token: token["id"])
+    entries = [{"id": ids[token], "content": token, **flags} for token in tokenizer.own_tokens]
+    tokens = sorted([*entries, *tokenizer.added_tokens], key=lambda token: token["id"])
     return {
         str(token["id"]): {name: value for name, value in token.items() if name != "id"}
         for token in tokens
@@ -182,15 +180,15 @@ def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
     names: dict[str, int] = {}
 
     def items(around: list[list[int]]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        steps: list[dict[str, Any]] = []
         for number, tokens in enumerate(around):
             for token_id in tokens:
                 names[vocabulary[token_id]] = token_id
                 kind = max(number - 1, 0)
-                found.append({"SpecialToken": {"id": vocabulary[token_id], "type_id": kind}})
+                steps.append({"SpecialToken": {"id": vocabulary[token_id], "type_id": kind}})
             if number < len(around) - 1:
-                found.append({"Sequence": {"id": "AB"[number], "type_id": number}})
-        return found
+                steps.append({"Sequence": {"id": "AB"[number], "type_id": number}})
+        return steps
 
     single, pair = items(tokenizer.special_tokens(1)), items(tokenizer.special_tokens(2))
     special = {
@@ -199,12 +197,11 @@ def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
 
-def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
+def check_post_processor(folder: Folder, config: Mapping[str, Any], tokenizer: Any) -> None:
     """Raises ValueError if tokenizer.json adds different special tokens around texts."""
-    file = folder / NAME
-    if not follows_file(config) or not file.is_file():
+    if not follows_file(config):
         return
-    contents = read_json(file)
+    file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
     processor = contents.get("post_processor")
     kind = processor.get("type") if isinstance(processor, dict) else processor
     if kind is None or kind == "ByteLevel":
@@ -212,7 +209,7 @@ def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any
     theirs = _check_readable(file, contents)
     for texts in (("",), ("", "")):
         ids = theirs.encode(*texts).ids
-        ours = [each for ids_ in tokenizer.special_tokens(len(texts)) for each in ids_]
+        ours = [token_id for ids_ in tokenizer.special_tokens(len(texts)) for token_id in ids_]
         if ids != ours:
             raise ValueError(
                 f"{file}: post_processor {kind} adds the ids {ids} around {len(texts)} text(s), "
@@ -232,7 +229,7 @@ def _check_readable(file: Path, contents: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _flag(folder: Path, config: Mapping[str, Any], field: str) -> bool | None:
+def _flag(folder: Folder, config: Mapping[str, Any], field: str) -> bool | None:
     value = config.get(field)
     if value is not None and not isinstance(value, bool):
         raise ValueError(
@@ -249,7 +246,7 @@ def _plain(part: Any) -> Any:
     if part.get("type") == "ByteLevel":
         part = {"add_prefix_space": True, "use_regex": True, **part}
     if part.get("type") == "BertNormalizer":
-        part = {**_BERT, **part}
+        part = {**_NORMALIZER, **part}
         if part["strip_accents"] == part["lowercase"]:
             part["strip_accents"] = None
     return part
@@ -276,10 +273,10 @@ def _content(token: Any) -> Any:
 
 
 def _added_tokens(
-    folder: Path,
+    folder: Folder,
     config: Mapping[str, Any],
     contents: Mapping[str, Any],
-    own: set[Any],
+    special: set[Any],
     vocabulary: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Returns the tokens to match in texts, later files first: flags, contents and ids.
@@ -292,8 +289,8 @@ def _added_tokens(
         if field.endswith("_token") and (content := _content(value)) is not None:
             if not isinstance(content, str | bool):  # add_bos_token is a flag
                 raise ValueError(f"{told}: {field}={value!r:.100}; expected a token")
-            own = own | {content}
-    found: dict[str, dict[str, Any]] = {}
+            special = special | {content}
+    by_content: dict[str, dict[str, Any]] = {}
     extra = _extra_tokens(folder, config)
 
     def add(source: Path, token: Any, **others: Any) -> None:
@@ -303,13 +300,12 @@ def _added_tokens(
             raise ValueError(
                 f"{source}: an added token needs content and an id, not {token!r:.100}"
             )
-        found[content] = token
+        by_content[content] = token
 
-    if file.is_file():
-        for content, token_id in read_json(file).items():
-            is_special = content in extra
-            token = {"id": token_id, "content": content, "special": is_special}
-            add(file, token, normalized=not is_special)
+    for content, token_id in folder.json(_ADDED, missing_ok=True).items():
+        is_special = content in extra
+        token = {"id": token_id, "content": content, "special": is_special}
+        add(file, token, normalized=not is_special)
     listed = contents.get("added_tokens") or []
     if not isinstance(listed, list):
         raise ValueError(f"{folder / NAME}: added_tokens={listed!r:.100}; expected a list")
@@ -320,17 +316,17 @@ def _added_tokens(
         raise ValueError(f"{told}: added_tokens_decoder={by_id!r:.100}; expected ids -> tokens")
     for token_id, token in by_id.items():
         add(told, token, id=int(token_id))
-    known = {token: token_id for token_id, token in enumerate(vocabulary)}
+    ids = {token: token_id for token_id, token in enumerate(vocabulary)}
     for content, token in extra.items():
-        if content not in found and content not in own:
-            after = max([len(vocabulary) - 1, *(each["id"] for each in found.values())]) + 1
-            found[content] = {**token, "id": known.get(content, after), "special": True}
-    for content, token in found.items():
+        if content not in by_content and content not in special:
+            after = max([len(vocabulary) - 1, *(token["id"] for token in by_content.values())]) + 1
+            by_content[content] = {**token, "id": ids.get(content, after), "special": True}
+    for content, token in by_content.items():
         token_id = token["id"]
-        if known.get(content, token_id) != token_id:
+        if ids.get(content, token_id) != token_id:
             raise ValueError(
                 f"{folder}: the added token {content!r} has the id {token_id}, but the id "
-                f"{known[content]} in the vocabulary: a token can have only one id"
+                f"{ids[content]} in the vocabulary: a token can have only one id"
             )
         if token_id < len(vocabulary) and vocabulary[token_id] != content:
             raise ValueError(
@@ -343,16 +339,16 @@ def _added_tokens(
             "content": token["content"],
             **{flag: bool(token.get(flag, False)) for flag in _FLAGS},
         }
-        for token in sorted(found.values(), key=lambda token: token["id"])
-        if token["content"] not in own
+        for token in sorted(by_content.values(), key=lambda token: token["id"])
+        if token["content"] not in special
     ]
 
 
-def _extra_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _extra_tokens(folder: Folder, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns the special tokens without a name, by content, which old files may list."""
-    file = folder / "special_tokens_map.json"
-    old = read_json(file) if file.is_file() and "added_tokens_decoder" not in config else {}
-    found: dict[str, dict[str, Any]] = {}
+    is_old = "added_tokens_decoder" not in config
+    old = folder.json("special_tokens_map.json", missing_ok=True) if is_old else {}
+    by_content: dict[str, dict[str, Any]] = {}
     for listed in (config, old):
         for field in ("additional_special_tokens", "extra_special_tokens"):
             tokens = listed.get(field) or []
@@ -363,7 +359,7 @@ def _extra_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, dict[str
                 content = _content(token)
                 if not isinstance(content, str) or not content:
                     raise ValueError(f"{folder}: {field} has {token!r:.100}; expected a token")
-                found.setdefault(
+                by_content.setdefault(
                     content, {"content": content, **(token if isinstance(token, dict) else {})}
                 )
-    return found
+    return by_content

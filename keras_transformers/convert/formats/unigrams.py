@@ -7,24 +7,24 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_transformers.convert.family import Family
+
 __all__: list[str] = []
 
-_T5 = ["<pad>", "</s>", "<unk>"]  # the first tokens
-_FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]  # XLM-RoBERTa's; its last token is
-_MASK = "<mask>"
-_ALBERT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+_MASK = "<mask>"  # fairseq's last token
 _SPLITS, _PREFIXES = "WhitespaceSplit", "Metaspace"
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # types of pieces
 
 
-def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
-    """Returns the SentencePiece model that a T5's or encoder's tokenizer.json was made from.
+def sentencepiece_model(file: Path, contents: Mapping[str, Any], family: Family) -> bytes:
+    """Returns the SentencePiece model that a family's tokenizer.json was made from.
 
-    Added tokens at the end of the vocabulary, such as T5's extra ids, are left out.
+    Added tokens at the end of the vocabulary, such as extra ids, are left out.
 
     Args:
         file: the tokenizer.json, for error messages.
         contents: its contents.
+        family: says which tokens come first.
 
     Raises:
         ValueError: it is damaged, or has unexpected special tokens or bytes.
@@ -38,26 +38,22 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
         raise ValueError(f"{file}: not a Hugging Face Unigram tokenizer ({error})") from error
     if model.get("byte_fallback"):
         raise ValueError(f"{file}: byte_fallback is not supported: add the SentencePiece model")
-    names = [piece for piece, _ in pieces]
-    if names[:4] == _FAIRSEQ and _MASK in names:
-        first, added = _FAIRSEQ, added - {_MASK}
-    else:
-        first = _ALBERT if names[:5] == _ALBERT else _T5
-    while pieces and pieces[-1][0] in added - set(first):
+    first, last = list(family.first_pieces), [_MASK] if family.fairseq_pieces else []
+    while pieces and pieces[-1][0] in added - {*first, *last}:
         pieces.pop()
     names = [piece for piece, _ in pieces]
-    is_fairseq = first is _FAIRSEQ and names[-1] == _MASK
-    known = names[: len(first)] == first and (is_fairseq or first is not _FAIRSEQ)
-    if not known or len(set(names)) < len(names):
+    is_whole = names[: len(first)] == first and names[len(names) - len(last) :] == last
+    if not is_whole or len(set(names)) < len(names):
+        ends = f" and ends with {_MASK}" if last else ""
         raise ValueError(
-            f"{file}: its vocabulary repeats a token or lacks one of {', '.join(_T5)} in T5's "
-            "order, or XLM-RoBERTa's or ALBERT's special tokens"
+            f"{file}: its vocabulary repeats a token, or is not one that starts with "
+            f"{', '.join(first)}{ends}: use the tokenizer that belongs to the model"
         )
     if unknown != names.index("<unk>"):
         raise ValueError(f"{file}: unk_id={unknown!r}, but <unk> has the id {names.index('<unk>')}")
-    if is_fairseq:
+    if family.fairseq_pieces:
         pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *pieces[len(first) : -1]]
-    return _model(pieces, charsmap)
+    return _model(pieces, charsmap, {"<pad>", "<s>", "</s>", *first})
 
 
 def check_pieces(
@@ -91,14 +87,14 @@ def check_pieces(
             "SentencePiece"
         )
     try:
-        found, _, others = _normalizers(contents)
+        steps_before, _, others = _normalizers(contents)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{file}: normalizer {contents.get('normalizer')!r:.100} is not supported with "
             f"SentencePiece ({error})"
         ) from error
-    if found != list(before):
-        what = ", ".join(str(step.get("type")) for step in found) or "nothing"
+    if steps_before != list(before):
+        what = ", ".join(str(step.get("type")) for step in steps_before) or "nothing"
         wanted = ", ".join(str(step.get("type")) for step in before) or "nothing"
         raise ValueError(
             f"{file}: normalizes by {what} before Precompiled; only {wanted} is supported here"
@@ -140,22 +136,21 @@ def _only_shortens(step: Mapping[str, Any]) -> bool:
     return step.get("type") == "Replace" and runs and step.get("content") in ("▁", " ")
 
 
-def _model(pieces: list[tuple[str, float]], charsmap: bytes) -> bytes:
+def _model(pieces: list[tuple[str, float]], charsmap: bytes, controls: set[str]) -> bytes:
     names = [name for name, _ in pieces]
-    controls = {"<pad>", "<s>", "</s>", *_ALBERT}
     kinds = {**dict.fromkeys(controls, _CONTROL), "<unk>": _UNKNOWN}
     ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>", "bos_id": "<s>"}
     proto: Any = sentencepiece_model_pb2  # created at run time, without types
-    found = proto.ModelProto()
+    model = proto.ModelProto()
     for name, score in pieces:
-        found.pieces.add(piece=name, score=score, type=kinds.get(name, _NORMAL))
-    found.trainer_spec.model_type = 1  # unigram
-    found.trainer_spec.vocab_size = len(pieces)
+        model.pieces.add(piece=name, score=score, type=kinds.get(name, _NORMAL))
+    model.trainer_spec.model_type = 1  # unigram
+    model.trainer_spec.vocab_size = len(pieces)
     for field, name in ids.items():
-        setattr(found.trainer_spec, field, names.index(name) if name in names else -1)
-    found.normalizer_spec.precompiled_charsmap = charsmap
-    found.normalizer_spec.add_dummy_prefix = True
-    found.normalizer_spec.remove_extra_whitespaces = True
-    found.normalizer_spec.escape_whitespaces = True
-    contents: bytes = found.SerializeToString()
+        setattr(model.trainer_spec, field, names.index(name) if name in names else -1)
+    model.normalizer_spec.precompiled_charsmap = charsmap
+    model.normalizer_spec.add_dummy_prefix = True
+    model.normalizer_spec.remove_extra_whitespaces = True
+    model.normalizer_spec.escape_whitespaces = True
+    contents: bytes = model.SerializeToString()
     return contents

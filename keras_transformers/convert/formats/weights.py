@@ -3,26 +3,22 @@
 A module in this folder registers its format by defining `FORMAT`; no list names it.
 """
 
-import functools
-import importlib
 import itertools
 import logging
 import os
-import pkgutil
-import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformers.convert import formats
-from keras_transformers.convert.containers.arrays import containers_in, open_arrays
+from keras_transformers import registry
 from keras_transformers.convert.containers.not_read import NotRead, not_read_in
+from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats import hub
-from keras_transformers.dependencies.private_api import without_values
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.entry import skeleton
 
 __all__ = ["Contents", "Format", "FoundWeights", "TrainedModel", "find_weights", "look"]
 
@@ -37,22 +33,24 @@ _MOST_FILES = 100  # in a folder around a file of weights; one of data may have 
 class Head:
     """Describes the head of a model in a folder in Hugging Face's layout.
 
-    The tasks decide which of them it serves; see `pipelines.tasks`.
+    The tasks decide which of them it serves; see `tasks.Task`.
 
     Attributes:
+        folder: the folder.
         file: the path of config.json.
         config: its contents.
         name: the class that wrote the weights, such as "BertForMultipleChoice"; "" if unknown.
-        own: the family's own classes: suffix of a name -> the tasks that it serves.
+        tasks: the family's own classes: suffix of a name -> the tasks that it serves.
         shapes: name -> shape of all tensors.
         labels: returns the names of the head's classes, in the order of the logits.
         written: the task and the pipeline's options, if this package wrote the folder.
     """
 
+    folder: Folder
     file: Path
     config: Mapping[str, Any]
     name: str
-    own: Mapping[str, tuple[str, ...]]
+    tasks: Mapping[str, tuple[str, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     labels: Callable[[], list[str]]
     written: tuple[str, Mapping[str, Any]]
@@ -133,15 +131,19 @@ class Format:
 
     Attributes:
         contents: the contents of such a folder or file, for error messages.
-        recognises: returns whether a path is in this format; it may look at names and small files.
-            The path may be a checkpoint's prefix, which is not a file.
-        open: reads the configuration at a path. FileNotFoundError if a file is missing, ValueError
-            if one is damaged or needs something that the models lack.
+        recognises: returns whether a folder is in this format; it may look at names and small
+            files. The folder may be a single file, or a checkpoint's prefix, which is not a file.
+        open: reads the configuration in a folder. FileNotFoundError if a file is missing,
+            ValueError if one is damaged or needs something that the models lack.
     """
 
     contents: str
-    recognises: Callable[[Path], bool]
-    open: Callable[[Path], FoundWeights]
+    recognises: Callable[[Folder], bool]
+    open: Callable[[Folder], FoundWeights]
+
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "FORMAT", self
 
 
 @dataclass(frozen=True)
@@ -149,17 +151,22 @@ class Contents:
     """The contents of a folder or file of weights; as a string, in words.
 
     Attributes:
-        source: the folder or file.
+        folder: the folder or file, opened.
         format: its format; None if unknown.
         weights: the files of weights that can be read, starting with the one to use. Empty if the
             format has its own.
         not_read: files that cannot be read.
     """
 
-    source: Path
+    folder: Folder
     format: Format | None
     weights: tuple[Path, ...]
     not_read: tuple[NotRead, ...]
+
+    @property
+    def source(self) -> Path:
+        """The path of the folder or file."""
+        return self.folder.path
 
     def __str__(self) -> str:
         contents = self.format.contents if self.format else "no known format"
@@ -168,7 +175,7 @@ class Contents:
             taken, *others = map(_file_name, self.weights)
             why = f", which comes before {' and '.join(others)}" if others else ""
             said.append(f"the weights are {taken}{why}")
-        said += [f"not read: {found}" for found in self.not_read]
+        said += [f"not read: {files}" for files in self.not_read]
         return "; ".join(said)
 
 
@@ -185,16 +192,16 @@ def look(path: str | os.PathLike[str]) -> Contents:
     Example:
         print(kt.convert.look("bert-base-uncased/"))
     """
-    path, known = _resolved(Path(path))
-    if known is None and not path.exists():
+    folder, of_folder = _resolved(Folder.at(path))
+    if of_folder is None and not folder.path.exists():
         raise FileNotFoundError(
-            f"{path} does not exist: pass a folder of weights, or "
+            f"{folder} does not exist: pass a folder of weights, or "
             f"{hub.PREFIX}organization/name for a model of the Hugging Face Hub"
         )
-    weights = dict.fromkeys(file for _, file in containers_in(path))
+    weights = dict.fromkeys(file for _, file in folder.containers)
     taken = {file.name for file in weights}
-    others = [found for found in not_read_in(path) if not taken & set(found.files)]
-    return Contents(path, known, tuple(weights), tuple(others))
+    others = [other for other in not_read_in(folder.path) if not taken & set(other.files)]
+    return Contents(folder, of_folder, tuple(weights), tuple(others))
 
 
 def _file_name(file: Path) -> str:
@@ -212,44 +219,38 @@ def find_weights(path: str | os.PathLike[str]) -> FoundWeights:
         FileNotFoundError: the path, or a file of the format, does not exist.
         ValueError: the format is unknown, or a file is damaged.
     """
-    path = local(path)
-    contents = look(path)
+    contents = look(local(path))
     if contents.format is not None:
         _logger.info("%s", contents)
-        return contents.format.open(contents.source)
-    raise ValueError(why_not_weights(path))
+    return _open(contents)
+
+
+def _open(contents: Contents) -> FoundWeights:
+    if contents.format is None:
+        raise ValueError(why_not_weights(contents.folder))
+    return contents.folder.once(contents.format.open, contents.folder)
 
 
 def num_positions(path: str | os.PathLike[str]) -> int | None:
     """Returns the most tokens that a model of weights takes; None if nothing limits them.
 
-    It builds the model without values, and draws no random numbers: seeds of layers come from
-    Python's `random`, and a run's weights must not depend on whether somebody looked.
-
     Raises:
         FileNotFoundError: the path, or a file of the format, does not exist.
         ValueError: the format is unknown, or a file is damaged.
     """
-    contents = look(local(path))
-    if contents.format is None:
-        raise ValueError(why_not_weights(contents.source))
-    state = random.getstate()
-    try:
-        with without_values():
-            model = contents.format.open(contents.source).build()
-    finally:
-        random.setstate(state)
-    return anatomy(model).max_sequence_length
+    folder = local(path)
+    return anatomy(skeleton(lambda: _open(look(folder)).build())).max_sequence_length
 
 
-def why_not_weights(path: Path) -> str:
+def why_not_weights(path: str | os.PathLike[str]) -> str:
     """Returns why a file or folder holds no weights in a known format, and the remedy.
 
     Raises:
         FileNotFoundError: the path does not exist.
         ValueError: a file is damaged.
     """
-    contents = look(path)
+    folder = Folder.at(path)
+    contents, path = look(folder), folder.path
     has = "; ".join(map(str, contents.not_read))
     if path.is_file():
         kinds = not_read_in(path)
@@ -258,13 +259,13 @@ def why_not_weights(path: Path) -> str:
             has = f"part of a folder, with a config.json: pass {path.parent}"
         return f"{path} is {has or 'a file of unknown format'}"
     if contents.weights and not has:
-        open_arrays(path)  # raises an error for a damaged file
+        _ = folder.arrays  # raises an error for a damaged file
         names = ", ".join(map(_file_name, contents.weights))
         has = (
             f"{names}, but no config.json, which says what the weights are: copy the model's own "
             "into the folder"
         )
-    if several := [file.name for file in _files_alone(path)]:
+    if several := [file.path.name for file in _files_alone(path)]:
         names = " and ".join(several[:5])
         has += f"{'; ' if has else ''}several files of weights: pass one of {names}"
     inside = [
@@ -276,58 +277,58 @@ def why_not_weights(path: Path) -> str:
         has += f"{'; ' if has else ''}folders with weights: pass {' or '.join(inside[:5])}"
     if has:  # with its own remedy
         return f"{path} has {has}. It holds no weights in a known format"
-    wanted = "; ".join(known.contents for known in all_formats())
+    wanted = "; ".join(format.contents for format in all_formats())
     return f"{path} holds no weights in a known format; expected one of {wanted}"
 
 
-def local(path: str | os.PathLike[str]) -> Path:
-    """Returns a path unchanged, or the folder to which a model of the Hub has been fetched."""
+def local(path: str | os.PathLike[str]) -> Folder:
+    """Returns the folder at a path, fetched if it is a model of the Hub."""
     address = _on_hub(path)
-    return hub.fetch(address) if address else Path(path)
+    return Folder.at(hub.fetch(address) if address else path)
 
 
 def has_weights(path: str | os.PathLike[str]) -> bool:
     """Returns whether a folder or file holds weights in a known format, or is on the Hub."""
-    return bool(_on_hub(path)) or _resolved(Path(path))[1] is not None
+    return bool(_on_hub(path)) or _resolved(Folder.at(path))[1] is not None
 
 
-def _resolved(path: Path) -> tuple[Path, Format | None]:
+def _resolved(folder: Folder) -> tuple[Folder, Format | None]:
     """Returns what to open, a folder or the only file in it, and its format."""
-    known = _format_of(path)
-    if not path.is_dir() or (known is not None and any(containers_in(path))):
-        return path, known
-    files = _files_alone(path)
+    of_folder = _format_of(folder)
+    if not folder.path.is_dir() or (of_folder is not None and folder.containers):
+        return folder, of_folder
+    files = _files_alone(folder.path)
     if len(files) != 1 or (of_file := _format_of(files[0])) is None:
-        return path, known
+        return folder, of_folder
     # A file may be only a part of a folder with a configuration.
-    is_whole = known is None or _opens(of_file, files[0])
-    return (files[0], of_file) if is_whole else (path, known)
+    is_whole = of_folder is None or _opens(of_file, files[0])
+    return (files[0], of_file) if is_whole else (folder, of_folder)
 
 
-def _format_of(path: Path) -> Format | None:
-    return next((known for known in all_formats() if known.recognises(path)), None)
+def _format_of(folder: Folder) -> Format | None:
+    return next((kind for kind in all_formats() if kind.recognises(folder)), None)
 
 
-def _files_alone(folder: Path) -> list[Path]:
+def _files_alone(path: Path) -> list[Folder]:
     """Returns the files in a folder that a format recognises by themselves.
 
     Of several, only those that it can open, if there are any: any HDF5 file may be one.
     """
-    if not folder.is_dir():
+    if not path.is_dir():
         return []
-    paths = list(itertools.islice(folder.iterdir(), _MOST_FILES + 1))
+    paths = list(itertools.islice(path.iterdir(), _MOST_FILES + 1))
     if len(paths) > _MOST_FILES:
         return []
-    files = [file for file in sorted(paths) if file.is_file()]
-    formats = {file: known for file in files if (known := _format_of(file)) is not None}
+    files = [Folder(file) for file in sorted(paths) if file.is_file()]
+    formats = {file: of_file for file in files if (of_file := _format_of(file)) is not None}
     if len(formats) < 2:
         return list(formats)
-    return [file for file, known in formats.items() if _opens(known, file)] or list(formats)
+    return [file for file, of_file in formats.items() if _opens(of_file, file)] or list(formats)
 
 
-def _opens(known: Format, file: Path) -> bool:
+def _opens(format: Format, file: Folder) -> bool:
     try:
-        known.open(file)
+        file.once(format.open, file)
     except (ImportError, OSError, ValueError):
         return False
     return True
@@ -339,11 +340,6 @@ def _on_hub(path: str | os.PathLike[str]) -> str:
     return f"{hub.PREFIX}{rest.lstrip('/')}" if f"{start}://" == hub.PREFIX else ""
 
 
-@functools.cache
 def all_formats() -> tuple[Format, ...]:
-    """Returns every format that a module in this folder registers."""
-    modules = (
-        importlib.import_module(f"{formats.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(formats.__path__)
-    )
-    return tuple(module.FORMAT for module in modules if hasattr(module, "FORMAT"))
+    """Returns every registered format, ours last: some take any file of a kind, such as `.npz`."""
+    return (*registry.additions("FORMAT"), *registry.own("FORMAT"))

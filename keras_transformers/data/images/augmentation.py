@@ -39,7 +39,9 @@ class Augmentation:
         if self.zoom >= 1:
             raise ValueError(f"zoom={self.zoom}: must be below 1, the whole image")
 
-    def __call__(self, images: Any, targets: Any, seed: Any) -> tuple[Any, Any]:
+    def __call__(
+        self, images: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Augments a batch.
 
         Args:
@@ -64,7 +66,7 @@ class Augmentation:
         return images, targets
 
 
-def random_turn(images: Any, rotation: float, zoom: float, seed: Any) -> Any:
+def random_turn(images: tf.Tensor, rotation: float, zoom: float, seed: tf.Tensor) -> tf.Tensor:
     """Rotates each image around its centre and stretches it; uncovered areas are black.
 
     Args:
@@ -93,7 +95,7 @@ def random_turn(images: Any, rotation: float, zoom: float, seed: Any) -> Any:
     return tf.ensure_shape(turned, images.shape)
 
 
-def random_crop(images: Any, padding: int, seed: Any) -> Any:
+def random_crop(images: tf.Tensor, padding: int, seed: tf.Tensor) -> tf.Tensor:
     """Shifts each image by up to `padding` pixels in each direction and fills the gap with black.
 
     Args:
@@ -111,7 +113,7 @@ def random_crop(images: Any, padding: int, seed: Any) -> Any:
     return tf.ensure_shape(cropped, images.shape)
 
 
-def random_flip(images: Any, seed: Any) -> Any:
+def random_flip(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Mirrors each image left to right with probability 1/2.
 
     Args:
@@ -122,7 +124,9 @@ def random_flip(images: Any, seed: Any) -> Any:
     return tf.where(flipped, tf.reverse(images, axis=[2]), images)
 
 
-def mixup(images: Any, targets: Any, alpha: float, seed: Any) -> tuple[Any, Any]:
+def mixup(
+    images: tf.Tensor, targets: tf.Tensor, alpha: float, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Mixes each example with the next one: `share * this + (1 - share) * next`.
 
     Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization", https://arxiv.org/abs/1710.09412.
@@ -139,7 +143,7 @@ def mixup(images: Any, targets: Any, alpha: float, seed: Any) -> tuple[Any, Any]
     # If both gammas underflow to 0, the row stays unchanged.
     share = 1.0 - tf.math.divide_no_nan(gammas[1], gammas[0] + gammas[1])
 
-    def mix(values: Any, share: Any) -> Any:
+    def mix(values: Any, share: Any) -> tf.Tensor:
         return share * values + (1.0 - share) * tf.roll(values, shift=-1, axis=0)
 
     return mix(images, share[:, None, None, None]), mix(targets, share[:, None])

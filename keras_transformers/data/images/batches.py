@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras_transformers.data.batching import LengthBatches, index_batches
 from keras_transformers.data.images.augmentation import Augmentation
 from keras_transformers.data.images.labelled_images import Images
+from keras_transformers.data.static_shapes import Batch
 
 __all__ = ["ImageBatches"]
 
@@ -59,7 +60,7 @@ class ImageBatches(LengthBatches):
         self._read = images.reader()
         self._labels = tf.constant(images.labels)
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the images at `indices`, int32 (batch,); runs in graphs."""
         targets = tf.one_hot(tf.gather(self._labels, indices), len(self.images.label_names))
         return {"images": self._read(indices)}, {"logits": targets}

@@ -163,14 +163,14 @@ def load_idx(
         ValueError: a file is damaged, or the files do not match.
     """
     folder = Path(folder)
-    found: dict[str, Images] = {}
+    splits: dict[str, Images] = {}
     for name, prefix in (("train", "train"), ("test", "t10k")):
         pixels = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), num_axes=3)
         labels = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), num_axes=1)
         label_names = label_names or [str(i) for i in range(int(labels.max(initial=0)) + 1)]
         source = str(folder / f"{prefix}-images-idx3-ubyte")
-        found[name] = Images(pixels[..., None], labels.astype(np.int32), list(label_names), source)
-    return found
+        splits[name] = Images(pixels[..., None], labels.astype(np.int32), list(label_names), source)
+    return splits
 
 
 def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
@@ -259,7 +259,7 @@ def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
         return None
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        troubles = [found for found in pool.map(trouble, paths) if found]
+        troubles = [message for message in pool.map(trouble, paths) if message]
     if troubles:
         more = f" and {len(troubles) - 5} more" if len(troubles) > 5 else ""
         raise ValueError(

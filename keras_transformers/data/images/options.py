@@ -20,7 +20,7 @@ from keras_transformers.ranges import (
     Rate,
 )
 
-__all__ = ["ImageFiles"]
+__all__ = ["ImageAugmentation", "ImageFiles"]
 
 
 class Splits(NamedTuple):
@@ -29,6 +29,22 @@ class Splits(NamedTuple):
     train: Images
     dev: Images
     test: Images
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageAugmentation:
+    """How training images are changed; a base class for options."""
+
+    rotation: NonNegativeFloat = 0.0  # largest random rotation in degrees, either way; 0: none
+    zoom: Rate = 0.0  # largest random stretch of width and height, such as 0.1; 0: none
+    crop_padding: NonNegativeInt = 1  # largest random shift in pixels, in each direction; 0: none
+    flip: bool = False  # mirror half of the images; not for digits
+    mixup: NonNegativeFloat = 0.0  # alpha of mixup; 0: none
+
+    def augmentation(self) -> Augmentation:
+        """Returns the augmentation of the training images."""
+        names = [field.name for field in dataclasses.fields(Augmentation)]
+        return Augmentation(**{name: getattr(self, name) for name in names})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,12 +59,6 @@ class ImageFiles:
     num_channels: Literal[1, 3] | None = None
     test_fraction: Fraction = 0.2  # share held out at random if the data has no test set
     dev_fraction: Fraction = 0.1  # share of the rest for validation; used for monitoring only
-
-    rotation: NonNegativeFloat = 0.0  # largest random rotation in degrees, either way; 0: none
-    zoom: Rate = 0.0  # largest random stretch of width and height, such as 0.1; 0: none
-    crop_padding: NonNegativeInt = 1  # largest random shift in pixels, in each direction; 0: none
-    flip: bool = False  # mirror half of the images; not for digits
-    mixup: NonNegativeFloat = 0.0  # alpha of mixup; 0: none
 
     def read_images(self, decoder: Any, *, seed: int) -> Splits:
         """Reads the images.
@@ -80,8 +90,3 @@ class ImageFiles:
             )
         train, dev = train.split(self.dev_fraction, seed=seed)
         return Splits(train, dev, test)
-
-    def augmentation(self) -> Augmentation:
-        """Returns the augmentation of the training images."""
-        names = [field.name for field in dataclasses.fields(Augmentation)]
-        return Augmentation(**{name: getattr(self, name) for name in names})

@@ -168,9 +168,9 @@ def cut(documents: Iterable[Document]) -> Words:
     while batch := list(itertools.islice(sentences, _SENTENCES_AT_ONCE)):
         words = split_words(batch)
         lengths.append(words.row_lengths().numpy())
-        found = words.values.numpy()
-        numbered = (numbers.setdefault(word, len(numbers)) for word in found)
-        indices.append(np.fromiter(numbered, np.int32, len(found)))
+        tokens = words.values.numpy()
+        numbered = (numbers.setdefault(word, len(numbers)) for word in tokens)
+        indices.append(np.fromiter(numbered, np.int32, len(tokens)))
     if len(lengths) == 1:
         raise ValueError(f"no sentences in {len(documents)} documents: use some text")
     index = np.concatenate(indices)

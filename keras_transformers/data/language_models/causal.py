@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from keras_transformers.data.batching import Batches
 from keras_transformers.data.static_shapes import filled
-from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 from keras_transformers.tokenizers.packing import document_start
+from keras_transformers.tokenizers.protocols import TextTokenizer
 
 __all__ = ["RowBatches", "TokenStream"]
 
@@ -37,7 +37,7 @@ class TokenStream:
     num_bytes: int
 
     @classmethod
-    def of(cls, texts: Sequence[str], tokenizer: BytePairTokenizer) -> Self:
+    def of(cls, texts: Sequence[str], tokenizer: TextTokenizer) -> Self:
         """Tokenizes documents into a stream."""
         start = np.array([document_start(tokenizer)], np.int32)
         parts: list[np.ndarray] = []

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.conll import Sentences
 from keras_transformers.data.text.tagging import label_ids
 from keras_transformers.tokenizers.characters import CharacterTokenizer
@@ -119,7 +120,7 @@ class WordBatches(LengthBatches):
             static_shapes=static_shapes,
         )
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the sentences at `indices`, int32 (batch,); runs in graphs."""
         inputs = {"character_ids": self._tokenizer.encode(tf.gather(self._words, indices))}
         if self._label_ids is None:

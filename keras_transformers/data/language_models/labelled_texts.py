@@ -1,9 +1,8 @@
 """Batches labelled texts for fine-tuning GPT with an auxiliary language-modelling loss."""
 
-from typing import Any
-
 import tensorflow as tf
 
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.classification import TextBatches
 
 __all__ = ["NextTokenTextBatches"]
@@ -17,12 +16,12 @@ class NextTokenTextBatches(TextBatches):
     0 where no real token follows.
     """
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
-        found = super().batch(indices)
-        if not isinstance(found, tuple):  # no labels, inputs only
-            return found
-        inputs, targets = found
+        batch = super().batch(indices)
+        if not isinstance(batch, tuple):  # no labels, inputs only
+            return batch
+        inputs, targets = batch
         token_ids, mask = inputs["token_ids"], inputs["padding_mask"]
         following = tf.pad(token_ids[:, 1:], [[0, 0], [0, 1]])
         weights = tf.cast(tf.pad(mask[:, 1:], [[0, 0], [0, 1]]), tf.float32)

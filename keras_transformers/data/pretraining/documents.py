@@ -225,7 +225,7 @@ def text_files(path: str | os.PathLike[str]) -> list[Path]:
         raise FileNotFoundError(f"{path}: no such file or folder; check the path")
     files = [
         file
-        for file in sorted(found for found, _ in entries(path))
+        for file in sorted(child for child, _ in entries(path))
         if file.is_file() and not any(part[0] == "." for part in file.relative_to(path).parts)
     ]
     if not files:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -79,7 +78,7 @@ class Masker:
         self._ordinary_ids = np.flatnonzero(is_ordinary).astype(np.int32)
         self._continues_word = np.array([token.startswith("##") for token in tokens])
 
-    def __call__(self, token_ids: Any, seed: Any) -> dict[str, tf.Tensor]:
+    def __call__(self, token_ids: tf.Tensor, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """Masks examples.
 
         Args:

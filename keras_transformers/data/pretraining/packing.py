@@ -30,8 +30,8 @@ def packed_rows(records: tf.data.Dataset, files: RecordFiles) -> tf.data.Dataset
 
     def pack(pool: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def run(*arrays: np.ndarray) -> list[np.ndarray]:
-            found = pack_examples(dict(zip(pool, arrays, strict=True)))
-            return [found[name] for name in names]
+            columns = pack_examples(dict(zip(pool, arrays, strict=True)))
+            return [columns[name] for name in names]
 
         arrays = tf.numpy_function(
             run, list(pool.values()), [rows[name][0] for name in names], stateful=False

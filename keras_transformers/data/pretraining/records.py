@@ -77,10 +77,10 @@ def open_records(records: Records) -> RecordFiles:
     if not lengths:
         raise ValueError(f"{paths[0]}: no records in it, nor in {len(paths) - 1} more files")
     filled = [path for path, count in zip(paths, counts, strict=True) if count]
-    for path, found in zip(filled, lengths, strict=True):
-        if found != lengths[0]:
+    for path, sizes in zip(filled, lengths, strict=True):
+        if sizes != lengths[0]:
             raise ValueError(
-                f"{path}: examples of {found[0]} tokens and {found[1]} predictions, {filled[0]} "
+                f"{path}: examples of {sizes[0]} tokens and {sizes[1]} predictions, {filled[0]} "
                 f"has {lengths[0][0]} and {lengths[0][1]}: read files of one kind at a time"
             )
     return RecordFiles(tuple(map(str, filled)), sum(counts), *lengths[0], digest)

@@ -65,7 +65,7 @@ class PretrainingSets:
             ValueError: records are damaged or unfinished (see `open_records`), or have a different
                 length or vocabulary.
         """
-        found = []
+        lists = []
         for part in _PARTS:
             path = self.folder / f"{part}-{length}"
             if not path.is_dir():
@@ -78,8 +78,8 @@ class PretrainingSets:
                 )
             if files.vocabulary_digest not in (None, self._masker(files).vocabulary_digest):
                 raise ValueError(f"{path}: made with another vocabulary than the given one")
-            found.append(files)
-        return found[0], found[1]
+            lists.append(files)
+        return lists[0], lists[1]
 
     def batches(
         self,

@@ -131,7 +131,7 @@ def make_pretraining_data(
         MissingExtraError: Beam, or a package for a URL, is needed but not installed.
     """
     inputs = [files] if isinstance(files, str | os.PathLike) else files
-    texts = [text for given in inputs for text in _texts(os.fspath(given))]
+    texts = [text for place in inputs for text in _texts(os.fspath(place))]
     vocabulary, output = tuple(tokenizer.vocabulary), os.fspath(output_dir).rstrip("/")
     _masker(vocabulary, options)  # fail early if the options are wrong
     corpus = CorpusFiles(
@@ -171,16 +171,16 @@ class _Job:
         return f"work/shard-{number:05d}.json"
 
 
-def _texts(given: places.Place) -> list[places.Place]:
+def _texts(place: places.Place) -> list[places.Place]:
     """Returns the file itself, or a folder's files; see `text_files`."""
-    if not places.is_url(given):
-        return list(map(str, text_files(given)))
-    folder = given.rstrip("/")
+    if not places.is_url(place):
+        return list(map(str, text_files(place)))
+    folder = place.rstrip("/")
     inside = [f"{folder}/{name}" for name in places.names(folder) if not _is_hidden(name)]
-    found = inside or places.find(given)
-    if not found:
-        raise FileNotFoundError(f"{given}: no such file or folder; check the URL")
-    return found
+    paths = inside or places.find(place)
+    if not paths:
+        raise FileNotFoundError(f"{place}: no such file or folder; check the URL")
+    return paths
 
 
 def _is_hidden(name: str) -> bool:
@@ -260,9 +260,9 @@ def _finish(job: _Job) -> PretrainingReport:
     counts = job.corpus.counts()
     sizes = {}
     for number in range(job.options.num_shards):
-        found = places.read(f"{job.output_dir}/{job.shard_counts(number)}")
-        sizes[job.shard(number)] = found.pop("num_bytes")
-        counts.update(found)
+        record = places.read(f"{job.output_dir}/{job.shard_counts(number)}")
+        sizes[job.shard(number)] = record.pop("num_bytes")
+        counts.update(record)
     report = PretrainingReport(**counts)
     if job.corpus.skip_unreadable:
         with places.stored(f"{job.output_dir}/{_UNREADABLE}") as path:

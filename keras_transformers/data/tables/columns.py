@@ -126,15 +126,15 @@ def read_columns(
         (number, [cells[at] for at in positions]) for number, cells in itertools.chain(head, table)
     )
     first = [_plain(head[0][1][at]) for at in positions]
-    known = all(name in _TEXT_NAMES | _LABEL_NAMES for name in first)
-    is_header = bool(names) or choice.header == "present" or (choice.header == "auto" and known)
+    has_names = all(name in _TEXT_NAMES | _LABEL_NAMES for name in first)
+    is_header = bool(names) or choice.header == "present" or (choice.header == "auto" and has_names)
     if choice.label is None and not is_header and choice.header == "auto":
         _check_has_no_header(path, [cells for _, cells in head], positions)
     if choice.label is not None:
         rows = list(rows)
-        if is_header and not names and not known:
+        if is_header and not names and not has_names:
             _check_is_header(path, rows)
-        if not is_header and (choice.header == "auto" or known):
+        if not is_header and (choice.header == "auto" or has_names):
             _check_is_example(path, head[0], rows, choice.labels)
     yield from itertools.islice(rows, is_header, None)
 
@@ -147,13 +147,13 @@ def _position(path: str | Path, table: Sequence[Row], column: Column) -> int:
             raise ValueError(f"{path}:1: {count} columns named {column!r} among {list(names)}")
         return names.index(column)
     if not -len(names) <= column < len(names):
-        found = f"no column {column} of 0 to {len(names) - 1}"
+        trouble = f"no column {column} of 0 to {len(names) - 1}"
         if len(names) == 1:
-            found += (
+            trouble += (
                 f": the first row is one cell, {names[0]!r:.60}; pass delimiter=... if it is "
                 "neither comma, semicolon, tab nor bar, or if a .tsv or .txt file has no tabs"
             )
-        raise ValueError(f"{path}:1: {found}")
+        raise ValueError(f"{path}:1: {trouble}")
     return column % len(names)
 
 
@@ -253,8 +253,8 @@ def _proposal(
     def letters(at: int) -> int:
         return sum(char.isalpha() for cell in columns[at] for char in cell)
 
-    def is_named(at: int, known: frozenset[str]) -> bool:
-        return header and _plain(names[at]) in known
+    def is_named(at: int, usual_names: frozenset[str]) -> bool:
+        return header and _plain(names[at]) in usual_names
 
     texts = [at for at in range(len(names)) if letters(at) and not is_named(at, _LABEL_NAMES)]
     if not texts:
@@ -337,7 +337,7 @@ def _cell(place: str, value: dict[str, Any], key: Any) -> str:
         return cell
     if isinstance(cell, bool | int) or (isinstance(cell, float) and math.isfinite(cell)):
         return json.dumps(cell)
-    found = "null" if cell is None else repr(cell)
+    content = "null" if cell is None else repr(cell)
     raise ValueError(
-        f"{place}: {key!r} is {found:.100}, expected a string; fill in a value, or remove the row"
+        f"{place}: {key!r} is {content:.100}, expected a string; fill in a value, or remove the row"
     )

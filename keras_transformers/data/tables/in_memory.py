@@ -89,19 +89,19 @@ def columns_of(
         {'text': ['a']}
     """
     names = dict(names or {})
-    if unknown := sorted(set(names) - {each.name for each in wanted}):
-        known = ", ".join(each.name for each in wanted)
+    if unknown := sorted(set(names) - {field.name for field in wanted}):
+        all_names = ", ".join(field.name for field in wanted)
         raise ValueError(
-            f"columns={names}: no column {unknown[0]!r} is read; pass names for {known}"
+            f"columns={names}: no column {unknown[0]!r} is read; pass names for {all_names}"
         )
-    found = _chosen(data, wanted, names)
-    lengths = {name: len(values) for name, values in found.items()}
+    columns = _chosen(data, wanted, names)
+    lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{length} of {name}" for name, length in lengths.items())
         raise ValueError(f"the columns differ in length, {counts}: pass one value of each per row")
     if not all(lengths.values()):
         raise ValueError("the data has no rows")
-    return {name: [_value(name, row, x) for row, x in enumerate(v)] for name, v in found.items()}
+    return {name: [_value(name, row, x) for row, x in enumerate(v)] for name, v in columns.items()}
 
 
 def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -139,11 +139,11 @@ def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> di
 
 
 def _in_order(data: tuple[Any, ...], wanted: Sequence[Wanted]) -> dict[str, list[Any]]:
-    least = sum(each.required for each in wanted)
+    least = sum(field.required for field in wanted)
     if not least <= len(data) <= len(wanted):
-        expected = ", ".join(each.name for each in wanted)
+        expected = ", ".join(field.name for field in wanted)
         raise ValueError(f"data is a tuple of {len(data)}: pass the columns ({expected})")
-    return {each.name: _list(column) for each, column in zip(wanted, data, strict=False)}
+    return {field.name: _list(column) for field, column in zip(wanted, data, strict=False)}
 
 
 def _of_rows(
@@ -163,8 +163,8 @@ def _of_rows(
             if not isinstance(row, tuple | list) or len(row) != width:
                 raise RowError(number, f"{row!r:.80}, expected {width} values, as row 0 has")
         return _in_order(tuple(zip(*rows, strict=True)), wanted)
-    if len([each for each in wanted if each.required]) > 1:
-        expected = ", ".join(each.name for each in wanted)
+    if len([field for field in wanted if field.required]) > 1:
+        expected = ", ".join(field.name for field in wanted)
         raise ValueError(
             f"row 0 of the data is {rows[0]!r:.80}: pass columns or rows of ({expected})"
         )
@@ -181,32 +181,34 @@ def _of_key(rows: Sequence[Mapping[Any, Any]], key: Any) -> list[Any]:
 
 
 def _named(
-    found: list[Any],
+    headings: list[Any],
     column: Callable[[Any], list[Any]],
     wanted: Sequence[Wanted],
     names: Mapping[str, str],
 ) -> dict[str, list[Any]]:
     chosen = {}
-    for each in wanted:
-        name = names.get(each.name)
+    for field in wanted:
+        name = names.get(field.name)
         if name is None:
             candidates = (
-                [each.name] if each.name in found else [x for x in each.usual if x in found]
+                [field.name]
+                if field.name in headings
+                else [x for x in field.usual if x in headings]
             )
             if len(candidates) > 1:
                 raise ValueError(
-                    f"{' or '.join(candidates)} may be the column {each.name!r}: pass "
-                    f"columns={{{each.name!r}: {candidates[0]!r}}}"
+                    f"{' or '.join(candidates)} may be the column {field.name!r}: pass "
+                    f"columns={{{field.name!r}: {candidates[0]!r}}}"
                 )
             name = candidates[0] if candidates else None
-        elif name not in found:
-            raise ValueError(f"no column {name!r} among {', '.join(map(str, found))}")
+        elif name not in headings:
+            raise ValueError(f"no column {name!r} among {', '.join(map(str, headings))}")
         if name is not None:
-            chosen[each.name] = column(name)
-        elif each.required:
+            chosen[field.name] = column(name)
+        elif field.required:
             raise ValueError(
-                f"no column {each.name!r} among {', '.join(map(str, found))}: pass "
-                f"columns={{{each.name!r}: '...'}}"
+                f"no column {field.name!r} among {', '.join(map(str, headings))}: pass "
+                f"columns={{{field.name!r}: '...'}}"
             )
     return chosen
 
@@ -215,9 +217,9 @@ def _list(column: Any) -> list[Any]:
     if tables.is_table(column):
         columns = ", ".join(map(repr, tables.column_names(column)))
         raise ValueError(f"a column is a table with the columns {columns}: pass one of its columns")
-    if (found := tables.listed(column)) is None:
+    if (values := tables.listed(column)) is None:
         raise ValueError(f"a column is {column!r:.80}: pass a list with one value per row")
-    return found
+    return values
 
 
 def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:

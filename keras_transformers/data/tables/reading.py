@@ -211,7 +211,7 @@ def _split_quoted(
         start, head = 2, head[1:]
         delimiter = stated[1] if delimiter == "auto" else delimiter
     if delimiter == "auto":
-        delimiter = next((each for each in _NAMES if _divides(head, each)), ",")
+        delimiter = next((candidate for candidate in _NAMES if _divides(head, candidate)), ",")
     yield from _parsed(path, itertools.chain(head, lines), delimiter, start)
 
 

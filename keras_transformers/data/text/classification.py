@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.tokenizers.tensors import texts_of
 
@@ -104,7 +105,7 @@ class TextBatches(LengthBatches):
         """Returns model output name -> targets (examples, ...)."""
         return {"logits": tf.constant(label_ids(examples, self.pipeline.labels))}
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
         inputs = self.pipeline.pack([tf.gather(part, indices) for part in self._segments])
         if self._targets is None:
@@ -127,8 +128,8 @@ class TextBatches(LengthBatches):
     def samples(self, count: int) -> Samples:
         """Returns the first examples with their labels."""
         columns = (self.examples.texts, self.examples.texts_b)
-        given = [column[:count] for column in columns if column is not None]
-        texts = dict(zip(self.pipeline.text_names, given, strict=True))
+        inputs = [column[:count] for column in columns if column is not None]
+        texts = dict(zip(self.pipeline.text_names, inputs, strict=True))
         return Samples(self.pipeline, texts, (self.examples.labels or ())[:count])
 
 

@@ -45,7 +45,7 @@ def deduplicate(examples: Examples) -> tuple[Examples, Duplicates]:
     for i, (key, label) in enumerate(zip(keys, labels, strict=True)):
         labels_of_key.setdefault(key, set()).add(label)
         first.setdefault(key, i)
-    conflicts = {key for key, found in labels_of_key.items() if len(found) > 1}
+    conflicts = {key for key, labels in labels_of_key.items() if len(labels) > 1}
     kept = [i for key, i in first.items() if key not in conflicts]
     conflicting = sum(key in conflicts for key in keys)
     samples = tuple(examples.texts[i] for key, i in first.items() if key in conflicts)[:3]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from keras_transformers.data.rows import Rows
 from keras_transformers.data.text.label_schemes import (
     OUTSIDE,
     Found,
@@ -32,7 +33,7 @@ _NO_WORD = re.compile(r"\d+[-.]\d+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences:
+class Sentences(Rows):
     """Sentences as words, with or without labels.
 
     Attributes:
@@ -51,9 +52,6 @@ class Sentences:
         lengths = [[len(row) for row in rows] for rows in (self.words, self.labels)]
         if lengths[0] != lengths[1]:
             raise ValueError(f"{self.source}: each sentence must have as many labels as words")
-
-    def __len__(self) -> int:
-        return len(self.words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +75,10 @@ class Statistics:
     has_index: bool
 
     def __str__(self) -> str:
-        found = self.scheme
+        scheme = self.scheme
         text = (
-            f"{self.source}: labels in {found.name} with {found.num_exceptions} exceptions, "
-            f"{found.num_converted} converted to IOB2; {self.num_documents} documents"
+            f"{self.source}: labels in {scheme.name} with {scheme.num_exceptions} exceptions, "
+            f"{scheme.num_converted} converted to IOB2; {self.num_documents} documents"
         )
         if self.num_comments:
             text += f", {self.num_comments} comments"
@@ -145,7 +143,7 @@ def load_conll(
     numbers = [[number for number, _ in rows] for rows in sentences]
     _check_labels(path, numbers, tags)
     converted = [to_iob2(row) for row in tags]
-    found = Statistics(
+    statistics = Statistics(
         str(path),
         scheme_of(tags, converted),
         reader.num_documents,
@@ -153,7 +151,9 @@ def load_conll(
         num_left_out,
         has_index,
     )
-    _logger.log(logging.WARNING if found.scheme.num_exceptions else logging.INFO, "%s", found)
+    _logger.log(
+        logging.WARNING if statistics.scheme.num_exceptions else logging.INFO, "%s", statistics
+    )
     if labels is not None:
         _check_known(path, numbers, converted, labels)
     return Sentences(words, converted, str(path))
@@ -165,13 +165,13 @@ def entity_labels(sentences: Sentences) -> list[str]:
     Raises:
         ValueError: there are no labels, or no entities.
     """
-    found = {label for row in sentences.labels or () for label in row} - {OUTSIDE}
-    if not found:
+    labels = {label for row in sentences.labels or () for label in row} - {OUTSIDE}
+    if not labels:
         raise ValueError(
             f"{sentences.source}: no label but {OUTSIDE!r}; a tagger needs entities to learn from. "
             "Is this the right label column?"
         )
-    types = sorted({label[2:] for label in found})
+    types = sorted({label[2:] for label in labels})
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI")]
 
 
@@ -246,7 +246,7 @@ _SPACES, _TABS = re.compile("[ \t]+"), re.compile(" *\t *")
 
 def _columns_of(lines: Sequence[tuple[int, str]]) -> re.Pattern[str]:
     """Returns the separator of columns: tabs if only they give all lines equally many."""
-    widths = [{len(each.split(line)) for _, line in lines} for each in (_SPACES, _TABS)]
+    widths = [{len(separator.split(line)) for _, line in lines} for separator in (_SPACES, _TABS)]
     return _TABS if len(widths[0]) > 1 and len(widths[1]) == 1 and widths[1] != {1} else _SPACES
 
 
@@ -284,9 +284,9 @@ def _check_known(
     tags: Sequence[Sequence[str]],
     labels: Sequence[str],
 ) -> None:
-    known = set(labels)
+    names = set(labels)
     for number, label in _flat(numbers, tags):
-        if label not in known:
+        if label not in names:
             raise ValueError(
                 f"{path}:{number}: unknown label {label!r}, expected one of {list(labels)}"
             )

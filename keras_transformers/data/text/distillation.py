@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -51,20 +51,12 @@ class ProbabilityBatches(TextBatches):
 
     def targets(self, examples: Examples) -> dict[str, Any]:
         """Returns model output name -> targets (examples, classes)."""
-        found = self._probabilities
-        if found is None:
-            found = np.eye(len(self.pipeline.labels))[label_ids(examples, self.pipeline.labels)]
-        return {"logits": tf.constant(found, tf.float32)}
-
-    def of(self, examples: Examples) -> Self:
-        """Returns batches of other, labelled examples, made the same way but in order."""
-        return type(self)(
-            examples,
-            self.pipeline,
-            batch_size=self._row_size,
-            shuffle=False,
-            static_shapes=self.static_shapes,
-        )
+        probabilities = self._probabilities
+        if probabilities is None:
+            probabilities = np.eye(len(self.pipeline.labels))[
+                label_ids(examples, self.pipeline.labels)
+            ]
+        return {"logits": tf.constant(probabilities, tf.float32)}
 
 
 def read_texts(
@@ -93,12 +85,12 @@ def read_texts(
     source = ", ".join(map(str, paths[:3])) + (" ..." if len(paths) > 3 else "")
     lines = [line.strip() for path in paths for line in read_lines(path)]
     texts = [line for line in lines if len(line.split()) >= least_words]
-    found = Examples(texts, source=source)
-    known = {examples.key(i) for examples in without for i in range(len(examples))}
+    candidates = Examples(texts, source=source)
+    keys_of_examples = {examples.key(i) for examples in without for i in range(len(examples))}
     first: dict[Any, int] = {}
-    for i in range(len(found)):
-        first.setdefault(found.key(i), i)
-    kept = [i for key, i in first.items() if key not in known]
+    for i in range(len(candidates)):
+        first.setdefault(candidates.key(i), i)
+    kept = [i for key, i in first.items() if key not in keys_of_examples]
     num_known = len(first) - len(kept)
     if shared_words is not None:
         seen = {run for examples in without for run in _runs_of_words(examples.texts, shared_words)}
@@ -111,7 +103,7 @@ def read_texts(
     _logger.info("%s: %s; %d to keep", source, counts, len(kept))
     if not kept:
         raise ValueError(f"{source}: no text is left of {counts}")
-    return found.select(kept)
+    return candidates.select(kept)
 
 
 def random_spans(
@@ -148,9 +140,13 @@ def random_spans(
             length = random.integers(2, len(words))
             start = random.integers(len(words) - length + 1)
             spans[" ".join(words[start : start + length])] = None
-    found = Examples(list(spans))
-    known = {others.key(i) for others in (examples, *without) for i in range(len(others))}
-    return [span for i, span in enumerate(found.texts) if found.key(i) not in known]
+    candidates = Examples(list(spans))
+    keys_of_examples = {
+        others.key(i) for others in (examples, *without) for i in range(len(others))
+    }
+    return [
+        span for i, span in enumerate(candidates.texts) if candidates.key(i) not in keys_of_examples
+    ]
 
 
 def _runs_of_words(texts: Iterable[str], length: int) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from keras_transformers.data.rows import Rows
 from keras_transformers.data.tables.columns import Choice, Column, Header, Row, read_columns
 from keras_transformers.data.tables.reading import FileFormat
 
@@ -18,7 +19,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(Rows):
     """Texts, or pairs of texts, with or without labels.
 
     Attributes:
@@ -37,23 +38,6 @@ class Examples:
         for name, values in (("texts_b", self.texts_b), ("labels", self.labels)):
             if values is not None and len(values) != len(self.texts):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "Examples":
-        """Returns the examples at `indices`, in that order."""
-        chosen = list(indices)
-
-        def pick(values: Sequence[str] | None) -> list[str] | None:
-            return None if values is None else [values[i] for i in chosen]
-
-        return Examples(
-            [self.texts[i] for i in chosen],
-            pick(self.texts_b),
-            pick(self.labels),
-            source or self.source,
-        )
 
     def key(self, index: int) -> tuple[str, ...]:
         """Returns a key that is equal for examples that differ only in case or spacing."""
@@ -116,13 +100,13 @@ def load(
     rows = list(read_columns(path, choice, format=format, delimiter=delimiter, encoding=encoding))
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty or has only a header")
-    found = None
+    row_labels = None
     if label_column is not None:
-        found = _labels(path, rows, labels)
+        row_labels = _labels(path, rows, labels)
     return Examples(
         [cells[0] for _, cells in rows],
         [cells[1] for _, cells in rows] if text_b_column is not None else None,
-        found,
+        row_labels,
         str(path),
     )
 
@@ -152,9 +136,9 @@ def majority_share(examples: Examples) -> float:
 
 def _labels(path: str | Path, rows: Sequence[Row], labels: Sequence[str] | None) -> list[str]:
     """Returns the labels of rows, with one spelling per value."""
-    found = [cells[-1].strip() for _, cells in rows]
+    row_labels = [cells[-1].strip() for _, cells in rows]
     first: dict[str, int] = {}  # label -> the line where it first occurs
-    for (number, _), label in zip(rows, found, strict=True):
+    for (number, _), label in zip(rows, row_labels, strict=True):
         if not label:
             raise ValueError(f"{path}:{number}: an empty label")
         first.setdefault(label, number)
@@ -172,7 +156,7 @@ def _labels(path: str | Path, rows: Sequence[Row], labels: Sequence[str] | None)
                 "%s:%d: the labels %r and %r differ only in case, but count as two",
                 *(path, first[label], by_lower[label.lower()], label),
             )
-    return [spelled[label] for label in found]
+    return [spelled[label] for label in row_labels]
 
 
 def _check_booleans(path: str | Path, first: Mapping[str, int]) -> None:
@@ -186,20 +170,20 @@ def _check_booleans(path: str | Path, first: Mapping[str, int]) -> None:
         )
 
 
-def _spellings(found: Iterable[str], labels: Sequence[str] | None) -> dict[str, str]:
+def _spellings(spellings: Iterable[str], labels: Sequence[str] | None) -> dict[str, str]:
     """Returns each label -> its spelling, the same for the same number.
 
     1.0 becomes 1 if 1 or 0 also occurs; given `labels`, it takes their spelling.
     """
-    spelled = {label: label for label in found}
+    spelled = {label: label for label in spellings}
     whole = {label: number for label in spelled if (number := _whole(label)) is not None}
     is_mixed = len({"." in label for label in whole}) > 1
     if is_mixed or len(set(whole.values())) < len(whole):
         spelled |= whole
-    known = {_whole(label): label for label in labels or ()}
+    by_number = {_whole(label): label for label in labels or ()}
     for label in whole:
         if label not in (labels or ()):
-            spelled[label] = known.get(whole[label], spelled[label])
+            spelled[label] = by_number.get(whole[label], spelled[label])
     return spelled
 
 
@@ -209,9 +193,9 @@ def _whole(label: str) -> str | None:
     >>> _whole("1.0"), _whole("-01"), _whole("1.5")
     ('1', '-1', None)
     """
-    if not (found := re.fullmatch(r"([-+]?)0*(\d+)(\.0+)?", label)):
+    if not (match := re.fullmatch(r"([-+]?)0*(\d+)(\.0+)?", label)):
         return None
-    return found[2] if found[1] != "-" or found[2] == "0" else f"-{found[2]}"
+    return match[2] if match[1] != "-" or match[2] == "0" else f"-{match[2]}"
 
 
 def _natural_order(label: str) -> tuple[bool, float, list[tuple[int, str]]]:

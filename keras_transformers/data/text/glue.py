@@ -130,8 +130,8 @@ def glue_file(name: str, folder: str | Path, part: Part) -> Path:
         FileNotFoundError: the file does not exist, neither plain nor compressed.
         ValueError: there is no such task.
     """
-    found = glue_task(name)
-    place = ("diagnostic", "diagnostic") if name == "ax" else (found.title, part)
+    task = glue_task(name)
+    place = ("diagnostic", "diagnostic") if name == "ax" else (task.title, part)
     path = Path(folder) / place[0] / f"{place[1]}.tsv"
     for candidate in (path, *compressed_names(path)):
         if candidate.is_file():
@@ -168,27 +168,27 @@ def load_glue(
             range; all labels are the same; there are no examples. The message names the file and
             the line.
     """
-    found = glue_task(name)
+    task = glue_task(name)
     rows = list(_rows(path, malformed))
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty")
-    if found.columns and labelled:
-        names = list(found.columns)
-        _check_no_header(path, rows[0], found)
+    if task.columns and labelled:
+        names = list(task.columns)
+        _check_no_header(path, rows[0], task)
     else:
         names = rows.pop(0)[1]
-    wanted = [found.text, *([found.text_b] if found.text_b else [])]
-    wanted += [found.label] if labelled else []
+    wanted = [task.text, *([task.text_b] if task.text_b else [])]
+    wanted += [task.label] if labelled else []
     at = [_position(path, names, column, wanted) for column in wanted]
     if not rows:
         raise ValueError(f"{path}: no examples; the file has only a header")
     cells = [[row[i] for i in at] for _, row in rows]
     labels = [row[-1].strip() for row in cells] if labelled else None
     if labels is not None:
-        _check_labels(path, [number for number, _ in rows], labels, found)
+        _check_labels(path, [number for number, _ in rows], labels, task)
     return Examples(
         [row[0] for row in cells],
-        [row[1] for row in cells] if found.text_b else None,
+        [row[1] for row in cells] if task.text_b else None,
         labels,
         str(path),
     )
@@ -251,16 +251,16 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
         FileExistsError: `path` exists.
         ValueError: there is no such task; a prediction is not one of its labels, or not finite.
     """
-    found, path = glue_task(name), check_new(path)
+    task, path = glue_task(name), check_new(path)
     lines = ["index\tprediction"]
     for i, prediction in enumerate(predictions):
-        if found.is_regression:
+        if task.is_regression:
             score = _score(f"prediction {i}", prediction)
-            low, high = found.limits
+            low, high = task.limits
             lines.append(f"{i}\t{min(max(score, low), high):.3f}")
-        elif prediction not in found.labels:
+        elif prediction not in task.labels:
             raise ValueError(
-                f"prediction {i} is {prediction!r}, expected one of {name}'s labels {found.labels}"
+                f"prediction {i} is {prediction!r}, expected one of {name}'s labels {task.labels}"
             )
         else:
             lines.append(f"{i}\t{prediction}")
@@ -294,17 +294,17 @@ def _rows(
         )
 
 
-def _check_no_header(path: str | Path, row: tuple[int, list[str]], found: GlueTask) -> None:
+def _check_no_header(path: str | Path, row: tuple[int, list[str]], task: GlueTask) -> None:
     number, cells = row
-    if len(cells) != len(found.columns):
+    if len(cells) != len(task.columns):
         raise ValueError(
-            f"{path}:{number}: {len(cells)} columns, expected {', '.join(found.columns)}, as in "
-            f"{found.title}'s labelled files; read test files with labelled=False"
+            f"{path}:{number}: {len(cells)} columns, expected {', '.join(task.columns)}, as in "
+            f"{task.title}'s labelled files; read test files with labelled=False"
         )
-    if cells[found.columns.index(found.label)] not in found.labels:
+    if cells[task.columns.index(task.label)] not in task.labels:
         raise ValueError(
-            f"{path}:{number}: {cells!r:.80} is not an example: {found.title}'s labelled files "
-            f"have no header, and the columns {', '.join(found.columns)}; remove this row"
+            f"{path}:{number}: {cells!r:.80} is not an example: {task.title}'s labelled files "
+            f"have no header, and the columns {', '.join(task.columns)}; remove this row"
         )
 
 
@@ -318,16 +318,16 @@ def _position(path: str | Path, names: Sequence[str], column: str, wanted: Seque
 
 
 def _check_labels(
-    path: str | Path, numbers: Sequence[int], labels: Sequence[str], found: GlueTask
+    path: str | Path, numbers: Sequence[int], labels: Sequence[str], task: GlueTask
 ) -> None:
     for number, label in zip(numbers, labels, strict=True):
-        if found.is_regression:
+        if task.is_regression:
             score = _score(f"{path}:{number}: score", label)
-            if not found.limits[0] <= score <= found.limits[1]:
-                raise ValueError(f"{path}:{number}: score {label}, expected within {found.limits}")
-        elif label not in found.labels:
+            if not task.limits[0] <= score <= task.limits[1]:
+                raise ValueError(f"{path}:{number}: score {label}, expected within {task.limits}")
+        elif label not in task.labels:
             raise ValueError(
-                f"{path}:{number}: unknown label {label!r}, expected one of {found.labels}"
+                f"{path}:{number}: unknown label {label!r}, expected one of {task.labels}"
             )
     if len(set(labels)) == 1 and len(labels) > 1:
         raise ValueError(
@@ -354,11 +354,11 @@ def _pairs(where: str, content: bytes) -> Iterator[tuple[str, str, str]]:
     except ElementTree.ParseError as error:
         raise ValueError(f"{where}: not XML ({error})") from error
     for pair in pairs:
-        given = pair.get("value", pair.get("entailment", ""))  # RTE-1, and later ones
+        label = pair.get("value", pair.get("entailment", ""))  # RTE-1, and later ones
         texts = [" ".join(pair.findtext(tag, "").split()) for tag in ("t", "h")]
-        if given not in labels or not all(texts):
+        if label not in labels or not all(texts):
             raise ValueError(
-                f"{where}: pair {pair.get('id')!r} is labelled {given!r}, with texts {texts}: "
+                f"{where}: pair {pair.get('id')!r} is labelled {label!r}, with texts {texts}: "
                 f"expected two texts and one of {', '.join(labels)}"
             )
-        yield texts[0], texts[1], labels[given]
+        yield texts[0], texts[1], labels[label]

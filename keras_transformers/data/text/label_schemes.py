@@ -45,8 +45,8 @@ def parse(label: str) -> Label | None:
     """
     if label.upper() == OUTSIDE:
         return Label(OUTSIDE, "")
-    if found := _PREFIXED.fullmatch(label):
-        return Label(found[1].upper(), found[2])
+    if match := _PREFIXED.fullmatch(label):
+        return Label(match[1].upper(), match[2])
     return Label("", label) if _BARE.fullmatch(label) else None
 
 
@@ -140,10 +140,10 @@ def check_one_scheme(first: Mapping[str, str]) -> None:
         ({""}, set("BIESLUMW"), "one has a prefix such as B-, the other none"),
         (_BILOU, _BIOES, "one of BILOU, the other of BIOES"),
     ):
-        found = [_first(parts, prefixes) for prefixes in (left, right)]
-        if all(found):
+        pair = [_first(parts, prefixes) for prefixes in (left, right)]
+        if all(pair):
             raise ValueError(
-                f"{first[found[0]]}: label {found[0]!r}, but {found[1]!r} at {first[found[1]]}: "
+                f"{first[pair[0]]}: label {pair[0]!r}, but {pair[1]!r} at {first[pair[1]]}: "
                 f"{what}; pass labels of one scheme (is it a header, which such files lack?)"
             )
     if "" in {part.prefix for part in parts.values()} and not {"O", "o"} & first.keys():

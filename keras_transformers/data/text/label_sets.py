@@ -1,7 +1,7 @@
 """Reads and batches texts, or pairs of texts, with any number of labels each."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,19 +43,9 @@ class LabelSets(Examples):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for row, found in enumerate(self.labels or ()):
-            if len(set(found)) < len(found):
-                raise ValueError(f"{self.source}, row {row}: a label occurs twice in {list(found)}")
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "LabelSets":
-        """Returns the examples at `indices`, in that order."""
-        chosen = list(indices)
-        return LabelSets(
-            [self.texts[i] for i in chosen],
-            None if self.texts_b is None else [self.texts_b[i] for i in chosen],
-            None if self.labels is None else [self.labels[i] for i in chosen],
-            source or self.source,
-        )
+        for row, names in enumerate(self.labels or ()):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{self.source}, row {row}: a label occurs twice in {list(names)}")
 
     def matrix(self, labels: Sequence[str]) -> np.ndarray:
         """Returns which text has which label: float32 (examples, labels), 0 or 1.
@@ -67,8 +57,8 @@ class LabelSets(Examples):
             raise ValueError(f"{self.source}: examples without labels cannot be targets")
         ids = {label: i for i, label in enumerate(labels)}
         has = np.zeros((len(self), len(ids)), np.float32)
-        for row, found in enumerate(self.labels):
-            for label in found:
+        for row, names in enumerate(self.labels):
+            for label in names:
                 if label not in ids:
                     raise ValueError(
                         f"{self.source}, row {row}: unknown label {label!r}, expected one of "
@@ -84,13 +74,13 @@ def label_names(examples: LabelSets) -> list[str]:
     Raises:
         ValueError: fewer than two occur.
     """
-    found = sorted({label for each in examples.labels or () for label in each})
-    if len(found) < 2:
+    names = sorted({label for row in examples.labels or () for label in row})
+    if len(names) < 2:
         raise ValueError(
-            f"{examples.source}: {len(found)} different labels {found}; at least two are needed. "
+            f"{examples.source}: {len(names)} different labels {names}; at least two are needed. "
             "Is this the right column?"
         )
-    return found
+    return names
 
 
 def load_label_sets(
@@ -136,17 +126,17 @@ def load_label_sets(
             rows.append((number, cells[:-1], cells[-1]))
     else:
         choice = Choice(texts=columns, label=label_column, header=header, labels=labels)
-        for number, found in read_columns(
+        for number, cells in read_columns(
             path, choice, format=kind, delimiter=delimiter, encoding=encoding
         ):
-            parts = [part.strip() for part in found[-1].split(separator)]
-            rows.append((number, found[:-1], [part for part in parts if part]))
+            parts = [part.strip() for part in cells[-1].split(separator)]
+            rows.append((number, cells[:-1], [part for part in parts if part]))
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty or has only a header")
     for number, texts, found_labels in rows:
         if not isinstance(found_labels, list):
             raise ValueError(f"{path}:{number}: labels are {found_labels!r:.80}, expected a list")
-        if wrong := [each for each in (*texts, *found_labels) if not isinstance(each, str)]:
+        if wrong := [cell for cell in (*texts, *found_labels) if not isinstance(cell, str)]:
             raise ValueError(f"{path}:{number}: {wrong[0]!r:.80} is not a string")
         if len(set(found_labels)) < len(found_labels):
             raise ValueError(f"{path}:{number}: a label occurs twice in {found_labels}")
@@ -258,8 +248,8 @@ class LabelSetBatches(TextBatches):
 
     def samples(self, count: int) -> Any:
         """Returns the first examples with their labels."""
-        found = super().samples(count)
-        return found._replace(expected=[", ".join(labels) for labels in found.expected])
+        samples = super().samples(count)
+        return samples._replace(expected=[", ".join(labels) for labels in samples.expected])
 
 
 def _cell(place: str, value: Any, name: Column) -> Any:

@@ -49,17 +49,17 @@ class LabelWeights:
             counts = collections.Counter(train.labels)
             share = len(train) / len(labels)
             return {label: share / max(counts[label], 1) for label in labels}
-        given: dict[str, float] = {}
+        by_label: dict[str, float] = {}
         for pair in self.label_weights:
             label, _, number = pair.rpartition("=")
             weight = _number(number)
-            if label not in labels or label in given or not 0 < weight < math.inf:
+            if label not in labels or label in by_label or not 0 < weight < math.inf:
                 raise ValueError(
                     f"label_weights={pair!r}: pass balanced alone, or label=weight, each label "
                     f"once and each weight above 0; the labels are {', '.join(labels)}"
                 )
-            given[label] = weight
-        return {label: given.get(label, 1.0) for label in labels}
+            by_label[label] = weight
+        return {label: by_label.get(label, 1.0) for label in labels}
 
 
 def _number(text: str) -> float:

@@ -7,7 +7,7 @@ SWAG: Zellers et al. 2018, arXiv:1808.05326. COPA: Roemmele et al. 2011, in the 
 import dataclasses
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.rows import Rows
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 from keras_transformers.tokenizers.tensors import texts_of
 
@@ -31,7 +33,7 @@ _Row = tuple[int, str, list[str], int | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceExamples:
+class ChoiceExamples(Rows):
     """Texts with their choices, with or without labels.
 
     Attributes:
@@ -59,19 +61,6 @@ class ChoiceExamples:
         for number, (choices, label) in enumerate(zip(self.choices, labels, strict=True)):
             if wrong := _mistake(choices, label):
                 raise ValueError(f"{self.source}: example {number}: {wrong}")
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "ChoiceExamples":
-        """Returns the examples at `indices`, in that order."""
-        chosen = list(indices)
-        return ChoiceExamples(
-            [self.texts[i] for i in chosen],
-            [self.choices[i] for i in chosen],
-            None if self.labels is None else [self.labels[i] for i in chosen],
-            source or self.source,
-        )
 
 
 def load_choices(path: str | Path) -> ChoiceExamples:
@@ -133,7 +122,7 @@ def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> Cho
     Raises:
         ValueError: a row has no label, fewer than two choices, or an empty one.
     """
-    found = []
+    examples = []
     for number, row in enumerate(rows):
         place = f"{source}, row {number}"
         text, choices, label = _plain(place, row)
@@ -141,8 +130,8 @@ def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> Cho
             raise ValueError(f"{place}: no label: pass the index of the right choice")
         if wrong := _mistake(choices, label):
             raise ValueError(f"{place}: {wrong}")
-        found.append((text, choices, label))
-    texts, choices_of_each, labels = zip(*found, strict=True) if found else ((), (), ())
+        examples.append((text, choices, label))
+    texts, choices_of_each, labels = zip(*examples, strict=True) if examples else ((), (), ())
     return ChoiceExamples(list(texts), list(choices_of_each), list(labels), source)
 
 
@@ -234,7 +223,7 @@ class ChoiceBatches(LengthBatches):
         level = logging.WARNING if self.statistics.num_trimmed else logging.INFO
         _logger.log(level, "%s", self.statistics)
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
         choices = tf.gather(self._choices, indices)  # (batch, None, None)
         is_choice = tf.sequence_mask(choices.row_lengths())  # (batch, choices)
@@ -301,11 +290,11 @@ def _plain(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | 
 
 
 def _string(place: str, value: Mapping[str, Any], key: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str):
+    text = value.get(key)
+    if not isinstance(text, str):
         keys = ", ".join(value)
-        raise ValueError(f"{place}: {key!r} is {found!r:.100}, expected a string (keys: {keys})")
-    return found
+        raise ValueError(f"{place}: {key!r} is {text!r:.100}, expected a string (keys: {keys})")
+    return text
 
 
 def _label(place: str, value: Mapping[str, Any]) -> int | None:

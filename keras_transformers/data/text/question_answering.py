@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.squad import Answer, Questions
 from keras_transformers.tokenizers import packing, windows
 
@@ -136,7 +137,7 @@ class QuestionBatches(LengthBatches):
             static_shapes=static_shapes,
         )
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         rows, starts, lengths = (tf.gather(part, indices) for part in self.windows)
         contexts = tf.gather(tf.constant(self.questions.context_of, tf.int64), rows)
@@ -165,7 +166,7 @@ class QuestionBatches(LengthBatches):
             "context": [self.questions.contexts[i] for i in self.questions.context_of[:count]],
         }
         answers = (self.questions.answers or ())[:count]
-        expected = [" / ".join(dict.fromkeys(a.text for a in each)) for each in answers]
+        expected = [" / ".join(dict.fromkeys(a.text for a in row)) for row in answers]
         return Samples(self.answerer, texts, expected)
 
     def _answer_positions(self) -> np.ndarray:
@@ -208,8 +209,8 @@ def _answer_tokens(
             continue
         here = slice(splits[context], splits[context + 1])
         bounds = all_starts[here], all_ends[here]
-        found = (_tokens_of(questions.contexts[context], answer, *bounds) for answer in answers)
-        first, last, is_exact = next(filter(None, found), (_NOT_FOUND, _NOT_FOUND, True))
+        spans = (_tokens_of(questions.contexts[context], answer, *bounds) for answer in answers)
+        first, last, is_exact = next(filter(None, spans), (_NOT_FOUND, _NOT_FOUND, True))
         tokens[i] = first, last
         num_inexact += not is_exact
     return tokens, num_inexact

@@ -300,14 +300,14 @@ class _Reader:
         self, question: dict[str, Any], question_id: str, context: str, place: str
     ) -> None:
         answers = []
-        for i, given in enumerate(self._given(question, place)):
-            text = self._text(given, "text", f"{place}.answers[{i}]")
-            start = _get(self.path, given, "answer_start", int, f"{place}.answers[{i}]")
+        for i, answer in enumerate(self._given(question, place)):
+            text = self._text(answer, "text", f"{place}.answers[{i}]")
+            start = _get(self.path, answer, "answer_start", int, f"{place}.answers[{i}]")
             there = context[start : start + len(text)] if start >= 0 else ""
             if text and there == text:
                 answers.append(Answer(text, start))
-            elif found := _relocated(context, text, start):
-                answers.append(found)
+            elif elsewhere := _relocated(context, text, start):
+                answers.append(elsewhere)
                 self.num_relocated += 1
             else:
                 answers.append(Answer(text, None))
@@ -398,14 +398,14 @@ def _is_row(line: str) -> bool:
 
 
 def _get(path: str | Path, value: Any, key: str, kind: type, where: str) -> Any:
-    found = value.get(key) if isinstance(value, dict) else None
-    if isinstance(found, float) and found.is_integer():  # as pandas writes whole numbers
-        found = int(found)
-    if isinstance(found, int) and not isinstance(found, bool) and key == "id":
-        found = str(found)
-    if not isinstance(found, kind) or isinstance(found, bool):
+    content = value.get(key) if isinstance(value, dict) else None
+    if isinstance(content, float) and content.is_integer():  # as pandas writes whole numbers
+        content = int(content)
+    if isinstance(content, int) and not isinstance(content, bool) and key == "id":
+        content = str(content)
+    if not isinstance(content, kind) or isinstance(content, bool):
         raise ValueError(
-            f"{path}: {where}: expected {key!r}, a {_TYPE_NAMES[kind]}, found {found!r:.60}: is it "
-            "SQuAD's JSON (data, paragraphs, qas), or rows with id, question, context, answers?"
+            f"{path}: {where}: expected {key!r}, a {_TYPE_NAMES[kind]}, found {content!r:.60}: is "
+            "it SQuAD's JSON (data, paragraphs, qas), or rows with id, question, context, answers?"
         )
-    return found
+    return content

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
 from keras_transformers.tokenizers import windows
 from keras_transformers.tokenizers import words as running_words
@@ -108,7 +109,7 @@ class TaggedBatches(LengthBatches):
         self.statistics = self._statistics()
         _logger.info("%s", self.statistics)
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         chosen = self._chosen(indices)
         inputs = self.tagger.pack([windows.cut(self._token_ids, chosen)])
@@ -155,7 +156,7 @@ class TaggedBatches(LengthBatches):
             ValueError: the logits do not match the windows or the labels in number.
         """
         labels = self.tagger.labels
-        found = [[OUTSIDE] * len(words) for words in self.sentences.words]
+        tags = [[OUTSIDE] * len(words) for words in self.sentences.words]
         rows = self._windows.rows.numpy()
         start = 0
         for output in outputs:
@@ -171,10 +172,10 @@ class TaggedBatches(LengthBatches):
             best = logits[:, : words.shape[1]].argmax(axis=-1)
             for window, position in np.argwhere(words >= 0):
                 word = words[window, position]
-                found[rows[indices[window]]][word] = labels[best[window, position]]
+                tags[rows[indices[window]]][word] = labels[best[window, position]]
         if start < len(rows):
             raise ValueError(f"logits of {start} windows, but there are {len(rows)}")
-        return found
+        return tags
 
     def _chosen(self, indices: tf.Tensor) -> windows.Windows:
         return windows.Windows(*(tf.gather(part, indices) for part in self._windows))
@@ -204,14 +205,14 @@ class TaggedBatches(LengthBatches):
 
 def label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
     """Returns each word's index in `labels`: int32 (sentences, None)."""
-    found = sentences.labels or ()
+    rows = sentences.labels or ()
     ids = {label: i for i, label in enumerate(labels)}
-    unknown = sorted({label for row in found for label in row} - set(ids))
+    unknown = sorted({label for row in rows for label in row} - set(ids))
     if unknown:
         raise ValueError(f"{sentences.source}: unknown labels {unknown}, expected {list(labels)}")
     return tf.RaggedTensor.from_row_lengths(
-        np.array([ids[label] for row in found for label in row], np.int32),
-        tf.constant([len(row) for row in found], tf.int64),
+        np.array([ids[label] for row in rows for label in row], np.int32),
+        tf.constant([len(row) for row in rows], tf.int64),
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
-from keras_transformers.data.splits import at_random
+from keras_transformers.data.rows import Rows
+from keras_transformers.data.splits import by_keys
+from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat
 from keras_transformers.data.text.squad import load_squad
@@ -31,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class TextPairs:
+class TextPairs(Rows):
     """Texts, each with a matching text.
 
     Attributes:
@@ -64,7 +66,7 @@ class TextPairs:
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         if self.negatives and self.scores is not None:
             raise ValueError(f"{self.source}: pass negatives or scores, not both")
-        counts = {len(each) for each in self.negatives}
+        counts = {len(texts) for texts in self.negatives}
         if len(counts) > 1:
             raise ValueError(
                 f"{self.source}: {min(counts)} to {max(counts)} negatives: every text needs as many"
@@ -76,30 +78,16 @@ class TextPairs:
                     "the scores by their highest value"
                 )
 
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, indices: Iterable[int], source: str | None = None) -> "TextPairs":
-        """Returns the pairs at `indices`, in that order."""
-        chosen = list(indices)
-        return TextPairs(
-            [self.texts[i] for i in chosen],
-            [self.partners[i] for i in chosen],
-            [self.negatives[i] for i in chosen] if self.negatives else (),
-            None if self.scores is None else [self.scores[i] for i in chosen],
-            source or self.source,
-        )
-
     def documents(self) -> list[str]:
         """Returns the texts to search: every distinct partner and negative, in order."""
         return list(dict.fromkeys([*self.partners, *(x for row in self.negatives for x in row)]))
 
     def queries(self) -> dict[str, set[str]]:
         """Returns each text once -> all of its partners."""
-        found: dict[str, set[str]] = {}
+        partners: dict[str, set[str]] = {}
         for text, partner in zip(self.texts, self.partners, strict=True):
-            found.setdefault(text, set()).add(partner)
-        return found
+            partners.setdefault(text, set()).add(partner)
+        return partners
 
 
 def load_text_pairs(
@@ -157,9 +145,9 @@ def pairs_of_questions(path: str | Path) -> TextPairs:
     Raises:
         FileNotFoundError, ValueError: see `load_squad`.
     """
-    found = load_squad(path, answered=False)
-    contexts = [found.contexts[i] for i in found.context_of]
-    return TextPairs(found.questions, contexts, source=str(path))
+    questions = load_squad(path, answered=False)
+    contexts = [questions.contexts[i] for i in questions.context_of]
+    return TextPairs(questions.questions, contexts, source=str(path))
 
 
 def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPairs]:
@@ -172,14 +160,8 @@ def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPai
     Raises:
         ValueError: a part would be empty.
     """
-    partners = list(dict.fromkeys(pairs.partners))
-    _, apart = at_random(len(partners), share, f"{pairs.source}: different partners")
-    held_out = {partners[i] for i in apart}
-    is_held_out = [partner in held_out for partner in pairs.partners]
-    return (
-        pairs.select(i for i, out in enumerate(is_held_out) if not out),
-        pairs.select(i for i, out in enumerate(is_held_out) if out),
-    )
+    train, held_out = by_keys(pairs.partners, share, f"{pairs.source}: different partners")
+    return pairs.select(train), pairs.select(held_out)
 
 
 class TextPairSplits(NamedTuple):
@@ -313,7 +295,7 @@ class TextPairBatches(LengthBatches):
             *(pairs.source, len(pairs), self._group, num_trimmed),
         )
 
-    def batch(self, indices: tf.Tensor) -> Any:
+    def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the pairs at `indices`, int32 (batch,); runs in graphs."""
         segments = tf.concat([tf.gather(part, indices) for part in self._segments], axis=0)
         packed = self.pipeline.pack([segments])  # (group * batch, length)
@@ -363,17 +345,17 @@ def _apart(files: Sequence[TextPairs], share: float) -> tuple[list[TextPairs], l
 
 def _joined(files: Sequence[TextPairs]) -> TextPairs:
     """Joins the pairs of several files."""
-    if len({(bool(each.negatives), each.scores is None) for each in files}) > 1:
+    if len({(bool(pairs.negatives), pairs.scores is None) for pairs in files}) > 1:
         raise ValueError(
-            f"{', '.join(each.source for each in files)}: all need negatives, scores, or neither"
+            f"{', '.join(pairs.source for pairs in files)}: all need negatives, scores, or neither"
         )
     scores = None
     if files[0].scores is not None:
-        scores = [score for each in files for score in each.scores or ()]
+        scores = [score for pairs in files for score in pairs.scores or ()]
     return TextPairs(
-        [text for each in files for text in each.texts],
-        [text for each in files for text in each.partners],
-        [texts for each in files for texts in each.negatives],
+        [text for pairs in files for text in pairs.texts],
+        [text for pairs in files for text in pairs.partners],
+        [texts for pairs in files for texts in pairs.negatives],
         scores,
-        ", ".join(each.source for each in files),
+        ", ".join(pairs.source for pairs in files),
     )

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -13,18 +12,11 @@ from keras_transformers.data.translation.parallel_text import Pair
 from keras_transformers.data.translation.token_batches import TokenLists
 from keras_transformers.tokenizers.bpe_dropout import BytePairDropout
 from keras_transformers.tokenizers.packing import ends_of_sources, join
+from keras_transformers.tokenizers.protocols import TargetTokenizer
 
 __all__ = ["EncodedPairs", "EncodingReport", "encode_pairs"]
 
 _CHUNK = 10_000  # pairs tokenized together
-
-
-class Tokenizer(Protocol):
-    """A tokenizer for `encode_pairs`, such as `SentencePieceTokenizer` or `SymbolTokenizer`."""
-
-    def tokenize(self, text: Any, *, add_start: bool = ..., add_end: bool = ...) -> tf.RaggedTensor:
-        """Converts texts (batch,) to token ids, int32 (batch, None)."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +62,8 @@ class EncodedPairs:
 
 def encode_pairs(
     pairs: Iterable[Pair],
-    tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer | None = None,
+    tokenizer: TargetTokenizer,
+    target_tokenizer: TargetTokenizer | None = None,
     *,
     max_sequence_length: int,
 ) -> EncodedPairs:

@@ -41,8 +41,8 @@ class ParallelFiles:
         """
         splits = ("train", "val", self.test_split)
         languages = (self.source_language, self.target_language)
-        found = (list(read_multi30k(self.data, name, languages=languages)) for name in splits)
-        return PairSplits(*found)
+        pairs = (list(read_multi30k(self.data, name, languages=languages)) for name in splits)
+        return PairSplits(*pairs)
 
     def learn(self, folder: Path, *, only_targets: bool = False) -> list[SentencePieceTokenizer]:
         """Learns the tokenizer of both languages, or one for each, from the training set.

@@ -95,12 +95,12 @@ def multi30k_files(
 
 def _plain_or_compressed(plain: Path) -> Path:
     packed = compressed_names(plain)
-    found = next(filter(Path.is_file, [*packed, plain]), None)
-    if found is None:
+    path = next(filter(Path.is_file, [*packed, plain]), None)
+    if path is None:
         raise FileNotFoundError(
             f"neither {packed[0]} nor {plain} exists, nor another compression; check the folder"
         )
-    return found
+    return path
 
 
 def read_multi30k(

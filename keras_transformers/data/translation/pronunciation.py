@@ -64,7 +64,7 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
         ValueError: a word has no phonemes or a line is not UTF-8 (the message names file and line),
             or the file has no words.
     """
-    found: dict[str, dict[str, None]] = {}  # keys of a dict: each once, in order
+    by_word: dict[str, dict[str, None]] = {}  # keys of a dict: each once, in order
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith(";;;") or not line.strip():
             continue
@@ -76,10 +76,10 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
             )
         if not keep_stress:
             phonemes = [_STRESS.sub("", phoneme) for phoneme in phonemes]
-        found.setdefault(_NUMBER.sub("", spelled).lower(), {})[" ".join(phonemes)] = None
-    if not found:
+        by_word.setdefault(_NUMBER.sub("", spelled).lower(), {})[" ".join(phonemes)] = None
+    if not by_word:
         raise ValueError(f"{path}: no words; pass a dictionary in CMUdict's format")
-    return {word: tuple(pronunciations) for word, pronunciations in found.items()}
+    return {word: tuple(pronunciations) for word, pronunciations in by_word.items()}
 
 
 class Splits(NamedTuple):

@@ -10,7 +10,7 @@ export async function showAttention(model, given, { image }) {
   const maps = Object.fromEntries(Object.entries(found).map(([kind, each]) => [kind, read(each)]));
   const root = h("div", {});
   const state = { kind: Object.keys(maps).at(-1), layer: Infinity, head: -1, query: 0 };
-  draw(root, maps, state, model.task === "image_classification" ? image : null);
+  draw(root, maps, state, image);
   return [root];
 }
 

@@ -4,12 +4,12 @@ Queries are processed in blocks as long as the window, with only the keys of the
 adjacent ones. Beltagy et al. 2020, "Longformer", arXiv:2004.05150, section 3.1.
 """
 
-from typing import Any
-
 from keras import ops
+from keras.layers import Dropout
 
 from keras_transformers.layers.dense import softmax
 from keras_transformers.layers.masks import MASKED_SCORE, Reach
+from keras_transformers.layers.tensors import Tensor
 
 # Shorter blocks take more time than the scores that they save.
 _LEAST_BLOCK = 32
@@ -23,7 +23,7 @@ def block_length(reach: Reach) -> int:
     return max(reach.window, _LEAST_BLOCK)
 
 
-def fits_bands(reach: Reach, mask: Any, bias: Any) -> bool:
+def fits_bands(reach: Reach, mask: Tensor, bias: Tensor) -> bool:
     """Returns whether bands are possible: with a window, and masks that all queries share.
 
     Args:
@@ -31,7 +31,7 @@ def fits_bands(reach: Reach, mask: Any, bias: Any) -> bool:
         mask: (batch or 1, heads or 1, query or 1, key), or None.
         bias: a bias of this shape, or None.
     """
-    shared = all(each is None or each.shape[2] == 1 for each in (mask, bias))
+    shared = all(hides is None or hides.shape[2] == 1 for hides in (mask, bias))
     return reach.window is not None and shared
 
 
@@ -53,17 +53,17 @@ def _sides(reach: Reach) -> tuple[int, int]:
 
 
 def attention_in_bands(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     *,
     reach: Reach,
-    mask: Any = None,
-    bias: Any = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
     scores_dtype: str = "float32",
-    dropout: Any = None,
+    dropout: Dropout | None = None,
     training: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Computes `softmax(Q K^T + bias) V` within a window, in self-attention.
 
     If the length is unknown, the graph decides when it runs whether to cut the text: a short text
@@ -93,7 +93,7 @@ def attention_in_bands(
     count = (length + size - 1) // size
     width = (before + 1 + behind) * size
 
-    def blocks(x: Any, before: Any, behind: Any) -> Any:
+    def blocks(x: Tensor, before: Tensor, behind: Tensor) -> Tensor:
         """Cuts (b, h, length, n) into (b, h, before + count + behind, size, n), with zeros."""
         b, h, _, n = ops.shape(x)
         first = ops.zeros((b, h, before * size, n), x.dtype)
@@ -101,7 +101,7 @@ def attention_in_bands(
         joined = ops.concatenate([first, x, last], axis=2)
         return ops.reshape(joined, (b, h, before + count + behind, size, n))
 
-    def bands(x: Any) -> Any:
+    def bands(x: Tensor) -> Tensor:
         """Returns the keys that each block may see, (b, h, count, width, n)."""
         cut = blocks(x, before, behind)
         # A single block has no adjacent blocks.
@@ -109,7 +109,7 @@ def attention_in_bands(
         parts.append(cut[:, :, before + behind : before + behind + count, : behind * size])
         return ops.concatenate(parts, axis=3)
 
-    def by_key(x: Any) -> Any:
+    def by_key(x: Tensor) -> Tensor:
         """Turns (b, h, 1, length) into (b, h, count, 1, width)."""
         return ops.transpose(bands(ops.transpose(x, (0, 1, 3, 2))), (0, 1, 2, 4, 3))
 

@@ -5,11 +5,11 @@ Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 
 from keras_transformers.layers.masks import EVERYWHERE, MASKED_SCORE, Reach
+from keras_transformers.layers.tensors import Tensor
 
 # Use blocks only if a head has more scores than this. Plain attention takes a little less time.
 MOST_SCORES = 1024 * 1024
@@ -17,7 +17,7 @@ MOST_SCORES = 1024 * 1024
 BLOCK = 256
 
 
-def goes_in_blocks(query: Any, key: Any) -> bool:
+def goes_in_blocks(query: Tensor, key: Tensor) -> bool:
     """Returns whether to compute attention in blocks: on TensorFlow, for many scores.
 
     A length that is unknown when a graph is made counts as short, so the choice costs nothing.
@@ -32,17 +32,17 @@ def goes_in_blocks(query: Any, key: Any) -> bool:
 
 
 def attention_in_blocks(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     *,
-    mask: Any = None,
+    mask: Tensor | None = None,
     reach: Reach = EVERYWHERE,
-    bias: Any = None,
+    bias: Tensor | None = None,
     scores_dtype: str = "float32",
     dropout: float = 0.0,
-    seed: Any = None,
-) -> Any:
+    seed: Tensor | None = None,
+) -> Tensor:
     """Computes `softmax(Q K^T + bias) V`, block by block.
 
     Args:
@@ -64,7 +64,7 @@ def attention_in_blocks(
     length, keys = query.shape[2], key.shape[2]
     masks = _Rows(mask, length)
 
-    def probabilities(index: Any, query: Any, key: Any, biases: "_Rows") -> Any:
+    def probabilities(index: Tensor, query: Tensor, key: Tensor, biases: "_Rows") -> Tensor:
         """Returns a block's (batch, heads, block, key): zeros where a query sees no key."""
         scores = tf.cast(tf.matmul(query, key, transpose_b=True), scores_dtype)
         if biases.blocks is not None:
@@ -76,39 +76,39 @@ def attention_in_blocks(
             visible = within if visible is None else tf.logical_and(visible, within)
         if visible is None:
             return tf.nn.softmax(scores)
-        found = tf.nn.softmax(tf.where(visible, scores, tf.cast(MASKED_SCORE, scores_dtype)))
-        return found * tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), scores_dtype)
+        shares = tf.nn.softmax(tf.where(visible, scores, tf.cast(MASKED_SCORE, scores_dtype)))
+        return shares * tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), scores_dtype)
 
-    def dropped(index: Any, values: Any) -> Any:
+    def dropped(index: Tensor, values: Tensor) -> Tensor:
         """Applies the dropout of a block, the same at every call."""
         if not dropout:
             return values
-        own = tf.random.experimental.stateless_fold_in(seed, index)
-        kept = tf.random.stateless_uniform(tf.shape(values), own) >= dropout
+        block_seed = tf.random.experimental.stateless_fold_in(seed, index)
+        kept = tf.random.stateless_uniform(tf.shape(values), block_seed) >= dropout
         return tf.where(kept, values / (1.0 - dropout), tf.zeros_like(values))
 
     @tf.custom_gradient
-    def attend(*tensors: Any) -> Any:
-        query, key, value, *given = tensors
-        bias = given[0] if given else None
+    def attend(*tensors: Tensor) -> Tensor:
+        query, key, value, *biased = tensors
+        bias = biased[0] if biased else None
         queries, biases = _Rows(query, length), _Rows(bias, length)
 
-        def context(index: Any) -> list[Any]:
+        def context(index: Tensor) -> list[Tensor]:
             weights = dropped(index, probabilities(index, queries[index], key, biases))
             return [tf.matmul(tf.cast(weights, value.dtype), value)]
 
-        def gradient(upstream: Any) -> list[Any]:
+        def gradient(upstream: Tensor) -> list[Tensor]:
             upstreams = _Rows(upstream, length)
 
-            def block_gradients(index: Any, d_key: Any, d_value: Any) -> list[Any]:
+            def block_gradients(index: Tensor, d_key: Tensor, d_value: Tensor) -> list[Tensor]:
                 block, d_context = queries[index], upstreams[index]
-                found = probabilities(index, block, key, biases)
-                weights = tf.cast(dropped(index, found), value.dtype)
+                shares = probabilities(index, block, key, biases)
+                weights = tf.cast(dropped(index, shares), value.dtype)
                 d_value += tf.matmul(weights, d_context, transpose_a=True)
-                d_found = tf.cast(tf.matmul(d_context, value, transpose_b=True), scores_dtype)
-                d_found = dropped(index, d_found)
-                d_scores = found * (
-                    d_found - tf.reduce_sum(d_found * found, axis=-1, keepdims=True)
+                d_shares = tf.cast(tf.matmul(d_context, value, transpose_b=True), scores_dtype)
+                d_shares = dropped(index, d_shares)
+                d_scores = shares * (
+                    d_shares - tf.reduce_sum(d_shares * shares, axis=-1, keepdims=True)
                 )
                 d_bias = [] if bias is None else [biases.summed(d_scores)]
                 d_scores = tf.cast(d_scores, key.dtype)
@@ -138,7 +138,7 @@ class _Rows:
         count: number of blocks.
     """
 
-    def __init__(self, tensor: Any, length: int) -> None:
+    def __init__(self, tensor: Tensor, length: int) -> None:
         import tensorflow as tf
 
         self.length, self.count = length, -(-length // BLOCK)
@@ -151,17 +151,17 @@ class _Rows:
             padded = tf.reshape(padded, (batch, heads, self.count, BLOCK, columns))
             self.blocks = tf.transpose(padded, (2, 0, 1, 3, 4))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Tensor) -> Tensor:
         return self.blocks if self.blocks is None or self.is_same else self.blocks[index]
 
-    def summed(self, values: Any) -> Any:
+    def summed(self, values: Tensor) -> Tensor:
         """Sums (batch, heads, block, columns) over the axes that broadcast, for a gradient."""
         import tensorflow as tf
 
         axes = [axis for axis, size in enumerate(self.tensor.shape) if size == 1]
         return tf.cast(tf.reduce_sum(values, axes, keepdims=True), self.tensor.dtype)
 
-    def joined(self, blocks: Any) -> Any:
+    def joined(self, blocks: Tensor) -> Tensor:
         """Turns blocks back into a tensor."""
         import tensorflow as tf
 
@@ -177,8 +177,8 @@ class _Rows:
 
 
 def _in_turn(
-    compute: Callable[..., list[Any]], count: int, sums: Sequence[Any] = ()
-) -> tuple[list[Any], list[Any]]:
+    compute: Callable[..., list[Tensor]], count: int, sums: Sequence[Tensor] = ()
+) -> tuple[list[Tensor], list[Tensor]]:
     """Calls `compute(index, *sums)` for one block after another, never for two at once.
 
     Returns:
@@ -189,19 +189,19 @@ def _in_turn(
     first = compute(tf.constant(0), *sums)
     num_stacked = len(first) - len(sums)
     lists = [
-        tf.TensorArray(each.dtype, size=count, element_shape=each.shape).write(0, each)
-        for each in first[:num_stacked]
+        tf.TensorArray(result.dtype, size=count, element_shape=result.shape).write(0, result)
+        for result in first[:num_stacked]
     ]
 
-    def step(index: Any, lists: Any, sums: Any) -> tuple[Any, Any, Any]:
-        found = compute(index, *sums)
-        lists = [each.write(index, new) for each, new in zip(lists, found, strict=False)]
-        return index + 1, lists, found[num_stacked:]
+    def step(index: Tensor, lists: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        results = compute(index, *sums)
+        lists = [array.write(index, new) for array, new in zip(lists, results, strict=False)]
+        return index + 1, lists, results[num_stacked:]
 
-    _, lists, found = tf.while_loop(
+    _, lists, last = tf.while_loop(
         lambda index, *_: index < count,
         step,
         (tf.constant(1), lists, first[num_stacked:]),
         parallel_iterations=1,
     )
-    return [each.stack() for each in lists], found
+    return [array.stack() for array in lists], last

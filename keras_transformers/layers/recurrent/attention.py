@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense, at_least_float32, softmax
 from keras_transformers.layers.masks import MASKED_SCORE
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["RnnAttention"]
 
@@ -54,7 +55,7 @@ class RnnAttention(CompositeLayer):
         self.attention_dim = attention_dim
         self.max_sequence_length = max_sequence_length
 
-    def build(self, query_shape: Any, memory_shape: Any) -> None:
+    def build(self, query_shape: Shape, memory_shape: Shape) -> None:
         """Creates the weights.
 
         Raises:
@@ -76,18 +77,22 @@ class RnnAttention(CompositeLayer):
         elif self.kind == "location":
             self.score = self._projection(self.max_sequence_length, "score", query_shape)
 
-    def _projection(self, units: int, name: str, input_shape: Any) -> RowDense:
+    def _projection(self, units: int, name: str, input_shape: Shape) -> RowDense:
         layer = RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
         layer.build(input_shape)
         return layer
 
-    def keys(self, memory: Any) -> Any:
+    def keys(self, memory: Tensor) -> Tensor:
         """Maps the source (batch, source, features) to keys (batch, source, width)."""
         return self.key(memory) if self.kind in ("general", "additive") else memory
 
     def call(
-        self, query: Any, memory: Any, keys: Any = None, padding_mask: Any = None
-    ) -> tuple[Any, Any]:
+        self,
+        query: Tensor,
+        memory: Tensor,
+        keys: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Attends to the source.
 
         Args:
@@ -111,8 +116,14 @@ class RnnAttention(CompositeLayer):
         return ops.matmul(ops.cast(probabilities, memory.dtype), memory), probabilities
 
     def of_rows(
-        self, query: Any, memory: Any, keys: Any, padding_mask: Any, *, num_queries: Any
-    ) -> tuple[Any, Any]:
+        self,
+        query: Tensor,
+        memory: Tensor,
+        keys: Tensor,
+        padding_mask: Tensor,
+        *,
+        num_queries: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         """Maps queries (batch * num_queries, features), a sentence's side by side.
 
         Returns:
@@ -135,7 +146,7 @@ class RnnAttention(CompositeLayer):
         """The dtype of the attention probabilities."""
         return at_least_float32(self.compute_dtype)
 
-    def _scores(self, query: Any, keys: Any) -> Any:
+    def _scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Returns scores (batch, queries, source)."""
         if self.kind in ("dot", "general"):
             return ops.matmul(query, ops.transpose(keys, (0, 2, 1)))
@@ -159,7 +170,7 @@ class RnnAttention(CompositeLayer):
         }
 
 
-def repeat_rows(vectors: Any, num_queries: Any) -> Any:
+def repeat_rows(vectors: Tensor, num_queries: Tensor) -> Tensor:
     """Repeats (batch, dim) to (batch * num_queries, dim), a sentence's rows side by side."""
     if isinstance(num_queries, int) and num_queries == 1:
         return vectors

@@ -15,12 +15,13 @@ from keras import ops
 
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, AddBias, RowDense
+from keras_transformers.layers.tensors import Initializer, Shape, Tensor
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "Recurrent"]
 
 CellKind = Literal["lstm", "gru", "rnn"]
 # A cell's states, each (rows, dim); the first is its output.
-States = tuple[Any, ...]
+States = tuple[Tensor, ...]
 
 
 class _Cell(CompositeLayer):
@@ -40,7 +41,7 @@ class _Cell(CompositeLayer):
         self,
         units: int,
         num_gates: int,
-        recurrent_initializer: Any,
+        recurrent_initializer: Initializer,
         *,
         has_inputs: bool = True,
         **kwargs: Any,
@@ -53,7 +54,7 @@ class _Cell(CompositeLayer):
         self.has_inputs = has_inputs
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         arguments = {"dtype": self.dtype_policy, "name": "input_projection"}
-        self.input_projection: Any = (
+        self.input_projection: keras.layers.Layer = (
             RowDense(num_gates * units, **arguments) if has_inputs else AddBias(**arguments)
         )
 
@@ -65,12 +66,12 @@ class _Cell(CompositeLayer):
             "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
         }
 
-    def _recurrent_weight(self, name: str, shape: tuple[int, int]) -> Any:
+    def _recurrent_weight(self, name: str, shape: tuple[int, int]) -> Tensor:
         return self.add_weight(
             name=name, shape=shape, initializer=self.recurrent_initializer.clone()
         )
 
-    def zero_states(self, rows: Any) -> States:
+    def zero_states(self, rows: Tensor) -> States:
         """Returns the states before the first step, all zeros."""
         return tuple(ops.zeros((rows, dim), dtype=self.compute_dtype) for dim in self.state_dims)
 
@@ -85,16 +86,16 @@ class RNNCell(_Cell):
     """
 
     def __init__(
-        self, units: int, *, recurrent_initializer: Any = "orthogonal", **kwargs: Any
+        self, units: int, *, recurrent_initializer: Initializer = "orthogonal", **kwargs: Any
     ) -> None:
         super().__init__(units, 1, recurrent_initializer, **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights for inputs (..., features)."""
         self.input_projection.build(input_shape)
         self.recurrent_kernel = self._recurrent_weight("recurrent_kernel", (self.units, self.units))
 
-    def call(self, gates: Any, states: States) -> States:
+    def call(self, gates: Tensor, states: States) -> States:
         """Takes one step; `gates` (rows, units) are from `input_projection`."""
         (hidden,) = states
         return (ops.tanh(gates + ops.matmul(hidden, self.recurrent_kernel)),)
@@ -113,17 +114,17 @@ class GRUCell(_Cell):
     """
 
     def __init__(
-        self, units: int, *, recurrent_initializer: Any = "orthogonal", **kwargs: Any
+        self, units: int, *, recurrent_initializer: Initializer = "orthogonal", **kwargs: Any
     ) -> None:
         super().__init__(units, 3, recurrent_initializer, **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights for inputs (..., features)."""
         self.input_projection.build(input_shape)
         self.gates_kernel = self._recurrent_weight("gates_kernel", (self.units, 2 * self.units))
         self.candidate_kernel = self._recurrent_weight("candidate_kernel", (self.units, self.units))
 
-    def call(self, gates: Any, states: States) -> States:
+    def call(self, gates: Tensor, states: States) -> States:
         """Takes one step; `gates` (rows, 3 units), from `input_projection`, are z, r and n."""
         (hidden,) = states
         gates, candidate = ops.split(gates, [2 * self.units], axis=-1)
@@ -155,7 +156,7 @@ class LSTMCell(_Cell):
         projection_dim: int | None = None,
         cell_clip: float | None = None,
         projection_clip: float | None = None,
-        recurrent_initializer: Any = "orthogonal",
+        recurrent_initializer: Initializer = "orthogonal",
         **kwargs: Any,
     ) -> None:
         super().__init__(units, 4, recurrent_initializer, **kwargs)
@@ -173,7 +174,7 @@ class LSTMCell(_Cell):
             "projection_clip": self.projection_clip,
         }
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the weights for inputs (..., features)."""
         self.input_projection.build(input_shape)
         self.recurrent_kernel = self._recurrent_weight(
@@ -184,7 +185,7 @@ class LSTMCell(_Cell):
                 "projection_kernel", (self.units, self.projection_dim)
             )
 
-    def call(self, gates: Any, states: States) -> States:
+    def call(self, gates: Tensor, states: States) -> States:
         """Takes one step; `gates` (rows, 4 units), from `input_projection`, are i, j, f and o."""
         hidden, memory = states
         gates = gates + ops.matmul(hidden, self.recurrent_kernel)
@@ -197,31 +198,35 @@ class LSTMCell(_Cell):
         return hidden, memory
 
 
-def _clip(values: Any, bound: float | None) -> Any:
+def _clip(values: Tensor, bound: float | None) -> Tensor:
     return values if bound is None else ops.clip(values, -bound, bound)
 
 
-def make_cell(kind: CellKind, units: int, **kwargs: Any) -> Any:
+def make_cell(kind: CellKind, units: int, **kwargs: Any) -> keras.layers.Layer:
     """Makes an `LSTMCell`, a `GRUCell` or an `RNNCell` with these keyword arguments.
 
     Raises:
         ValueError: the kind is unknown.
     """
-    cells: dict[str, Any] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
+    cells: dict[str, type[_Cell]] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
     if kind not in cells:
         raise ValueError(f"cell={kind!r} is unknown: use 'lstm', 'gru' or 'rnn'")
     return cells[kind](units, **kwargs)
 
 
-def time_major(sequence: Any) -> Any:
+def time_major(sequence: Tensor) -> Tensor:
     """Transposes (batch, time, ...) to (time, batch, ...), and back."""
     rank = len(sequence.shape)
     return ops.transpose(sequence, (1, 0, *range(2, rank)))
 
 
 def scan_steps(
-    step: Callable[..., Any], state: Any, sequences: Sequence[Any], *, reverse: bool = False
-) -> tuple[Any, Any]:
+    step: Callable[..., Tensor],
+    state: Tensor,
+    sequences: Sequence[Tensor],
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Loops over time and keeps the state of every step: `ops.scan` in a form TensorFlow can run.
 
     Do not pass a sequence that needs no gradient, such as a mask; let the step index into it.
@@ -248,27 +253,27 @@ def scan_steps(
     return every, keras.tree.map_structure(pick, after, state)
 
 
-def _scan(step: Callable[..., Any], state: Any, inputs: Any, reverse: bool) -> Any:
+def _scan(step: Callable[..., Tensor], state: Tensor, inputs: Tensor, reverse: bool) -> Tensor:
     """Returns the states after each step."""
     if keras.backend.backend() == "tensorflow":
         # Keras 3.15's scan fails here on several inputs of unknown length. It also sets no maximum
         # number of iterations, and without one XLA cannot differentiate the loop.
         import tensorflow as tf
 
-        def alike(state: Any, inputs: Any) -> Any:  # lists from a saved model stay lists
+        def alike(state: Tensor, inputs: Tensor) -> Tensor:  # lists from a saved model stay lists
             after = keras.tree.flatten(step(state, inputs))
             return keras.tree.pack_sequence_as(state, after)
 
         return tf.scan(alike, inputs, state, reverse=reverse)
 
-    def both(state: Any, inputs: Any) -> tuple[Any, Any]:
+    def both(state: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
         state = step(state, inputs)
         return state, state
 
     return ops.scan(both, state, inputs, reverse=reverse)[1]
 
 
-def at_least_one(sequence: Any) -> Any:
+def at_least_one(sequence: Tensor) -> Tensor:
     """Adds an element of zeros to a sequence whose first axis is empty; returns others unchanged.
 
     An empty batch has no steps, and TensorFlow cannot stack zero steps of unknown shape. On JAX, an
@@ -283,8 +288,13 @@ def at_least_one(sequence: Any) -> Any:
 
 
 def run_cell(
-    cell: Any, gates: Any, states: States, padding_mask: Any = None, *, reverse: bool = False
-) -> tuple[Any, States]:
+    cell: keras.layers.Layer,
+    gates: Tensor,
+    states: States,
+    padding_mask: Tensor | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, States]:
     """Runs a cell over whole sequences.
 
     Args:
@@ -301,7 +311,7 @@ def run_cell(
     if padding_mask is not None:
         padding_mask = at_least_one(padding_mask)
 
-    def step(states: States, index: Any, gates: Any) -> States:
+    def step(states: States, index: Tensor, gates: Tensor) -> States:
         after = cell(gates, states)
         if padding_mask is None:
             return after
@@ -347,7 +357,7 @@ class Recurrent(CompositeLayer):
         projection_dim: int | None = None,
         cell_clip: float | None = None,
         projection_clip: float | None = None,
-        recurrent_initializer: Any = "orthogonal",
+        recurrent_initializer: Initializer = "orthogonal",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -359,23 +369,23 @@ class Recurrent(CompositeLayer):
         self._arguments = {"cell": cell, "units": units, "reverse": reverse, **options}
         self.reverse = reverse
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
-        given = {name: value for name, value in options.items() if value is not None}
-        if cell in ("gru", "rnn") and given:
-            raise ValueError(f"cell={cell!r} has no {', '.join(given)}: use cell='lstm'")
+        of_lstm = {name: value for name, value in options.items() if value is not None}
+        if cell in ("gru", "rnn") and of_lstm:
+            raise ValueError(f"cell={cell!r} has no {', '.join(of_lstm)}: use cell='lstm'")
         self.cell = make_cell(
             cell,
             units,
             recurrent_initializer=self.recurrent_initializer,
             dtype=self.dtype_policy,
             name="cell",
-            **given,
+            **of_lstm,
         )
 
-    def build(self, inputs_shape: Any) -> None:
+    def build(self, inputs_shape: Shape) -> None:
         """Builds the cell."""
         self.cell.build(inputs_shape)
 
-    def call(self, inputs: Any, padding_mask: Any = None) -> tuple[Any, States]:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, States]:
         """Reads the sequences.
 
         Args:
@@ -399,7 +409,7 @@ class Recurrent(CompositeLayer):
             outputs = ops.where(padding_mask[:, :, None], outputs, ops.zeros_like(outputs))
         return outputs, states
 
-    def compute_output_spec(self, inputs: Any, padding_mask: Any = None) -> Any:
+    def compute_output_spec(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         batch, time = inputs.shape[:2]
         shapes = [(batch, time, self.cell.output_dim), *((batch, n) for n in self.cell.state_dims)]

@@ -1,7 +1,10 @@
 """Checks the choices of a recurrent decoder, some of which exclude each other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from keras.layers import Layer
 
 __all__ = ["Readout"]
 
@@ -30,7 +33,7 @@ class Readout:
 
 
 def check_choices(
-    cells: Any, context: str, attention: Any, input_feeding: bool, bridge: str
+    cells: Sequence[Layer], context: str, attention: Layer | None, input_feeding: bool, bridge: str
 ) -> None:
     """Raises ValueError for an unknown choice of `RecurrentDecoder`, or for a wrong combination."""
     if not cells:
@@ -49,6 +52,6 @@ def check_choices(
         )
 
 
-def _check(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name}={value!r} is unknown: use {', '.join(known)}")
+def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown: use {', '.join(choices)}")

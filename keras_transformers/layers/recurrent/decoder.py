@@ -1,6 +1,6 @@
 """Defines the decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense
-from keras_transformers.layers.old_files import decoder_parts
 from keras_transformers.layers.recurrent.attention import RnnAttention, repeat_rows
 from keras_transformers.layers.recurrent.bridges import (
     build_bridges,
@@ -19,6 +18,8 @@ from keras_transformers.layers.recurrent.bridges import (
 )
 from keras_transformers.layers.recurrent.cells import run_cell, scan_steps, time_major
 from keras_transformers.layers.recurrent.choices import Bridge, Context, Readout, check_choices
+from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["RecurrentDecoder"]
 
@@ -101,7 +102,7 @@ class RecurrentDecoder(CompositeLayer):
                 )
         self._choices = {"context": context, "input_feeding": input_feeding, "dropout": dropout}
         self._readout = readout
-        self.cells: list[Any] = list(cells)
+        self.cells: list[keras.layers.Layer] = list(cells)
         self.units = self.cells[-1].units
         self.input_feeding = input_feeding
         self.feed_tokens = self.cells[0].has_inputs
@@ -112,14 +113,14 @@ class RecurrentDecoder(CompositeLayer):
         self.reads_token = self.feed_tokens and context == "input_and_output"
         for index, cell in enumerate(self.cells):
             cell.name = f"cell_{index}"
-        self.attention: Any = attention
+        self.attention: keras.layers.Layer = attention
         if attention is not None:
             attention.name = "attention"
         # Projects the context or the previous readout to the first cell's gates.
-        self.context_projection: Any = None
+        self.context_projection: keras.layers.Layer = None
         if self.feeds_context or input_feeding:
             self.context_projection = self._dense(self._num_gates, "context_projection")
-        self.readout: Any = None
+        self.readout: keras.layers.Layer = None
         self.maxout = readout is not None and readout.activation == "maxout"
         if readout is not None:
             self.readout = self._dense(readout.dim * (2 if self.maxout else 1), "readout")
@@ -135,7 +136,7 @@ class RecurrentDecoder(CompositeLayer):
     def _dense(self, units: int, name: str) -> RowDense:
         return RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
 
-    def build(self, inputs_shape: Any, encoded_shape: Any) -> None:
+    def build(self, inputs_shape: Shape, encoded_shape: Mapping[str, Shape]) -> None:
         """Builds the sub-layers.
 
         Raises:
@@ -161,7 +162,9 @@ class RecurrentDecoder(CompositeLayer):
         elif self.bridge == "copy":
             check_copy(self.cells, encoded_shape["states"])
 
-    def start(self, encoded: dict[str, Any], padding_mask: Any = None) -> tuple[Source, State]:
+    def start(
+        self, encoded: dict[str, Tensor], padding_mask: Tensor | None = None
+    ) -> tuple[Source, State]:
         """Prepares the source for all steps, and the state before the first one.
 
         Args:
@@ -186,13 +189,13 @@ class RecurrentDecoder(CompositeLayer):
 
     def step(
         self,
-        inputs: Any,
+        inputs: Tensor,
         state: State,
         source: Source,
         *,
-        noise: tuple[Any, ...] = (),
-        num_queries: Any = 1,
-    ) -> tuple[Any, State]:
+        noise: tuple[Tensor, ...] = (),
+        num_queries: Tensor = 1,
+    ) -> tuple[Tensor, State]:
         """Takes one step.
 
         Args:
@@ -214,7 +217,9 @@ class RecurrentDecoder(CompositeLayer):
             context = repeat_rows(source["summary"], num_queries)
         return self._read_out(state["cells"][-1][0], context, inputs), state
 
-    def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
+    def dropout_noise(
+        self, length: Tensor, batch: Tensor, training: bool | None
+    ) -> tuple[Tensor, ...]:
         """Draws dropout factors (length, batch, units) for every layer but the first.
 
         They are drawn before the loop: loops must be pure on JAX. Without dropout, ().
@@ -226,13 +231,13 @@ class RecurrentDecoder(CompositeLayer):
 
     def call(
         self,
-        inputs: Any,
-        encoded: dict[str, Any],
-        padding_mask: Any = None,
+        inputs: Tensor,
+        encoded: dict[str, Tensor],
+        padding_mask: Tensor | None = None,
         *,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Takes all steps (teacher forcing).
 
         Args:
@@ -258,19 +263,20 @@ class RecurrentDecoder(CompositeLayer):
         else:
             hidden, context, probabilities = self._at_once(gates, state, source, noise)
         outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
-        if return_attention_scores and self.on_probabilities:
-            self.on_probabilities(probabilities[:, None])  # as those of one head
+        watch = WATCHERS.of(self)
+        if return_attention_scores and watch is not None:
+            watch(probabilities[:, None])  # as those of one head
         return (outputs, probabilities) if return_attention_scores else outputs
 
     def compute_output_spec(
         self,
-        inputs: Any,
-        encoded: dict[str, Any],
-        padding_mask: Any = None,
+        inputs: Tensor,
+        encoded: dict[str, Tensor],
+        padding_mask: Tensor | None = None,
         *,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         batch, length = inputs.shape[:2]
         outputs = keras.KerasTensor((batch, length, self.output_dim), dtype=self.compute_dtype)
@@ -279,7 +285,7 @@ class RecurrentDecoder(CompositeLayer):
         shape = (batch, length, encoded["memory"].shape[1])
         return outputs, keras.KerasTensor(shape, dtype=self.attention.scores_dtype)
 
-    def _token_gates(self, inputs: Any) -> Any:
+    def _token_gates(self, inputs: Tensor) -> Tensor:
         """Returns what tokens (..., features), or steps (...), contribute to the first gates."""
         projection = self.cells[0].input_projection
         if self.feed_tokens:
@@ -288,8 +294,8 @@ class RecurrentDecoder(CompositeLayer):
         return projection(ops.zeros(shape, dtype=self.compute_dtype))
 
     def _at_once(
-        self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
-    ) -> tuple[Any, Any, Any]:
+        self, gates: Tensor, state: State, source: Source, noise: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Runs layer by layer, for when no step needs the context or readout of another."""
         if "gates" in source:
             gates = gates + source["gates"]
@@ -307,20 +313,20 @@ class RecurrentDecoder(CompositeLayer):
 
     def _loop(
         self,
-        gates: Any,
+        gates: Tensor,
         state: State,
         source: Source,
-        noise: tuple[Any, ...],
+        noise: tuple[Tensor, ...],
         *,
         keep_probabilities: bool,
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Runs step by step, for when each step needs its own context or the previous readout."""
         memory, batch = source["memory"], ops.shape(source["memory"])[0]
         blank = [ops.zeros((batch, memory.shape[-1]), dtype=memory.dtype)]
         if keep_probabilities:
             blank.append(ops.zeros_like(memory[:, :, 0], dtype=self.attention.scores_dtype))
 
-        def step(carry: Any, index: Any, gates: Any, *noise: Any) -> Any:
+        def step(carry: Tensor, index: Tensor, gates: Tensor, *noise: Tensor) -> Tensor:
             state, *looked = self._advance(gates, carry[0], source, noise, 1)
             return (state, *looked[: len(blank)])
 
@@ -330,8 +336,13 @@ class RecurrentDecoder(CompositeLayer):
         return time_major(hidden), context, probabilities[0] if probabilities else None
 
     def _advance(
-        self, gates: Any, state: State, source: Source, noise: tuple[Any, ...], num_queries: Any
-    ) -> tuple[State, Any, Any]:
+        self,
+        gates: Tensor,
+        state: State,
+        source: Source,
+        noise: tuple[Tensor, ...],
+        num_queries: Tensor,
+    ) -> tuple[State, Tensor, Tensor]:
         """Takes a step from the token's gates; returns the new state, context and probabilities."""
         context = probabilities = hidden = None
         before = state["cells"]
@@ -357,14 +368,16 @@ class RecurrentDecoder(CompositeLayer):
             after["feed"] = self._read_out(hidden, context)
         return after, context, probabilities
 
-    def _attend(self, query: Any, source: Source, num_queries: Any = None) -> tuple[Any, Any]:
+    def _attend(
+        self, query: Tensor, source: Source, num_queries: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Attends from (batch, target, units), or from rows (batch * num_queries, units)."""
         arguments = source["memory"], source["keys"], source["padding_mask"]
         if num_queries is None:
             return self.attention(query, *arguments)
         return self.attention.of_rows(query, *arguments, num_queries=num_queries)
 
-    def _read_out(self, hidden: Any, context: Any, inputs: Any = None) -> Any:
+    def _read_out(self, hidden: Tensor, context: Tensor, inputs: Tensor | None = None) -> Tensor:
         """Joins state, context and token, as configured, into a readout (..., output_dim)."""
         parts = [hidden, *([context] if self.reads_context else [])]
         parts += [inputs] if self.reads_token else []
@@ -388,9 +401,7 @@ class RecurrentDecoder(CompositeLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RecurrentDecoder":
-        """Makes a decoder from the result of `get_config`, including those of old files."""
-        if "cell" in config:
-            return super().from_config(decoder_parts(config))
+        """Makes a decoder from the result of `get_config`."""
         load = keras.saving.deserialize_keras_object
         parts = {
             "cells": [load(cell) for cell in config["cells"]],

@@ -9,6 +9,7 @@ from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.pooling import MeanOfTokens
 from keras_transformers.layers.recurrent.cells import CellKind, Recurrent
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["RecurrentEncoder"]
 
@@ -89,8 +90,10 @@ class RecurrentEncoder(CompositeLayer):
             for index in range(num_layers)
         ]
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.mean: Any = MeanOfTokens(dtype=self.dtype_policy) if context_from == "mean" else None
-        self.context: Any = None
+        self.mean: keras.layers.Layer = (
+            MeanOfTokens(dtype=self.dtype_policy) if context_from == "mean" else None
+        )
+        self.context: keras.layers.Layer = None
         if context_dim:
             self.context = RowDense(
                 context_dim, activation="tanh", dtype=self.dtype_policy, name="context"
@@ -101,7 +104,7 @@ class RecurrentEncoder(CompositeLayer):
         """Whether `states` are the context, not each layer's own states."""
         return self.mean is not None or self.context is not None
 
-    def build(self, inputs_shape: Any) -> None:
+    def build(self, inputs_shape: Shape) -> None:
         """Builds the layers."""
         for layers in self.recurrent_layers:
             for layer in layers:
@@ -111,7 +114,7 @@ class RecurrentEncoder(CompositeLayer):
             self.context.build((None, inputs_shape[-1]))
 
     def call(
-        self, inputs: Any, padding_mask: Any = None, training: bool | None = None
+        self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None
     ) -> dict[str, Any]:
         """Reads the sources.
 
@@ -147,7 +150,7 @@ class RecurrentEncoder(CompositeLayer):
         return {"memory": hidden, "summary": summary, "states": tuple(states)}
 
     def compute_output_spec(
-        self, inputs: Any, padding_mask: Any = None, training: bool | None = None
+        self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None
     ) -> dict[str, Any]:
         """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         batch, length = inputs.shape[:2]
@@ -155,7 +158,7 @@ class RecurrentEncoder(CompositeLayer):
         cell = directions[0].cell
         width = len(directions) * cell.output_dim
 
-        def spec(*shape: int | None) -> Any:
+        def spec(*shape: int | None) -> Tensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
         summary = self.context.units if self.context else width

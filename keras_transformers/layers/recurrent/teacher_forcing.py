@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["TeacherForcing"]
 
@@ -33,7 +34,7 @@ class TeacherForcing(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Creates the ratio."""
         self.ratio = self.add_weight(
             name="ratio",
@@ -44,11 +45,11 @@ class TeacherForcing(keras.layers.Layer):
             autocast=False,
         )
 
-    def call(self, token_ids: Any) -> Any:
+    def call(self, token_ids: Tensor) -> Tensor:
         """Returns the ids unchanged."""
         return token_ids
 
-    def choose(self, length: Any, batch: Any) -> Any:
+    def choose(self, length: Tensor, batch: Tensor) -> Tensor:
         """Draws booleans (length, batch), True for the target's token; step 0 is always True."""
         draws = keras.random.uniform((length, batch), seed=self.seed_generator)
         return ops.logical_or(draws < self.ratio, ops.arange(length)[:, None] == 0)

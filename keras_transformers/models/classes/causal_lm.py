@@ -1,12 +1,12 @@
 """Defines the model class of decoders such as GPT, with step-by-step decoding."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformers.dependencies.private_api import run_through_graph
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     DocumentMask,
     DocumentPositions,
@@ -18,7 +18,8 @@ from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids, known_values
 from keras_transformers.models.anatomy import POSITIONS, anatomy
 
-Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+Cache = tuple[KeysValues, ...]  # of each block
+Step = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -31,8 +32,12 @@ class CausalLM(keras.Model):
     """
 
     def start_decoding(
-        self, token_ids: Any, padding_mask: Any = None, *, max_length: int | None = None
-    ) -> tuple[Step, Any, Any]:
+        self,
+        token_ids: Tensor,
+        padding_mask: Tensor | None = None,
+        *,
+        max_length: int | None = None,
+    ) -> tuple[Step, Tensor, Cache]:
         """Reads prompts in one pass and returns what `keras_transformers.decoding` needs.
 
             greedy_search(*model.start_decoding(prompts), end_token_id=0, max_length=20,
@@ -59,7 +64,6 @@ class CausalLM(keras.Model):
         """
         parts = anatomy(self, "token_embedding", "blocks")
         check_token_ids(token_ids, parts.token_embedding.input_dim, "token_ids")
-        num_positions = parts.max_sequence_length
         batch, length = ops.shape(token_ids)
         if padding_mask is None:
             padding_mask = ops.ones_like(token_ids, dtype="bool")
@@ -67,28 +71,9 @@ class CausalLM(keras.Model):
         # together. The columns before a prompt are never seen and take no positions.
         num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
         positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
-        max_steps = _steps_left(num_positions, length, num_empty, max_length)
         token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
 
-        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
-            num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
-            by_prompt = ops.reshape(token_ids, (batch, num_beams))
-            first = ops.reshape(ops.zeros_like(by_prompt) + num_empty[:, None], (-1,))  # (rows,)
-            column = index + length - 1  # of the input token
-            columns = ops.arange(column + 1 if max_length is None else length - 1 + max_length)
-            visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
-            position = column - first
-            if num_positions is not None:
-                # Finished rows continue until the longest one ends, possibly past the last
-                # position.
-                position = ops.minimum(position, num_positions - 1)
-            write_at = None if max_length is None else column
-            logits, cache = self._run(
-                token_ids[:, None], position[:, None], cache, visible, index=write_at
-            )
-            return logits[:, 0], cache
-
-        step.max_steps = max_steps  # type: ignore[attr-defined]
+        step = self.decoding_step(num_empty, length, max_length=max_length)
         nothing = tuple(empty_cache(batch, block.self_attention, 0) for block in parts.blocks)
         _, cache = self._run(
             token_ids[:, :-1],
@@ -101,9 +86,55 @@ class CausalLM(keras.Model):
             cache = tuple((ops.pad(keys, room), ops.pad(values, room)) for keys, values in cache)
         return step, token_ids[:, -1], cache
 
+    def decoding_step(
+        self, num_empty: Tensor, prompt_length: int | Tensor, *, max_length: int | None = None
+    ) -> Step:
+        """Returns the step after prompts that `start_decoding` has read, such as in another graph.
+
+        Args:
+            num_empty: int32 (batch,), how many columns before each prompt are empty.
+            prompt_length: the number of columns of the prompts, an integer or an int32 scalar.
+            max_length: see `start_decoding`.
+
+        Returns:
+            The step of `start_decoding`.
+        """
+        num_positions = anatomy(self).max_sequence_length
+        batch = ops.shape(num_empty)[0]
+
+        def step(token_ids: Tensor, index: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
+            by_prompt = ops.reshape(token_ids, (batch, num_beams))
+            first = ops.reshape(ops.zeros_like(by_prompt) + num_empty[:, None], (-1,))  # (rows,)
+            column = index + prompt_length - 1  # of the input token
+            columns = ops.arange(
+                column + 1 if max_length is None else prompt_length - 1 + max_length
+            )
+            visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
+            position = column - first
+            if num_positions is not None:
+                # Finished rows continue until the longest one ends, possibly past the last
+                # position.
+                position = ops.minimum(position, num_positions - 1)
+            write_at = None if max_length is None else column
+            logits, cache = self._run(
+                token_ids[:, None], position[:, None], cache, visible, index=write_at
+            )
+            return logits[:, 0], cache
+
+        left = _steps_left(num_positions, prompt_length, num_empty, max_length)
+        step.max_steps = left  # type: ignore[attr-defined]
+        return step
+
     def _run(
-        self, token_ids: Any, positions: Any, cache: Any, visible: Any, *, index: Any = None
-    ) -> tuple[Any, tuple[KeysValues, ...]]:
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: Cache,
+        visible: Tensor,
+        *,
+        index: Tensor | None = None,
+    ) -> tuple[Tensor, Cache]:
         """Runs the model's graph on the positions after those in the cache.
 
         Args:
@@ -119,7 +150,9 @@ class CausalLM(keras.Model):
         extended: list[KeysValues] = []
         first = ops.shape(cache[0][0])[2] if index is None else index
 
-        def step(block: TransformerBlock, hidden: Any, attention_bias: Any = None) -> Any:
+        def step(
+            block: TransformerBlock, hidden: Tensor, attention_bias: Tensor | None = None
+        ) -> Tensor:
             hidden, layer_cache = block.step(
                 hidden,
                 cache=cache[len(extended)],
@@ -131,7 +164,7 @@ class CausalLM(keras.Model):
             extended.append(layer_cache)
             return hidden
 
-        def on_new_positions(layer: Any) -> Callable[..., Any]:
+        def on_new_positions(layer: keras.layers.Layer) -> Callable[..., Tensor | None]:
             if isinstance(layer, TransformerBlock):
                 return lambda hidden, attention_bias=None, **_: step(layer, hidden, attention_bias)
             if isinstance(layer, POSITIONS):
@@ -148,8 +181,8 @@ class CausalLM(keras.Model):
 
 
 def _steps_left(
-    num_positions: int | None, length: Any, num_empty: Any, max_length: int | None
-) -> Any:
+    num_positions: int | None, length: int | Tensor, num_empty: Tensor, max_length: int | None
+) -> Tensor | int | None:
     """Returns the number of steps that each prompt may take, int32 (batch,); None for no limit.
 
     The model never reads the last token of a text, so it needs no position.

@@ -7,13 +7,15 @@ import keras
 from keras import ops
 
 from keras_transformers.dependencies.private_api import call_arguments, run_through_graph
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import RelativePositionBias, TransformerBlock
 from keras_transformers.layers.attention import KeysValues, empty_cache
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.models.anatomy import POSITIONS, anatomy
 
-Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+Cache = Any  # a structure of tensors whose first axis is the batch
+Step = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -26,8 +28,8 @@ class Transformer(keras.Model):
     """
 
     def start_decoding(
-        self, source_token_ids: Any, *, max_length: int | None = None
-    ) -> tuple[Step, Any]:
+        self, source_token_ids: Tensor, *, max_length: int | None = None
+    ) -> tuple[Step, Cache]:
         """Encodes the sources once and returns what `keras_transformers.decoding` needs.
 
         Args:
@@ -53,12 +55,12 @@ class Transformer(keras.Model):
         crosses = [block.cross_attention.keys_values(encoder_output) for block in blocks]
         batch, source_length = ops.shape(source_token_ids)
 
-        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+        def step(token_ids: Tensor, index: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
             keys = ops.arange(index + 1 if max_length is None else max_length)[None]
             extended: list[KeysValues] = []
 
-            def run_block(block: TransformerBlock, hidden: Any, bias: Any) -> Any:
+            def run_block(block: TransformerBlock, hidden: Tensor, bias: Tensor) -> Tensor:
                 number = len(extended)
                 if number == 0:  # a sentence's beams side by side
                     hidden = ops.reshape(hidden, (batch, num_beams, hidden.shape[-1]))
@@ -75,9 +77,9 @@ class Transformer(keras.Model):
                     hidden = ops.reshape(hidden, (-1, 1, hidden.shape[-1]))  # (rows, 1, hidden)
                 return hidden
 
-            def on_one_position(layer: Any) -> Callable[..., Any]:
+            def on_one_position(layer: keras.layers.Layer) -> Callable[..., Any]:
                 def run(x: Any, *others: Any, **options: Any) -> Any:
-                    if all(each is None for each in keras.tree.flatten(x)):
+                    if all(leaf is None for leaf in keras.tree.flatten(x)):
                         return None  # the encoder's half, which blocks have in `crosses` and `mask`
                     if isinstance(layer, TransformerBlock):
                         return run_block(layer, x, options.get("attention_bias"))
@@ -113,7 +115,7 @@ class Transformer(keras.Model):
         )
         return keras.Model(self.input["source_token_ids"], [encoded, mask])
 
-    def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
+    def cross_attention_scores(self, source_token_ids: Tensor, target_token_ids: Tensor) -> Tensor:
         """Computes what each target position attends to, in every decoder layer and head.
 
         Args:
@@ -125,7 +127,7 @@ class Transformer(keras.Model):
         """
         scores = []
 
-        def with_scores(layer: Any) -> Callable[..., Any]:
+        def with_scores(layer: keras.layers.Layer) -> Callable[..., Any]:
             def run(*args: Any, **kwargs: Any) -> Any:
                 hidden, layer_scores = layer(*args, **kwargs, return_attention_scores=True)
                 scores.append(layer_scores)

@@ -1,10 +1,12 @@
 """Defines the model class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
     PaddingMask,
@@ -17,7 +19,7 @@ from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.layers.recurrent.cells import scan_steps, time_major
 from keras_transformers.models.anatomy import anatomy, only
-from keras_transformers.models.classes.encoder_decoder import Step
+from keras_transformers.models.classes.encoder_decoder import Cache, Step
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -30,27 +32,29 @@ class Seq2Seq(keras.Model):
         return self._decoder().attention is not None
 
     @property
-    def teacher_forcing(self) -> Any:
+    def teacher_forcing(self) -> keras.Variable:
         """The teacher forcing ratio, a variable to `assign` to; None if it is always 1."""
         layer = self._forcing()
         return None if layer is None else layer.ratio
 
     # Methods, because Keras saves the layers that properties return a second time.
-    def _decoder(self) -> Any:
+    def _decoder(self) -> RecurrentDecoder:
         return only(self, RecurrentDecoder)
 
     def _forcing(self) -> Any:
         return next((x for x in self.layers if isinstance(x, TeacherForcing)), None)
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    def call(
+        self, inputs: Mapping[str, Tensor], training: bool | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         """Computes the logits; in training with scheduled sampling if the ratio is below 1."""
         if training and self._forcing() is not None:
             return self._feed_own_tokens(**inputs)
         return super().call(inputs, training=training, mask=mask)
 
     def start_decoding(
-        self, source_token_ids: Any, *, max_length: int | None = None
-    ) -> tuple[Step, Any]:
+        self, source_token_ids: Tensor, *, max_length: int | None = None
+    ) -> tuple[Step, Cache]:
         """Encodes the sources once and returns what `keras_transformers.decoding` needs.
 
         Args:
@@ -73,7 +77,7 @@ class Seq2Seq(keras.Model):
         source, state = decoder.start(self._encode(source_token_ids, mask), mask)
         batch = ops.shape(source_token_ids)[0]
 
-        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+        def step(token_ids: Tensor, index: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
             num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
             state = keras.tree.map_structure(lambda leaf: leaf[:, :, 0], cache)
             hidden, state = decoder.step(
@@ -83,7 +87,7 @@ class Seq2Seq(keras.Model):
 
         return step, _as_cache(state)
 
-    def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
+    def cross_attention_scores(self, source_token_ids: Tensor, target_token_ids: Tensor) -> Tensor:
         """Computes what each target position attends to, the paper's soft alignment.
 
         Args:
@@ -110,17 +114,17 @@ class Seq2Seq(keras.Model):
         )
         return scores[:, None, None]
 
-    def _encode(self, source_token_ids: Any, mask: Any, training: bool = False) -> Any:
+    def _encode(self, source_token_ids: Tensor, mask: Tensor, training: bool = False) -> Tensor:
         hidden = anatomy(self).encoder.token_embedding(source_token_ids)
         hidden = self.get_layer("source_embeddings_dropout")(hidden, training=training)
         return only(self, RecurrentEncoder)(hidden, padding_mask=mask, training=training)
 
-    def _embed_target(self, target_token_ids: Any) -> Any:
+    def _embed_target(self, target_token_ids: Tensor) -> Tensor:
         if not self._decoder().feed_tokens:
             return target_token_ids
         return anatomy(self).token_embedding(target_token_ids)
 
-    def _logits(self, hidden: Any) -> Any:
+    def _logits(self, hidden: Tensor) -> Tensor:
         """Projects readouts to logits, with the layers of the graph after the decoder's."""
         projection = anatomy(self).projection
         ties = isinstance(projection, TokenEmbedding)
@@ -128,7 +132,9 @@ class Seq2Seq(keras.Model):
         bias = next((layer for layer in self.layers if isinstance(layer, AddBias)), None)
         return logits if bias is None else bias(logits)
 
-    def _feed_own_tokens(self, source_token_ids: Any, target_token_ids: Any) -> dict[str, Any]:
+    def _feed_own_tokens(
+        self, source_token_ids: Tensor, target_token_ids: Tensor
+    ) -> dict[str, Tensor]:
         """Computes training logits with scheduled sampling, choosing each step's input token.
 
         As in Bengio et al. 2015, no gradient flows through the choice. All random numbers are drawn
@@ -149,11 +155,11 @@ class Seq2Seq(keras.Model):
         ]
         layer_noise = decoder.dropout_noise(length, batch, True)
 
-        def step(carry: Any, index: Any, *noise: Any) -> Any:
+        def step(carry: Cache, index: Tensor, *noise: Tensor) -> Any:
             state, logits = carry
             target, is_forced = (ops.take(rows, index, axis=0) for rows in (targets, forced))
-            own = ops.cast(ops.argmax(logits, axis=-1), target.dtype)
-            embedded = self._embed_target(ops.where(is_forced, target, own)) * noise[0]
+            predicted = ops.cast(ops.argmax(logits, axis=-1), target.dtype)
+            embedded = self._embed_target(ops.where(is_forced, target, predicted)) * noise[0]
             hidden, state = decoder.step(embedded, state, source, noise=noise[2:])
             return state, self._logits(hidden * noise[1])
 
@@ -163,6 +169,6 @@ class Seq2Seq(keras.Model):
         return {"logits": time_major(logits)}
 
 
-def _as_cache(state: Any) -> Any:
+def _as_cache(state: Cache) -> Cache:
     """Adds a third axis, so that a search can treat the cache as one that grows."""
     return keras.tree.map_structure(lambda leaf: leaf[:, :, None], state)

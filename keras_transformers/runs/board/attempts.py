@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Attempts:
@@ -16,7 +18,7 @@ class Attempts:
     def __init__(self) -> None:
         self._failed: set[str] = set()
 
-    def at(self, what: str, function: Callable[[], Any], *, remedy: str = "") -> Any:
+    def at(self, what: str, function: Callable[[], T], *, remedy: str = "") -> T | None:
         """Returns the function's result, or None if it fails or has failed before.
 
         Args:

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras_transformers.data.batching import Batches, Samples
 from keras_transformers.inspection.attention_maps import AttentionMap, attention
 from keras_transformers.inspection.pictures import attention_figure, attention_picture
-from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.tables import markdown_table
 from keras_transformers.runs.options import Logging
+from keras_transformers.tasks.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class EpochSummaries(keras.callbacks.Callback):
         self._samples: Samples | None = None
         self._attempts = Attempts()
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Chooses the samples, which may differ between the phases of a training."""
         count = max(self._log.tensorboard_samples, int(self._draws))
         self._samples = None
@@ -55,7 +55,7 @@ class EpochSummaries(keras.callbacks.Callback):
                 "samples for TensorBoard", lambda: first_samples(self.source, count)
             )
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the summaries that the options ask for."""
         if self._samples is None and not self._log.tensorboard_histograms:
             return
@@ -82,13 +82,13 @@ class EpochSummaries(keras.callbacks.Callback):
         """Draws the attention of the first sample, or warns once that there is none."""
         texts = [column[0] for column in samples.texts.values()]
         try:
-            found = attention(samples.pipeline, *texts)
+            maps_by_kind = attention(samples.pipeline, *texts)
         except ValueError:
-            found = {}  # the pipeline says that its model has no attention
-        if not found:
+            maps_by_kind = {}  # the pipeline says that its model has no attention
+        if not maps_by_kind:
             logger.warning("no pictures for TensorBoard: %s has no attention", self.model.name)
             self._draws = False
-        for kind, maps in found.items():
+        for kind, maps in maps_by_kind.items():
             for name, pixels in pictures(maps).items():
                 tf.summary.image(f"attention/{kind}, {name}", pixels[None])
 
@@ -97,7 +97,7 @@ def first_samples(source: Batches | Pipeline | None, count: int) -> Samples | No
     """Returns the first examples of batches, or those that a pipeline has for its export."""
     if isinstance(source, Pipeline):
         batch = source.example_batches(None)[0]
-        return Samples(source, {name: list(each[:count]) for name, each in batch.items()}, ())
+        return Samples(source, {name: list(column[:count]) for name, column in batch.items()}, ())
     return None if source is None else source.samples(count)
 
 
@@ -114,13 +114,13 @@ def answers_table(samples: Samples) -> str:
     return markdown_table(columns)
 
 
-def pictures(found: AttentionMap) -> dict[str, np.ndarray]:
+def pictures(attention_map: AttentionMap) -> dict[str, np.ndarray]:
     """Returns pictures by title: uint8 (height, width, 3)."""
-    last = found.probabilities[-1].mean(axis=0)  # (queries, keys)
-    figure = attention_figure(found)
+    last = attention_map.probabilities[-1].mean(axis=0)  # (queries, keys)
+    figure = attention_figure(attention_map)
     figure.canvas.draw()
     return {
-        "last layer": attention_picture(found.keys, found.queries, last),
+        "last layer": attention_picture(attention_map.keys, attention_map.queries, last),
         "all heads": np.asarray(figure.canvas.buffer_rgba())[:, :, :3].copy(),
     }
 
@@ -138,7 +138,7 @@ def event_file(folder: Path, name: str, *, step: int) -> Iterator[None]:
     writer.close()
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     """Returns whether a value is a whole number, or a list of whole numbers."""
     if isinstance(value, list):
         return all(map(_is_whole, value))

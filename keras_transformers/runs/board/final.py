@@ -17,16 +17,17 @@ from tensorboard.plugins.hparams import api as hparams
 from keras_transformers.inspection.embeddings import token_vectors
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import event_file
-from keras_transformers.runs.options import MAY_DIFFER
+from keras_transformers.runs.options import MAY_DIFFER, Options
+from keras_transformers.tasks.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 
 
 def write_final(
     folder: Path,
-    config: Any,
+    config: Options,
     figures: Mapping[str, Any],
-    pipeline: Any,
+    pipeline: Pipeline | None,
     *,
     num_embeddings: int,
     attempts: Attempts | None = None,
@@ -53,7 +54,7 @@ def write_final(
         )
 
 
-def _write_scores(folder: Path, config: Any, figures: Mapping[str, Any]) -> None:
+def _write_scores(folder: Path, config: Options, figures: Mapping[str, Any]) -> None:
     with event_file(folder, "final", step=0):
         hparams.hparams(hyper_parameters(config))
         for name, value in figures.items():
@@ -61,7 +62,7 @@ def _write_scores(folder: Path, config: Any, figures: Mapping[str, Any]) -> None
                 tf.summary.scalar(name, value)
 
 
-def hyper_parameters(config: Any) -> dict[str, bool | int | float | str]:
+def hyper_parameters(config: Options) -> dict[str, bool | int | float | str]:
     """Returns the set options that may change the scores; lists and similar values as JSON."""
     options = {
         name: value
@@ -78,7 +79,7 @@ def hyper_parameters(config: Any) -> dict[str, bool | int | float | str]:
     }
 
 
-def _write_embeddings(folder: Path, pipeline: Any, count: int) -> None:
+def _write_embeddings(folder: Path, pipeline: Pipeline, count: int) -> None:
     """Writes the files of TensorBoard's projector."""
     try:
         tokens, vectors = token_vectors(pipeline, count)

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _LONGEST = 300  # characters of a cell
@@ -26,7 +26,7 @@ def markdown_table(columns: Mapping[str, Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Returns a value as the text of a cell, shortened if it is long."""
     if isinstance(value, bytes) and _is_binary(value):
         return f"({len(value):,} bytes)"
@@ -36,7 +36,7 @@ def cell(value: Any) -> str:
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))  # shown literally
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):
@@ -50,5 +50,5 @@ def _is_binary(value: bytes) -> bool:
     return b"\0" in value
 
 
-def _line(cells: Any) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"

@@ -142,8 +142,8 @@ class Resume(keras.callbacks.Callback):
     def _restore(self, model: keras.Model, callbacks: Sequence[Any]) -> None:
         if not model.built:
             raise ValueError(f"model {model.name!r} has no variables yet: build it first")
-        known = ((type(callback).__name__, stateful(callback)) for callback in callbacks)
-        self._callbacks = [(name, state) for name, state in known if state is not None]
+        states = ((type(callback).__name__, stateful(callback)) for callback in callbacks)
+        self._callbacks = [(name, state) for name, state in states if state is not None]
         self._others = [callback for callback in callbacks if callback is not self]
         self._replicas = Replicas(model)
         path = self._agreed_checkpoint()
@@ -182,7 +182,7 @@ class Resume(keras.callbacks.Callback):
             )
         return path
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Restores the other callbacks and the history."""
         if self._replicas is None:
             raise ValueError("call Resume.restore(model, callbacks) before fit")
@@ -200,7 +200,7 @@ class Resume(keras.callbacks.Callback):
         if self._restored.is_finished:  # a callback stopped it: no epoch is left
             set_initial_epoch(self.model, self.params["epochs"])
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Prepares to count through the batches that are done."""
         if self._restored is None:
             self.position = Position(epoch, 0, self.position.step)
@@ -282,7 +282,7 @@ class Resume(keras.callbacks.Callback):
         if self._must_stop():
             self._leave()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Leaves the process and the model as they were before training."""
         self._replicas.wait_to_leave()
         self._notice.stop()
@@ -339,5 +339,5 @@ def _nothing() -> None:
     pass
 
 
-def _figures(logs: Mapping[str, Any] | None) -> dict[str, float]:
+def _figures(logs: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: plain(value) for name, value in (logs or {}).items()}

@@ -1,7 +1,7 @@
 """Saves and restores callbacks, for a training that resumes in another process."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import keras
@@ -48,16 +48,16 @@ class Muted:
     def __init__(self, callbacks: Iterable[keras.callbacks.Callback]) -> None:
         # LambdaCallback, for example, has instance attributes with these names; others have
         # methods.
-        self._own = [
+        self._methods_of = [
             (callback, {name: vars(callback).get(name) for name in self._METHODS})
             for callback in callbacks
         ]
-        for callback, methods in self._own:
+        for callback, methods in self._methods_of:
             vars(callback).update(dict.fromkeys(methods, _ignore))
 
     def undo(self) -> None:
         """Shows batches to the callbacks again."""
-        for callback, methods in self._own:
+        for callback, methods in self._methods_of:
             for name, method in methods.items():
                 if method is None:
                     del vars(callback)[name]
@@ -65,7 +65,7 @@ class Muted:
                     vars(callback)[name] = method
 
 
-def _ignore(batch: int, logs: Any = None) -> None:
+def _ignore(batch: int, logs: Mapping[str, Any] | None = None) -> None:
     pass
 
 

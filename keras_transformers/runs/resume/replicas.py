@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import ml_dtypes
 import numpy as np
+from keras import Variable
 
 from keras_transformers.runs.preemption import others_may_be_gone
 
@@ -37,7 +38,7 @@ class Replicas:
         """Whether this process writes the files."""
         return not self.several_workers or bool(self._strategy.extended.should_checkpoint)
 
-    def scope(self) -> Any:
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the scope in which to create variables."""
         return self._strategy.scope() if self._strategy else contextlib.nullcontext()
 
@@ -63,7 +64,7 @@ class Replicas:
         """Sums an integer over all replicas, or takes the value of the chief's first replica."""
         import tensorflow as tf
 
-        def own(value: Any, of_chief: Any) -> Any:
+        def on_replica(value: tf.Tensor, of_chief: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             return tf.where(of_chief & (replica > 0), tf.constant(0, tf.int64), value)
 
@@ -71,13 +72,13 @@ class Replicas:
             input_signature=[tf.TensorSpec((), tf.int64), tf.TensorSpec((), tf.bool)],
             autograph=False,
         )
-        def total(value: Any, of_chief: Any) -> Any:
-            of_each = self._strategy.run(own, args=(value, of_chief))
+        def total(value: tf.Tensor, of_chief: tf.Tensor) -> tf.Tensor:
+            of_each = self._strategy.run(on_replica, args=(value, of_chief))
             return self._strategy.reduce("SUM", of_each, axis=None)
 
         return total
 
-    def is_apart(self, variable: Any) -> bool:
+    def is_apart(self, variable: Variable) -> bool:
         """Returns whether each replica has its own value."""
         if self.number == 1 or variable.synchronization != "on_read":
             return False
@@ -85,7 +86,7 @@ class Replicas:
 
         return isinstance(variable.value, tf.distribute.DistributedValues)
 
-    def gather(self, variables: Iterable[Any]) -> dict[int, np.ndarray]:
+    def gather(self, variables: Iterable[Variable]) -> dict[int, np.ndarray]:
         """Returns the values (replicas, ...) of variables that are apart, by id; collective."""
         apart = tuple(variable for variable in variables if self.is_apart(variable))
         if not apart:
@@ -93,22 +94,22 @@ class Replicas:
         key = tuple(map(id, apart))
         if key not in self._gathers:
             self._gathers[key] = self._gather_function(apart)
-        found = self._gathers[key]()
-        return {id(variable): value.numpy() for variable, value in zip(apart, found, strict=True)}
+        arrays = self._gathers[key]()
+        return {id(variable): value.numpy() for variable, value in zip(apart, arrays, strict=True)}
 
-    def _gather_function(self, variables: Sequence[Any]) -> Any:
+    def _gather_function(self, variables: Sequence[Variable]) -> Any:
         import tensorflow as tf
 
-        def own() -> Any:
+        def on_replica() -> list[tf.Tensor]:
             return [tf.expand_dims(tf.identity(variable.value), 0) for variable in variables]
 
         @tf.function(autograph=False)
-        def gather() -> Any:
-            return [self._strategy.gather(part, axis=0) for part in self._strategy.run(own)]
+        def gather() -> list[tf.Tensor]:
+            return [self._strategy.gather(part, axis=0) for part in self._strategy.run(on_replica)]
 
         return gather
 
-    def assign(self, variables: Sequence[Any], arrays: Iterable[np.ndarray]) -> None:
+    def assign(self, variables: Sequence[Variable], arrays: Iterable[np.ndarray]) -> None:
         """Restores values, replica by replica for variables that are apart."""
         apart = []
         for variable, array in zip(variables, arrays, strict=True):
@@ -120,27 +121,27 @@ class Replicas:
         if apart:
             self._assign_apart(apart)
 
-    def _assign_apart(self, pairs: Sequence[tuple[Any, np.ndarray]]) -> None:
+    def _assign_apart(self, pairs: Sequence[tuple[Variable, np.ndarray]]) -> None:
         import tensorflow as tf
 
-        def own() -> None:
+        def on_replica() -> None:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             for variable, array in pairs:
                 variable.value.assign(tf.constant(array)[replica])
 
-        tf.function(lambda: self._strategy.run(own), autograph=False)()
+        tf.function(lambda: self._strategy.run(on_replica), autograph=False)()
 
-    def shape(self, variable: Any) -> tuple[int, ...]:
+    def shape(self, variable: Variable) -> tuple[int, ...]:
         """Returns the shape of what is saved for a variable."""
         apart = (self.number,) if self.is_apart(variable) else ()
         return (*apart, *(int(size) for size in variable.shape))
 
 
-def values(variables: Iterable[Any], apart: dict[int, np.ndarray]) -> Iterator[np.ndarray]:
+def values(variables: Iterable[Variable], apart: dict[int, np.ndarray]) -> Iterator[np.ndarray]:
     """Yields the variables' values, those in `apart` as `Replicas.gather` returned them."""
     for variable in variables:
-        known = apart.get(id(variable))
-        yield np.asarray(variable.numpy()) if known is None else known
+        array = apart.get(id(variable))
+        yield np.asarray(variable.numpy()) if array is None else array
 
 
 def _num_workers(strategy: Any) -> int:

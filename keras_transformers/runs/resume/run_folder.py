@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformers import files
+from keras_transformers.runs.options import Options
 from keras_transformers.runs.resume.folder_lock import LOCK
 
 __all__ = ["check_new_run", "check_same", "write_config"]
@@ -27,7 +28,11 @@ def check_new_run(folder: Path) -> Path:
 
 
 def check_same(
-    folder: Path, config: Any, *, may_differ: Collection[str] = (), may_grow: Collection[str] = ()
+    folder: Path,
+    config: Options,
+    *,
+    may_differ: Collection[str] = (),
+    may_grow: Collection[str] = (),
 ) -> Path:
     """Returns a run's folder, after checking that the run was started with this configuration.
 
@@ -60,7 +65,7 @@ def check_same(
     return folder
 
 
-def write_config(folder: Path, config: Any) -> None:
+def write_config(folder: Path, config: Options) -> None:
     """Writes a run's configuration.
 
     If the run will be longer than it was, this is printed, and the earlier configuration stays
@@ -82,12 +87,12 @@ def _as_written(options: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(options, default=str))
 
 
-def _defaults(config: Any) -> dict[str, Any]:
+def _defaults(config: Options) -> dict[str, Any]:
     """Returns the options that may be left out, with their defaults."""
-    found = {}
+    options = {}
     for field in dataclasses.fields(config):
         if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
+            options[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
+            options[field.name] = field.default_factory()
+    return options

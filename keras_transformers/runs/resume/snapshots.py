@@ -54,8 +54,8 @@ class Snapshots:
         """Returns all files, damaged or not, the newest first."""
         if not self.folder.is_dir():
             return []
-        found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
-        return sorted(found, key=step_of, reverse=True)
+        paths = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(paths, key=step_of, reverse=True)
 
     def newest(self) -> Path | None:
         """Returns the newest undamaged file; None if there are no files.

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import Variable
 
 from keras_transformers.runs.resume.callback_states import Stateful
 from keras_transformers.runs.resume.replicas import Replicas, values
 from keras_transformers.runs.resume.snapshots import reading
 
 Callbacks = Sequence[tuple[str, Stateful]]  # class name, and the object with the state
-# Names of callbacks' classes in older checkpoints -> today's.
-_FORMER_NAMES = {"CheckpointAveraging": "AverageLastWeights"}
 
 
 class Position(NamedTuple):
@@ -100,8 +99,7 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
     with reading(path) as file:
         described = json.loads(str(file["state"]))
         names = [name for name, _ in callbacks]
-        before = [_FORMER_NAMES.get(name, name) for name in described["callbacks"]]
-        _check_same(path, "callbacks with a state", before, names)
+        _check_same(path, "callbacks with a state", described["callbacks"], names)
         _check_same(path, "replicas", described["replicas"], replicas.number)
         optimizer = type(model.optimizer).__name__
         _check_same(path, "optimizer", described["optimizer"], optimizer)
@@ -115,13 +113,13 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
             is_finished=described["is_finished"],
             epochs=described["epochs"],
             logs=described["logs"],
-            seconds=described.get("seconds", 0.0),  # older checkpoints have none
+            seconds=described["seconds"],
             metrics=_numbered(file, "metric"),
             callbacks=[_numbered(file, f"callback_{number}") for number in range(len(names))],
         )
 
 
-def _groups(model: keras.Model) -> dict[str, list[Any]]:
+def _groups(model: keras.Model) -> dict[str, list[Variable]]:
     """Returns the variables that change as a model trains, except its metrics."""
     return {"variable": model.variables, "optimizer": model.optimizer.variables}
 
@@ -140,10 +138,10 @@ def _check_same(path: Path, what: str, before: Any, now: Any) -> None:
 
 
 def check_shapes(
-    path: Path, found: Sequence[Sequence[int]], variables: Sequence[Any], replicas: Replicas
+    path: Path, shapes: Sequence[Sequence[int]], variables: Sequence[Variable], replicas: Replicas
 ) -> None:
     """Raises a ValueError with the first differences unless the saved shapes fit the variables."""
-    before = [tuple(shape) for shape in found]
+    before = [tuple(shape) for shape in shapes]
     now = [replicas.shape(variable) for variable in variables]
     if before == now:
         return

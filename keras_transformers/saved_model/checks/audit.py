@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.dependencies.private_api import op_definition
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.saved_model.checks.check import check_signatures, in_fresh_process
 from keras_transformers.saved_model.checks.core_ops import (
     NAMES,
@@ -66,8 +67,8 @@ class Audit:
         It is never older than the table of TensorFlow's ops, which does not cover earlier
         releases.
         """
-        unknown, known = self._origins()
-        return None if unknown else known
+        unknown, oldest = self._origins()
+        return None if unknown else oldest
 
     def _origins(self) -> tuple[list[str], str]:
         """Returns the ops of unknown age, and the oldest release that has all others."""
@@ -77,10 +78,10 @@ class Audit:
         return unknown, max([releases()[0], *dated], key=_numbers)
 
     def _oldest(self) -> str:
-        unknown, known = self._origins()
+        unknown, oldest = self._origins()
         if unknown:
-            return f"unknown for {', '.join(unknown)}, not before {known}"
-        return f"{known}, as far as we know"
+            return f"unknown for {', '.join(unknown)}, not before {oldest}"
+        return f"{oldest}, as far as we know"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the audit as JSON values."""
@@ -170,19 +171,19 @@ def set_attributes(folder: Path) -> dict[str, set[str]]:
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
     """
-    found: dict[str, set[str]] = {}
+    names_by_op: dict[str, set[str]] = {}
     for node in _nodes(folder):
         definition = op_definition(node.op)
         defaults = {a.name: a.default_value for a in definition.attr} if definition else {}
-        found.setdefault(node.op, set()).update(
+        names_by_op.setdefault(node.op, set()).update(
             name
             for name, value in node.attr.items()
             if not name.startswith("_") and name not in NAMES and value != defaults.get(name)
         )
-    return {op: names for op, names in found.items() if names}
+    return {op: names for op, names in names_by_op.items() if names}
 
 
-def _nodes(folder: Path) -> Iterator[Any]:
+def _nodes(folder: Path) -> Iterator[Message]:
     """Yields the nodes of the graph and its functions, without calls to these functions."""
     graph = meta_graph(folder).graph_def
     functions = {function.signature.name for function in graph.library.function}
@@ -192,7 +193,7 @@ def _nodes(folder: Path) -> Iterator[Any]:
 
 def _core_ops(ops: Iterable[str], attributes: Mapping[str, set[str]]) -> dict[str, dict[str, Any]]:
     """Returns `Audit.core_ops` for TensorFlow's ops; those that all releases have are left out."""
-    found = {}
+    entries = {}
     for op in sorted(ops):
         having = releases_with(op, attributes.get(op, ()))
         if having != releases():
@@ -204,8 +205,8 @@ def _core_ops(ops: Iterable[str], attributes: Mapping[str, set[str]]) -> dict[st
             ]
             # Later releases keep it, unless the newest lacks it.
             still = having and having[-1] == releases()[-1]
-            found[op] = {"serving": having[0] if still else None, "attributes": newer}
-    return found
+            entries[op] = {"serving": having[0] if still else None, "attributes": newer}
+    return entries
 
 
 def _refusal(op: str) -> str:
@@ -223,7 +224,7 @@ def _refusal(op: str) -> str:
 def _trials(folder: Path, max_batch_size: int) -> Iterator[Finding]:
     arguments = ("keras_transformers.saved_model.checks.trials", str(folder), str(max_batch_size))
     try:
-        yield from (Finding(**found) for found in in_fresh_process(*arguments))
+        yield from (Finding(**fields) for fields in in_fresh_process(*arguments))
     except (TimeoutError, ChildProcessError) as error:
         yield Finding("a fresh process", "", "failed", str(error))
 

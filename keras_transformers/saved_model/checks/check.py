@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies.untyped import Json
 from keras_transformers.saved_model.description import (
     METADATA_FILE,
     damage_to_variables,
@@ -44,7 +45,7 @@ def self_check(folder: Path) -> None:
             loader and the largest difference.
     """
     try:
-        found = in_fresh_process("keras_transformers.saved_model.checks.check", str(folder))
+        mismatches = in_fresh_process("keras_transformers.saved_model.checks.check", str(folder))
     except TimeoutError as error:
         raise RuntimeError(
             f"the check of the export {error}, so it was not published; check=False skips the "
@@ -52,14 +53,14 @@ def self_check(folder: Path) -> None:
         ) from error
     except ChildProcessError as error:
         raise RuntimeError(f"the check of the export {error}, so it was not published") from error
-    if found:
+    if mismatches:
         raise RuntimeError(
             "the export's answers differ from the pipeline's, so it was not published:\n  "
-            + "\n  ".join(found)
+            + "\n  ".join(mismatches)
         )
 
 
-def in_fresh_process(module: str, *arguments: str) -> Any:
+def in_fresh_process(module: str, *arguments: str) -> Json:
     """Runs a module's `main` in a new process and returns the JSON that it prints.
 
     Args:
@@ -154,15 +155,15 @@ def check_signatures(folder: Path, metadata: Mapping[str, Any]) -> None:
     for name, signature in metadata.get("signatures", {}).items():
         place = f"{folder / METADATA_FILE}: signature {name!r}"
         if name not in graph:
-            known = ", ".join(graph) or "none"
+            names = ", ".join(graph) or "none"
             raise ValueError(
-                f"{place} is not in the graph, which has {known}; export the model again"
+                f"{place} is not in the graph, which has {names}; export the model again"
             )
         for side in ("inputs", "outputs"):
-            told, found = (_types(described[side]) for described in (signature, graph[name]))
-            if told != found:
+            told, in_graph = (_types(described[side]) for described in (signature, graph[name]))
+            if told != in_graph:
                 raise ValueError(
-                    f"{place}: {side} {told}, but the graph has {found}; export the model again"
+                    f"{place}: {side} {told}, but the graph has {in_graph}; export the model again"
                 )
         try:
             for _ in stored_examples(metadata, name):
@@ -183,12 +184,14 @@ def largest_values(outputs: Iterable[Arrays]) -> dict[str, float]:
 
     Rounding is a share of it: a number near 0 is a difference of larger ones.
     """
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
     for name, value in (item for arrays in outputs for item in arrays.items()):
         if value.dtype.kind == "f":
             sizes = np.abs(value.astype("float64"))
-            found[name] = max(found.get(name, 0.0), sizes.max(initial=0.0, where=sizes < _MASKED))
-    return found
+            largest[name] = max(
+                largest.get(name, 0.0), sizes.max(initial=0.0, where=sizes < _MASKED)
+            )
+    return largest
 
 
 def differences(
@@ -241,12 +244,12 @@ def differences(
 
 
 def relative_errors(
-    found: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool = False
+    actual: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool = False
 ) -> Iterator[tuple[str, float]]:
     """Yields how far apart the float outputs of two sets of stored examples are.
 
     Args:
-        found: signatures as in the metadata.
+        actual: signatures as in the metadata.
         expected: the same, with the same examples.
         of_same_texts: whether to compare only examples with equal strings and integers: for models
             that generate tokens, whose numbers depend on the text that they chose.
@@ -257,7 +260,7 @@ def relative_errors(
     """
     for name, signature in expected.items():
         pairs = zip(
-            stored_examples({"signatures": found}, name),
+            stored_examples({"signatures": actual}, name),
             stored_examples({"signatures": expected}, name),
             strict=True,
         )
@@ -273,9 +276,9 @@ def relative_errors(
             )
 
 
-def _same_texts(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
+def _same_texts(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
     return all(
-        np.array_equal(found[key], array)
+        np.array_equal(actual[key], array)
         for key, array in expected.items()
         if array.dtype.kind != "f"
     )
@@ -308,9 +311,9 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
         session = tf.compat.v1.Session(graph=graph)
         definitions = tf.compat.v1.saved_model.load(session, ["serve"], folder).signature_def
     for name, signature in signatures.items():
-        found, wanted = definitions[name].method_name, signature["method_name"]
-        if found != wanted:
-            raise ValueError(f"signature {name!r} has method_name {found!r} instead of {wanted!r}")
+        method, wanted = definitions[name].method_name, signature["method_name"]
+        if method != wanted:
+            raise ValueError(f"signature {name!r} has method_name {method!r} instead of {wanted!r}")
 
     def run(signature: str, inputs: Arrays) -> dict[str, np.ndarray]:
         definition = definitions[signature]

@@ -23,13 +23,13 @@ NAMES = ("debug_name",)
 def tables() -> dict[str, dict[str, frozenset[str]]]:
     """Returns release -> op -> its attributes, the oldest release first."""
     changes: dict[str, dict[str, str | None]] = json.loads(FILE.read_text("utf-8"))
-    found: dict[str, dict[str, frozenset[str]]] = {}
-    known: dict[str, frozenset[str]] = {}
+    ops_by_release: dict[str, dict[str, frozenset[str]]] = {}
+    ops: dict[str, frozenset[str]] = {}
     for release, changed in changes.items():
-        known = known | {op: frozenset((names or "").split()) for op, names in changed.items()}
-        known = {op: names for op, names in known.items() if changed.get(op, "") is not None}
-        found[release] = known
-    return found
+        ops = ops | {op: frozenset((names or "").split()) for op, names in changed.items()}
+        ops = {op: names for op, names in ops.items() if changed.get(op, "") is not None}
+        ops_by_release[release] = ops
+    return ops_by_release
 
 
 def releases() -> tuple[str, ...]:

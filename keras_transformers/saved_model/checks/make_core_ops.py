@@ -44,15 +44,15 @@ def main() -> None:
     if sys.argv[1:2] == ["--list"]:  # in a separate process: one TensorFlow per process
         sys.stdout.buffer.write(registered_ops(Path(sys.argv[2])))
         return
-    known: dict[str, str] = {}
+    before: dict[str, str] = {}
     changes: dict[str, dict[str, str | None]] = {}
     for release, version in WHEELS.items():
-        found = ops_of_wheel(version)
-        gone = dict.fromkeys(set(known) - set(found))
-        changed = {op: names for op, names in found.items() if known.get(op) != names}
+        ops = ops_of_wheel(version)
+        gone = dict.fromkeys(set(before) - set(ops))
+        changed = {op: names for op, names in ops.items() if before.get(op) != names}
         changes[release] = dict(sorted({**changed, **gone}.items()))
-        known = found
-        print(f"{release}: {len(found)} ops, {len(changes[release])} other than before", flush=True)
+        before = ops
+        print(f"{release}: {len(ops)} ops, {len(changes[release])} other than before", flush=True)
     with files.replaced(FILE) as scratch:
         scratch.write_text(json.dumps(changes, indent=0) + "\n", "utf-8")
 

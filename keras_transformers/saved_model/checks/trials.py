@@ -135,12 +135,12 @@ def _fitting(
     wanted = {key: spec["dtype"] for key, spec in signatures[name]["inputs"].items()}
     if isinstance(inputs, list):  # tf.Examples go to the only input
         inputs = dict.fromkeys(wanted, np.array(inputs, object))
-    given = {
+    types = {
         key: "string" if array.dtype == object else array.dtype.name
         for key, array in inputs.items()
     }
-    if given != wanted:
-        raise ValueError(f"signature {name!r} takes {wanted}, not {given}")
+    if types != wanted:
+        raise ValueError(f"signature {name!r} takes {wanted}, not {types}")
     return inputs
 
 
@@ -260,8 +260,8 @@ class _Trials:
                 yield f"output {name!r} has shape {value.shape}, not {rows} rows"
                 return
         expected = {name: value[index] for name, value in self.outputs.items()}
-        found = {name: value[: len(index)] for name, value in outputs.items()}
-        yield from differences(*level(found, expected), self.tolerance, self.largest)
+        actual = {name: value[: len(index)] for name, value in outputs.items()}
+        yield from differences(*level(actual, expected), self.tolerance, self.largest)
 
 
 def made_up(specs: Mapping[str, Any]) -> dict[str, np.ndarray]:

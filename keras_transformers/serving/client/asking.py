@@ -4,26 +4,12 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import as_utf8
-from keras_transformers.pipelines.results import Result, reading
-from keras_transformers.pipelines.results.conversations import (
-    OLD_OPTIONS,
-    as_conversations,
-    conversation_columns,
-    decoding_options,
-)
-from keras_transformers.pipelines.results.texts import (
-    check_is_list,
-    named_columns,
-    string_column,
-    text_inputs,
-)
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
     Call,
@@ -34,6 +20,20 @@ from keras_transformers.serving.client.transport import (
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
+from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.answers import Result
+from keras_transformers.tasks.generation.conversations import (
+    OLD_OPTIONS,
+    as_conversations,
+    conversation_columns,
+    decoding_options,
+)
+from keras_transformers.tasks.texts import (
+    check_is_list,
+    named_columns,
+    string_column,
+    text_inputs,
+)
 
 __all__ = ["Client"]
 
@@ -140,26 +140,26 @@ class Client:
     ) -> list[dict[str, Any]]:
         """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
         spec = ModelSpec(model, version, label)
-        found = self._signature(spec, signature_name)
+        signature = self._signature(spec, signature_name)
+        answer = self._answer(spec, signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
-        names = text_inputs(list(found.inputs))
+        names = text_inputs(list(signature.inputs))
         for name, column in zip(("texts", "texts_b"), columns, strict=False):
             check_is_list(name, column)
         by_name = {}
         if len(names) == len(columns):
             by_name = {
-                name: string_column(name, column, rank=2 if found.inputs[name].grows else 1)
+                name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
                 for name, column in zip(names, columns, strict=True)
             }
         counts = [len(column) for column in by_name.values() or columns]
         if not by_name or len(set(counts)) != 1:
             raise ValueError(
-                f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
+                f"signature {signature_name!r} of {model} takes {', '.join(signature.inputs)}, not "
                 f"{' and '.join(map(str, counts))} texts; asking sends only texts, one per input: "
                 "name another signature, or call `Client.predict`"
             )
-        answer = self._answer(spec, signature_name)
-        padded = [name for name, info in found.outputs.items() if info.grows]
+        padded = [name for name, info in signature.outputs.items() if info.grows]
         rows: list[dict[str, Any]] = []
         for start in range(0, counts[0], self._batch_size):
             batch = {
@@ -214,9 +214,11 @@ class Client:
             stops = [stop] if isinstance(stop, str) else list(stop)
             inputs["stop"] = [stops or [""]] * len(roles)
             inputs |= {option: [value] * len(roles) for option, value in chosen.items()}
-        found = self.predict(inputs, model=model, version=version, label=label, signature_name=name)
+        outputs = self.predict(
+            inputs, model=model, version=version, label=label, signature_name=name
+        )
         answer = self._answer(spec, name)
-        rows = [reading.typed(row, answer) for row in reading.rows(found, [], answer)]
+        rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
         return rows[0] if one else rows
 
     def predict(
@@ -245,15 +247,16 @@ class Client:
             ValueError: an input cannot become an array of the signature's dtype.
         """
         spec = ModelSpec(model, version, label)
-        found = self._signature(spec, signature_name)
+        signature = self._signature(spec, signature_name)
+        infos = signature.inputs
         arrays = {
-            name: _array(name, value, found.inputs[name].dtype if name in found.inputs else None)
+            name: _array(name, value, infos[name].dtype if name in infos else None)
             for name, value in named_columns(inputs).items()
         }
         try:
             return self._retrying(
                 lambda s: self._transport.predict(
-                    Call(spec, signature_name, s), arrays, found.outputs
+                    Call(spec, signature_name, s), arrays, signature.outputs
                 )
             )
         except RequestError as error:
@@ -329,12 +332,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
@@ -342,28 +340,28 @@ class Client:
             self._signatures[spec] = self.signatures(
                 spec.name, version=spec.version, label=spec.label
             )
-        found = self._signatures[spec].get(name)
-        if found is None:
+        signature = self._signatures[spec].get(name)
+        if signature is None:
             raise ValueError(
                 f"{spec.name} has no signature {name!r}; it has "
                 f"{', '.join(sorted(self._signatures[spec]))}"
             )
-        return found
+        return signature
 
     def _answer(self, spec: ModelSpec, name: str) -> reading.AnswerType | None:
         """Returns how to read the answers of the task in a model's signatures."""
-        found = self._signature(spec, name)
+        signature = self._signature(spec, name)
         signatures = self._signatures[spec]
         if reading.TASK_SIGNATURE in signatures:
             return reading.answer_type(signatures[reading.TASK_SIGNATURE].method_name)
-        default = signatures.get("serving_default", found)
-        return reading.answer_type(reading.old_task(default.outputs))
+        default = signatures.get("serving_default", signature)
+        return reading.answer_type_of(default.outputs)
 
     def _options(self, spec: ModelSpec, name: str) -> Mapping[str, Any]:
         """Returns the defaults of a model's options of decoding."""
         self._signature(spec, name)
-        stated = self._signatures[spec].get(reading.OPTIONS_SIGNATURE)
-        return OLD_OPTIONS | ({} if stated is None else json.loads(stated.method_name))
+        options = self._signatures[spec].get(reading.OPTIONS_SIGNATURE)
+        return OLD_OPTIONS | ({} if options is None else json.loads(options.method_name))
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
         """Calls `send` with the seconds left, until a request is accepted or the time is up."""

@@ -1,9 +1,8 @@
 """Defines the client's gRPC transport."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -18,6 +17,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.saved_model.description import shape_of
 from keras_transformers.serving.client.transport import (
@@ -69,7 +69,7 @@ class GrpcTransport:
         request.input.example_list.examples.extend(itertools.starmap(_example, enumerate(examples)))
         response = _answer(self._predictions.Classify, request, call)
         return [
-            [(found.label, found.score) for found in row.classes]
+            [(entry.label, entry.score) for entry in row.classes]
             for row in response.result.classifications
         ]
 
@@ -77,7 +77,7 @@ class GrpcTransport:
         request = regression_pb2.RegressionRequest()
         request.input.example_list.examples.extend(itertools.starmap(_example, enumerate(examples)))
         response = _answer(self._predictions.Regress, request, call)
-        return [found.value for found in response.result.regressions]
+        return [regression.value for regression in response.result.regressions]
 
     def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         request = get_model_status_pb2.GetModelStatusRequest()
@@ -94,22 +94,22 @@ class GrpcTransport:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         call = Call(model, "", timeout_s)
         response = _answer(self._predictions.GetModelMetadata, request, call)
-        found = get_model_metadata_pb2.SignatureDefMap()
-        response.metadata["signature_def"].Unpack(found)
+        definitions = get_model_metadata_pb2.SignatureDefMap()
+        response.metadata["signature_def"].Unpack(definitions)
         return {
             name: SignatureInfo(
                 signature.method_name,
                 {key: _spec(info) for key, info in signature.inputs.items()},
                 {key: _spec(info) for key, info in signature.outputs.items()},
             )
-            for name, signature in found.signature_def.items()
+            for name, signature in definitions.signature_def.items()
         }
 
     def close(self) -> None:  # noqa: D102
         self._channel.close()
 
 
-def _answer(method: Any, request: Any, call: Call) -> Any:
+def _answer(method: Callable[..., Message], request: Message, call: Call) -> Message:
     """Fills in a request's model_spec, sends the request and returns the response."""
     spec, model = request.model_spec, call.model
     spec.name = model.name
@@ -126,7 +126,7 @@ def _answer(method: Any, request: Any, call: Call) -> Any:
         ) from error
 
 
-def _example(row: int, features: Features) -> Any:
+def _example(row: int, features: Features) -> Message:
     """Returns a tf.train.Example: int becomes int64, float float, str and bytes bytes."""
     example = tf.train.Example()
     for name, value in features.items():
@@ -143,6 +143,6 @@ def _example(row: int, features: Features) -> Any:
     return example
 
 
-def _spec(info: Any) -> TensorSpec:
+def _spec(info: Message) -> TensorSpec:
     dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype) if info.dtype else None
     return TensorSpec(dtype, shape_of(info))

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from keras_transformers.dependencies.untyped import Json
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.serving.client.transport import (
     Call,
@@ -87,24 +88,24 @@ class RestTransport:
         self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         answer = self._send("GET", f"{_path(model)}/metadata", None, timeout_s)
-        found = answer["metadata"]["signature_def"]["signature_def"]
+        definitions = answer["metadata"]["signature_def"]["signature_def"]
         return {
             name: SignatureInfo(
                 signature["method_name"],
                 {key: _spec(info) for key, info in signature.get("inputs", {}).items()},
                 {key: _spec(info) for key, info in signature.get("outputs", {}).items()},
             )
-            for name, signature in found.items()
+            for name, signature in definitions.items()
         }
 
     def close(self) -> None:  # noqa: D102
         self._http.close()
 
-    def _post(self, method: str, call: Call, key: str, value: Any) -> Any:
+    def _post(self, method: str, call: Call, key: str, value: Json) -> Json:
         body = json.dumps({"signature_name": call.signature_name, key: value})
         return self._send("POST", f"{_path(call.model)}:{method}", body, call.timeout_s)
 
-    def _send(self, method: str, path: str, content: str | None, timeout_s: float) -> Any:
+    def _send(self, method: str, path: str, content: str | None, timeout_s: float) -> Json:
         try:
             response = self._http.request(method, path, content=content, timeout=timeout_s)
         except httpx.TimeoutException as error:
@@ -125,7 +126,7 @@ class RestTransport:
         )
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: np.ndarray | list[Any] | bytes) -> Json:
     r"""Returns an array, or an element of one, as JSON; bytes that are not UTF-8 become base64.
 
     >>> to_json(np.array([b"text", b"\xff"], object))
@@ -141,7 +142,7 @@ def to_json(value: Any) -> Any:
         return {"b64": base64.b64encode(value).decode("ascii")}
 
 
-def from_json(value: Any, dtype: "np.dtype | None") -> np.ndarray:
+def from_json(value: Json, dtype: "np.dtype | None") -> np.ndarray:
     """Returns nested lists as an array, with strings as bytes."""
     if dtype is not None and dtype != np.dtype(object):
         return np.asarray(value, dtype)
@@ -149,7 +150,7 @@ def from_json(value: Any, dtype: "np.dtype | None") -> np.ndarray:
     return array.astype(object) if array.dtype.kind in "SU" else array
 
 
-def _to_bytes(value: Any) -> Any:
+def _to_bytes(value: Json) -> Any:
     if isinstance(value, list):
         return [_to_bytes(item) for item in value]
     if isinstance(value, dict):
@@ -165,7 +166,7 @@ def _path(model: ModelSpec) -> str:
 
 
 def _examples(examples: Sequence[Features]) -> list[dict[str, Any]]:
-    def plain(place: str, value: Any) -> Any:
+    def plain(place: str, value: Any) -> Json:
         if isinstance(value, str | bytes):
             return to_json(as_utf8(place, value))
         return [plain(place, x) for x in value] if isinstance(value, list | tuple) else value

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.dependencies.untyped import Json, Message
 from keras_transformers.serving.protocol.errors import invalid
 from keras_transformers.serving.protocol.json_values import (
     decimal,
@@ -43,7 +44,7 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
     return [context + _example(example) for example in examples]
 
 
-def _example(value: Any) -> bytes:
+def _example(value: Json) -> bytes:
     """Returns a JSON object of features as a serialized tf.train.Example."""
     if not isinstance(value, dict):
         raise invalid(f"Example must be JSON object but got JSON {type_of(value)}")
@@ -55,7 +56,7 @@ def _example(value: Any) -> bytes:
     return example.SerializeToString()
 
 
-def _add_to_feature(value: Any, name: str, feature: Any) -> None:
+def _add_to_feature(value: Json, name: str, feature: Message) -> None:
     item: Any
     if isinstance(value, bool | int):
         kind, item = "int64", int(value)
@@ -69,7 +70,7 @@ def _add_to_feature(value: Any, name: str, feature: Any) -> None:
         kind, item = "bytes", from_base64(value)
     else:
         raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_of(value)}")
-    found = (feature.WhichOneof("kind") or f"{kind}_list").removesuffix("_list")
-    if found != kind:
-        raise invalid(f"Unexpected element type in feature: {name} expecting type: {found}")
+    first = (feature.WhichOneof("kind") or f"{kind}_list").removesuffix("_list")
+    if first != kind:
+        raise invalid(f"Unexpected element type in feature: {name} expecting type: {first}")
     getattr(feature, f"{kind}_list").value.append(item)

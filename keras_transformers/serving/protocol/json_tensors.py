@@ -253,8 +253,8 @@ def _fill(value: Any, shape: tuple[int, ...], dtype: Any, flat: list[Any], level
             f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
             f"{shape[level]}"
         )
-    if level == len(shape) - 1 and (known := scalars(value, dtype)) is not None:
-        flat += known
+    if level == len(shape) - 1 and (elements := scalars(value, dtype)) is not None:
+        flat += elements
         return
     for item in value:
         _fill(item, shape, dtype, flat, level + 1)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.protocol.errors import invalid
 
 _SHORT = 200
@@ -51,7 +52,7 @@ def signature_name(document: Mapping[str, Any]) -> str:
     return name
 
 
-def scalar(value: Any, dtype: Any) -> Any:
+def scalar(value: Json, dtype: tf.DType) -> bool | int | float | bytes:
     """Returns one JSON value as an element of an array of this dtype."""
     if dtype == tf.string:
         if isinstance(value, dict):
@@ -82,7 +83,7 @@ def scalar(value: Any, dtype: Any) -> Any:
     )
 
 
-def scalars(values: Sequence[Any], dtype: Any) -> list[Any] | None:
+def scalars(values: Sequence[Json], dtype: tf.DType) -> list[Any] | None:
     """Converts JSON values to elements all at once, if possible, else returns None.
 
     A request may hold millions of values, for which `scalar` would take minutes.
@@ -113,13 +114,13 @@ def _within(values: Sequence[int], low: int, high: int) -> bool:
     return not values or (low <= min(values) and max(values) <= high)
 
 
-def _limits(dtype: Any) -> tuple[int, float]:
+def _limits(dtype: tf.DType) -> tuple[int, float]:
     """Returns the largest integer and the largest number accepted for a floating dtype."""
     limits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
     return 2 ** (limits.nmant + 1) - 1, float(limits.max)
 
 
-def decimal(value: int | float, dtype: Any) -> float:
+def decimal(value: int | float, dtype: tf.DType) -> float:
     """Returns a number as a float if the dtype can hold it; NaN and infinities are kept."""
     exact, largest = _limits(dtype)
     most = exact if isinstance(value, int) else largest
@@ -131,12 +132,12 @@ def decimal(value: int | float, dtype: Any) -> float:
     return float(value)
 
 
-def is_object(value: Any) -> bool:
+def is_object(value: Json) -> bool:
     """Returns whether a value is a JSON object other than a binary value."""
     return isinstance(value, dict) and not is_base64(value)
 
 
-def is_base64(value: Any) -> bool:
+def is_base64(value: Json) -> bool:
     """Returns whether a value is a binary value: {"b64": "..."}."""
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
 
@@ -163,7 +164,7 @@ def encode(value: str) -> bytes:
         ) from None
 
 
-def type_of(value: Any) -> str:
+def type_of(value: Json) -> str:
     """Returns RapidJSON's name for a value's JSON type."""
     if isinstance(value, bool):
         return str(value)
@@ -171,12 +172,12 @@ def type_of(value: Any) -> str:
     return names.get(type(value), "Null")
 
 
-def type_name(dtype: Any) -> str:
+def type_name(dtype: tf.DType) -> str:
     """Returns a tf.DType's name in TensorFlow's C++."""
     return _TYPE_NAMES.get(dtype.name, dtype.name)
 
 
-def shorten(value: Any) -> str:
+def shorten(value: Json) -> str:
     """Returns a value as truncated text for a message.
 
     The text is written piece by piece, because a value may be as large as a request.

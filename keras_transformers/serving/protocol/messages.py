@@ -6,8 +6,7 @@ RequestError if the request is rejected or fails.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +18,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.saved_model.warm_up import examples_of
 from keras_transformers.serving.protocol import requests
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
@@ -33,7 +33,7 @@ _MAX_RANK = 16
 _MAX_REPEATED = 1_000_000
 
 
-def predict(model: Servable, request: Any, run: Run) -> Any:
+def predict(model: Servable, request: Message, run: Run) -> Message:
     """Answers a PredictRequest with a PredictResponse."""
     signature = requests.predict_signature(model, request.model_spec.signature_name)
     requests.check_names(signature, request.inputs)  # before allocating the first array
@@ -46,7 +46,7 @@ def predict(model: Servable, request: Any, run: Run) -> Any:
     return response
 
 
-def classify(model: Servable, request: Any, run: Run) -> Any:
+def classify(model: Servable, request: Message, run: Run) -> Message:
     """Answers a ClassificationRequest with a ClassificationResponse."""
     response = classification_pb2.ClassificationResponse()
     _classify(model, request.model_spec, request.input, run, response.result)
@@ -54,7 +54,7 @@ def classify(model: Servable, request: Any, run: Run) -> Any:
     return response
 
 
-def regress(model: Servable, request: Any, run: Run) -> Any:
+def regress(model: Servable, request: Message, run: Run) -> Message:
     """Answers a RegressionRequest with a RegressionResponse."""
     response = regression_pb2.RegressionResponse()
     _regress(model, request.model_spec, request.input, run, response.result)
@@ -62,7 +62,7 @@ def regress(model: Servable, request: Any, run: Run) -> Any:
     return response
 
 
-def multi_inference(model: Servable, request: Any, run: Run) -> Any:
+def multi_inference(model: Servable, request: Message, run: Run) -> Message:
     """Answers a MultiInferenceRequest with a MultiInferenceResponse."""
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
     if len(set(names)) < len(names):
@@ -84,7 +84,7 @@ def multi_inference(model: Servable, request: Any, run: Run) -> Any:
     return response
 
 
-def metadata(model: Servable, fields: Sequence[str]) -> Any:
+def metadata(model: Servable, fields: Sequence[str]) -> Message:
     """Answers a GetModelMetadataRequest with a GetModelMetadataResponse without model_spec."""
     if not fields:
         raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
@@ -96,15 +96,15 @@ def metadata(model: Servable, fields: Sequence[str]) -> Any:
     return response
 
 
-def signature_map(model: Servable) -> Any:
+def signature_map(model: Servable) -> Message:
     """Returns the model's signatures as a SignatureDefMap."""
-    found = get_model_metadata_pb2.SignatureDefMap()
+    definitions = get_model_metadata_pb2.SignatureDefMap()
     for name, definition in model.definitions.items():
-        found.signature_def[name].CopyFrom(definition)
-    return found
+        definitions.signature_def[name].CopyFrom(definition)
+    return definitions
 
 
-def to_array(name: str, tensor: Any) -> np.ndarray:
+def to_array(name: str, tensor: Message) -> np.ndarray:
     """Returns a TensorProto as an array.
 
     Raises:
@@ -129,13 +129,13 @@ def to_array(name: str, tensor: Any) -> np.ndarray:
         raise invalid(f'input "{name}" is not a tensor: {error}') from error
 
 
-def _examples(message: Any) -> list[bytes]:
+def _examples(message: Message) -> list[bytes]:
     merged = message.example_list_with_context  # empty if the examples have no context
     requests.check_context(merged.context.ByteSize(), len(merged.examples))
     return examples_of(message)
 
 
-def _classify(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
+def _classify(model: Servable, spec: Message, message: Message, run: Run, result: Message) -> None:
     signature = requests.example_signature(model, spec.signature_name, CLASSIFY)
     for row in requests.classify(signature, _examples(message), run):
         classes = result.classifications.add().classes
@@ -143,13 +143,13 @@ def _classify(model: Servable, spec: Any, message: Any, run: Run, result: Any) -
             classes.add(label=label, score=score)
 
 
-def _regress(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
+def _regress(model: Servable, spec: Message, message: Message, run: Run, result: Message) -> None:
     signature = requests.example_signature(model, spec.signature_name, REGRESS)
     for value in requests.regress(signature, _examples(message), run):
         result.regressions.add(value=value)
 
 
-ANSWERS: Mapping[str, Any] = {
+ANSWERS: Mapping[str, Callable[[Servable, Message, Run], Message]] = {
     "predict_log": predict,
     "classify_log": classify,
     "regress_log": regress,

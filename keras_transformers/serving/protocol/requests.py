@@ -61,13 +61,13 @@ def predict_signature(model: Servable, name: str) -> SignatureInfo:
     Raises:
         RequestError: no signature has that name.
     """
-    found = model.signatures.get(name or DEFAULT_SIGNATURE)
-    if found is None:
+    signature = model.signatures.get(name or DEFAULT_SIGNATURE)
+    if signature is None:
         raise RequestError(
             Code.FAILED_PRECONDITION,
             f'Serving signature key "{name or DEFAULT_SIGNATURE}" not found.',
         )
-    return found
+    return signature
 
 
 def example_signature(model: Servable, name: str, method_name: str) -> SignatureInfo:
@@ -77,18 +77,19 @@ def example_signature(model: Servable, name: str, method_name: str) -> Signature
         RequestError: no signature has that name, or its method or inputs do not fit.
     """
     kind = "classification" if method_name == CLASSIFY else "regression"
-    found = model.signatures.get(name or DEFAULT_SIGNATURE)
-    if found is None:
+    signature = model.signatures.get(name or DEFAULT_SIGNATURE)
+    if signature is None:
         raise invalid(f"No signature was found with the name: {name or DEFAULT_SIGNATURE}")
-    if found.method_name != method_name:
+    if signature.method_name != method_name:
         raise invalid(
-            f"Expected {kind} signature method_name to be {method_name}. Was: {found.method_name}"
+            f"Expected {kind} signature method_name to be {method_name}. "
+            f"Was: {signature.method_name}"
         )
-    if set(found.inputs) != {tf.saved_model.CLASSIFY_INPUTS}:  # same as REGRESS_INPUTS
+    if set(signature.inputs) != {tf.saved_model.CLASSIFY_INPUTS}:  # same as REGRESS_INPUTS
         raise RequestError(
-            Code.FAILED_PRECONDITION, f"No {kind} inputs found in SignatureDef: {found.name}"
+            Code.FAILED_PRECONDITION, f"No {kind} inputs found in SignatureDef: {signature.name}"
         )
-    return found
+    return signature
 
 
 def classify(
@@ -111,20 +112,20 @@ def classify(
     outputs = _run_examples(signature, examples, run, "ClassificationRequest")
     classes = outputs.get(tf.saved_model.CLASSIFY_OUTPUT_CLASSES)
     scores = outputs.get(tf.saved_model.CLASSIFY_OUTPUT_SCORES)
-    known = [array for array in (classes, scores) if array is not None]
-    if not known:
+    arrays = [array for array in (classes, scores) if array is not None]
+    if not arrays:
         raise RequestError(
             Code.FAILED_PRECONDITION,
             'Expected classification signature outputs to contain at least one of "classes" or '
             '"scores".',
         )
-    for array in known:
-        if array.ndim != 2 or array.shape != (len(examples), known[0].shape[1]):
+    for array in arrays:
+        if array.ndim != 2 or array.shape != (len(examples), arrays[0].shape[1]):
             raise invalid(
                 f"Expected Tensor shape: [{len(examples)} num_classes] but got {list(array.shape)}"
             )
-    labels = np.full(known[0].shape, b"", object) if classes is None else classes
-    values = np.zeros(known[0].shape) if scores is None else scores
+    labels = np.full(arrays[0].shape, b"", object) if classes is None else classes
+    values = np.zeros(arrays[0].shape) if scores is None else scores
     return [
         [
             (label.decode("utf-8", "replace"), float(score))
@@ -167,19 +168,19 @@ def check_context(context: int, count: int) -> None:
         )
 
 
-def check_names(signature: SignatureInfo, given: Iterable[str]) -> None:
+def check_names(signature: SignatureInfo, names: Iterable[str]) -> None:
     """Checks that a request has the inputs of its signature.
 
     Raises:
         RequestError: an input is missing or unknown.
     """
-    given, wanted = set(given), set(signature.inputs)
-    if given != wanted:
+    names, wanted = set(names), set(signature.inputs)
+    if names != wanted:
         raise invalid(
-            f"input size does not match signature: {len(given)}!={len(wanted)} "
-            f"len({{{_names(given)}}}) != len({{{_names(wanted)}}}). "
-            f"Sent extra: {{{_names(given - wanted)}}}. "
-            f"Missing but required: {{{_names(wanted - given)}}}."
+            f"input size does not match signature: {len(names)}!={len(wanted)} "
+            f"len({{{_names(names)}}}) != len({{{_names(wanted)}}}). "
+            f"Sent extra: {{{_names(names - wanted)}}}. "
+            f"Missing but required: {{{_names(wanted - names)}}}."
         )
 
 
@@ -215,5 +216,5 @@ def _check_array(signature: SignatureInfo, name: str, array: np.ndarray) -> None
         for wanted, size in zip(info.shape, array.shape, strict=True)
     ):
         wanted = ",".join("?" if size is None else str(size) for size in info.shape)
-        given = ",".join(str(size) for size in array.shape)
-        raise invalid(f'input "{name}" is of shape [{given}], expected [{wanted}]')
+        sizes = ",".join(str(size) for size in array.shape)
+        raise invalid(f'input "{name}" is of shape [{sizes}], expected [{wanted}]')

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from keras_transformers.dependencies.untyped import Message
+
 DEFAULT_SIGNATURE = "serving_default"
 Arrays = Mapping[str, np.ndarray]
 
@@ -79,4 +81,4 @@ class Servable(Protocol):
     """
 
     signatures: dict[str, SignatureInfo]
-    definitions: dict[str, Any]
+    definitions: dict[str, Message]

@@ -66,7 +66,7 @@ class BoundedConnection(H11Protocol):
         self._limit = self.limit_concurrency
         self.limit_concurrency = None  # uvicorn would answer 503 to all requests
 
-    def connection_made(self, transport: Any) -> None:  # noqa: D102
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # noqa: D102
         super().connection_made(transport)
         self._group = (self.client[0] if self.client else "", False)
         self._since = self.loop.time()
@@ -165,16 +165,16 @@ class BoundedConnection(H11Protocol):
     def _all(self) -> list["BoundedConnection"]:
         """Returns the server's connections that are not being closed."""
         everyone: set[Any] = self.connections
-        return [each for each in everyone if not each._ended]
+        return [c for c in everyone if not c._ended]
 
     def _make_room(self) -> None:
         """Closes another connection if there are too many; this one if all others are answered."""
         everyone = self._all()
         if self._limit is None or len(everyone) <= self._limit:
             return
-        waiting = [each for each in everyone if each is not self and not each._answers()]
-        size = Counter(each._group for each in waiting)
-        oldest = min(waiting, key=lambda each: (-size[each._group], each._since), default=self)
+        waiting = [c for c in everyone if c is not self and not c._answers()]
+        size = Counter(c._group for c in waiting)
+        oldest = min(waiting, key=lambda c: (-size[c._group], c._since), default=self)
         if oldest is self or oldest._unfinished:
             oldest._refuse(_BUSY, f"the server has {self._limit} connections: try again later")
         else:  # an idle client expects no answer
@@ -185,24 +185,24 @@ class BoundedConnection(H11Protocol):
         if self._limit is None:
             return
         most, started = self._limit // 4, self.loop.time() - _GRACE_S
-        same = [each for each in self._all() if each._group[0] == self._group[0]]
-        late = [each for each in same if each._unfinished and each._since < started]
-        late.sort(key=lambda each: each._received)
-        for each in late[: max(0, len(late) - most)]:
-            each._refuse(
+        same = [c for c in self._all() if c._group[0] == self._group[0]]
+        late = [c for c in same if c._unfinished and c._since < started]
+        late.sort(key=lambda c: c._received)
+        for connection in late[: max(0, len(late) - most)]:
+            connection._refuse(
                 _BUSY, f"{most} requests from this address are unfinished: send faster, or fewer"
             )
 
     def _limit_bytes(self) -> None:
         """Closes connections whose unfinished requests take too much memory."""
-        large = [each for each in self._all() if each._unfinished and each._received > _SMALL]
-        large.sort(key=lambda each: each._since)
+        large = [c for c in self._all() if c._unfinished and c._received > _SMALL]
+        large.sort(key=lambda c: c._since)
         held: Counter[str] = Counter()
-        for each in large:
-            held[each._group[0]] += each._received
+        for connection in large:
+            held[connection._group[0]] += connection._received
         while held.total() > self._max_unfinished_bytes:
             most = max(held, key=lambda address: held[address])
-            oldest = next(each for each in large if each._group[0] == most)
+            oldest = next(c for c in large if c._group[0] == most)
             large.remove(oldest)
             held[most] -= oldest._received
             oldest._refuse(

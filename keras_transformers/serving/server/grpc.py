@@ -10,12 +10,14 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
+from grpc import ServicerContext
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     model_service_pb2_grpc,
     prediction_service_pb2_grpc,
 )
 
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -62,13 +64,13 @@ class _Arrivals(grpc.ServerInterceptor):
         if handler is None:
             return None
 
-        def refuse(stream: Any, context: Any) -> Any:
+        def refuse(stream: Any, context: ServicerContext) -> Any:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no streams")
 
         if handler.unary_unary is None:  # health's Watch
             return grpc.stream_unary_rpc_method_handler(refuse)
 
-        def receive_and_answer(stream: Any, context: Any) -> Any:
+        def receive_and_answer(stream: Any, context: ServicerContext) -> Any:
             data = self._receive(stream, context)
             try:
                 request = None if data is None else handler.request_deserializer(data)
@@ -84,7 +86,7 @@ class _Arrivals(grpc.ServerInterceptor):
             receive_and_answer, response_serializer=handler.response_serializer
         )
 
-    def _receive(self, stream: Any, context: Any) -> bytes | None:
+    def _receive(self, stream: Any, context: ServicerContext) -> bytes | None:
         """Returns a call's message; None if the client does not send one."""
         with self._lock:
             self._waiting[context] = time.monotonic()
@@ -124,17 +126,17 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def Predict(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+    def Predict(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
         return self._answer("Predict", request, context, messages.predict)
 
-    def Classify(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+    def Classify(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
         return self._answer("Classify", request, context, messages.classify)
 
-    def Regress(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+    def Regress(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
         return self._answer("Regress", request, context, messages.regress)
 
-    def MultiInference(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        def answer() -> Any:
+    def MultiInference(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
+        def answer() -> Message:
             if not request.tasks:
                 raise invalid("Inference request must have at least one task.")
             specs = [task.model_spec for task in request.tasks]
@@ -156,8 +158,8 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
         return _answered(context, answer)
 
-    def GetModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        def answer() -> Any:
+    def GetModelMetadata(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
+        def answer() -> Message:
             if not request.HasField("model_spec"):
                 raise invalid("Missing ModelSpec")
             spec = _model_spec(request.model_spec)
@@ -171,9 +173,13 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _answered(context, answer)
 
     def _answer(
-        self, entrypoint: str, request: Any, context: Any, method: Callable[[Any, Any, Any], Any]
-    ) -> Any:
-        def answer() -> Any:
+        self,
+        entrypoint: str,
+        request: Message,
+        context: ServicerContext,
+        method: Callable[..., Message],
+    ) -> Message:
+        def answer() -> Message:
             with (
                 self._call(entrypoint, context) as call,
                 self._engine.slot(request.ByteSize()),
@@ -187,7 +193,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _answered(context, answer)
 
     @contextlib.contextmanager
-    def _call(self, entrypoint: str, context: Any) -> Iterator[Call]:
+    def _call(self, entrypoint: str, context: ServicerContext) -> Iterator[Call]:
         """Counts a request, and abandons it if its client leaves."""
         with self._engine.call("GRPC", entrypoint, context.time_remaining()) as call:
             if not context.add_callback(call.abandon):
@@ -201,14 +207,14 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        def answer() -> Any:
+    def GetModelStatus(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
+        def answer() -> Message:
             return status_response(self._engine.statuses(_model_spec(request.model_spec)))
 
         return _answered(context, answer)
 
-    def HandleReloadConfigRequest(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        def answer() -> Any:
+    def HandleReloadConfigRequest(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
+        def answer() -> Message:
             raise RequestError(
                 Code.UNIMPLEMENTED,
                 "a request cannot change what is served: edit its file of models, which is reread",
@@ -222,7 +228,9 @@ def make_executor(engine: Engine) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_threads(engine), thread_name_prefix="serving-grpc")
 
 
-def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]:
+def make_server(
+    engine: Engine, executor: ThreadPoolExecutor
+) -> tuple[grpc.Server, health.HealthServicer]:
     """Returns a gRPC server that has no port yet, and its health service.
 
     Args:
@@ -261,14 +269,14 @@ def _threads(engine: Engine) -> int:
     return 2 * engine.limits.max_requests + _SPARE_THREADS
 
 
-def set_health(servicer: Any, *, ready: bool) -> None:
+def set_health(servicer: health.HealthServicer, *, ready: bool) -> None:
     """Sets the answers of the health service, for the server and for each service."""
     status = health_pb2.HealthCheckResponse.ServingStatus
     for name in SERVICES:
         servicer.set(name, status.SERVING if ready else status.NOT_SERVING)
 
 
-def _answered(context: Any, answer: Callable[[], Any]) -> Any:
+def _answered(context: ServicerContext, answer: Callable[[], Message]) -> Message:
     """Returns the result of `answer`; turns its errors into the call's status."""
     try:
         return answer()
@@ -282,6 +290,6 @@ def _answered(context: Any, answer: Callable[[], Any]) -> Any:
     return context.abort(code, message.decode("utf-8", "ignore"))
 
 
-def _model_spec(message: Any) -> ModelSpec:
+def _model_spec(message: Message) -> ModelSpec:
     version = message.version.value if message.HasField("version") else None
     return ModelSpec(message.name, version, message.version_label or None)

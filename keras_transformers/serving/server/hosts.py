@@ -9,9 +9,9 @@ names. gRPC needs no such guard, because web pages cannot use it.
 import ipaddress
 import re
 from collections.abc import Collection
-from typing import Any
 
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
@@ -47,12 +47,12 @@ class HostCheck:
         allowed: additional names, without ports; "*" allows all.
     """
 
-    def __init__(self, app: Any, *, bound: str, allowed: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, *, bound: str, allowed: Collection[str] = ()) -> None:
         self._app = app
         self._allowed = {_plain(name) for name in (bound, *allowed)}
         self._any = ANY_HOST in allowed or (not allowed and not is_loopback(bound))
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: D102
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
         if scope["type"] == "http" and not all(map(self._allows, _hosts(scope))):
             answer = JSONResponse({"error": _REFUSED}, HTTP_STATUS[Code.PERMISSION_DENIED])
             await answer(scope, receive, send)
@@ -63,7 +63,7 @@ class HostCheck:
         return self._any or host in self._allowed or is_loopback(host)
 
 
-def split_target(scope: Any) -> tuple[str, str]:
+def split_target(scope: Scope) -> tuple[str, str]:
     """Returns the host and the path in a request line, as sent.
 
     Every server must accept an absolute URI, GET http://host/path, which clients send to proxies;
@@ -75,7 +75,7 @@ def split_target(scope: Any) -> tuple[str, str]:
     return (absolute[1], absolute[2] or "/") if absolute else ("", target)
 
 
-def _hosts(scope: Any) -> list[str]:
+def _hosts(scope: Scope) -> list[str]:
     """Returns the names in the request line and the Host headers, without ports."""
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     host, _ = split_target(scope)

@@ -9,10 +9,10 @@ import socket
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from keras_transformers.serving.server import grpc, rest
 from keras_transformers.serving.server.batching import BatchingOptions
@@ -73,7 +73,7 @@ class Server:
         batching: BatchingOptions | None = None,
         tls: Tls | None = None,
         poll_interval_s: float = 1.0,
-        pages: Any = None,
+        pages: ASGIApp | None = None,
     ) -> None:
         if rest_port is None and grpc_port is None:
             raise ValueError("neither a REST nor a gRPC port: pass at least one")
@@ -150,12 +150,7 @@ class Server:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _serve_rest(self) -> None:
@@ -182,12 +177,12 @@ class Server:
                 told = ready
 
 
-def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
+def _rest_config(app: ASGIApp, limits: Limits, tls: Tls | None) -> uvicorn.Config:
     context = None if tls is None else tls.context()
 
     def connection(**options: Any) -> asyncio.Protocol:
-        made = BoundedConnection(max_unfinished_bytes=limits.max_held_bytes, **options)
-        return made if context is None else TlsConnection(made, context)
+        bounded = BoundedConnection(max_unfinished_bytes=limits.max_held_bytes, **options)
+        return bounded if context is None else TlsConnection(bounded, context)
 
     return uvicorn.Config(
         app,

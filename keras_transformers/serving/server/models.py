@@ -145,21 +145,21 @@ class Model:
 
         Only one thread may call it at a time.
         """
-        found = version_folders(self.settings.base_path)
-        wanted = self.settings.version_policy.choose(list(found))
+        folders = version_folders(self.settings.base_path)
+        wanted = self.settings.version_policy.choose(list(folders))
         for number in wanted:
             version = self._versions.get(number)
             ended = version is not None and version.state == END and version.error is None
             if version is None or ended:  # an ended version may return, for example by a rollback
-                version = Version(number, found[number], max_runs=self._max_runs)
+                version = Version(number, folders[number], max_runs=self._max_runs)
                 self._set(version)
                 version.load()
             elif version.may_load():
-                version.path = found[number]
+                version.path = folders[number]
                 version.load()
-        self._unload_others(wanted, found)
+        self._unload_others(wanted, folders)
 
-    def _unload_others(self, wanted: list[int], found: dict[int, Path]) -> None:
+    def _unload_others(self, wanted: list[int], folders: dict[int, Path]) -> None:
         versions = self.versions()
         if not any(v.state == AVAILABLE and v.number in wanted for v in versions):
             return  # an old version is better than none
@@ -168,7 +168,7 @@ class Model:
                 version.unload()
         with self._lock:
             # Forget a failed version whose folder is gone, because it may come back repaired.
-            gone = [v for v in versions if v.error is not None and v.number not in found]
+            gone = [v for v in versions if v.error is not None and v.number not in folders]
             ended = [v for v in versions if v.state == END and v.error is None]
             for version in gone + ended[: max(0, len(ended) - _ENDED_KEPT)]:
                 self._versions.pop(version.number, None)
@@ -326,20 +326,20 @@ class Models:
 
         The known model answers from the old folder until the new one can answer.
         """
-        known = self._models.get(settings.name)
+        model = self._models.get(settings.name)
         moved = self._moved.pop(settings.name, None)
-        if known is not None and known.settings.base_path == settings.base_path:
-            known.settings = settings
-            return known
+        if model is not None and model.settings.base_path == settings.base_path:
+            model.settings = settings
+            return model
         if moved is None or moved.settings.base_path != settings.base_path:
             moved = Model(settings, max_runs=self._max_runs)
         moved.settings = settings
-        if known is not None:
+        if model is not None:
             with self._noting(f"keeping {settings.name} as it was"):
                 moved.refresh()
-            if known.is_ready() and not moved.is_ready():
+            if model.is_ready() and not moved.is_ready():
                 self._moved[settings.name] = moved
-                return known
+                return model
         return moved
 
     @contextlib.contextmanager

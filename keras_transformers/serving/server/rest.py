@@ -19,7 +19,9 @@ from typing import Any
 from google.protobuf import json_format
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from keras_transformers.dependencies.untyped import Json, Message
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
 from keras_transformers.serving.protocol.json_examples import read_examples
@@ -84,7 +86,7 @@ def application(
             _logger.exception("%s %s failed", request.method, path)
             return _json({"error": "internal error; see the server's log"}, 500)
 
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         _, path = split_target(scope)
         if pages and not path.lower().startswith("/v1/") and path != metrics.PATH:
             await pages(scope, receive, send)
@@ -266,11 +268,11 @@ def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
         return _json(_message(status_response(engine.statuses(spec))))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
-        found = {"name": spec.name, "signature_name": "", "version": str(version.number)}
-        return _json({"model_spec": found, "metadata": {"signature_def": signatures}})
+        model = {"name": spec.name, "signature_name": "", "version": str(version.number)}
+        return _json({"model_spec": model, "metadata": {"signature_def": signatures}})
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _message(message: Message) -> dict[str, Any]:
     return json_format.MessageToDict(
         message,
         preserving_proto_field_name=True,
@@ -278,7 +280,7 @@ def _message(message: Any) -> dict[str, Any]:
     )
 
 
-def _json(content: Any, status: int = 200) -> Response:
+def _json(content: Json, status: int = 200) -> Response:
     text = json.dumps(content, ensure_ascii=False, separators=(", ", ": "))
     data = text.encode("utf-8", "replace")
     return Response(data, status_code=status, media_type="application/json")

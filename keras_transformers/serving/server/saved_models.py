@@ -20,6 +20,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.dependencies import graph_errors
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.saved_model.description import meta_graph, shape_of
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo, TensorInfo
@@ -229,7 +230,7 @@ def return_freed_memory() -> None:
         trim(0)
 
 
-def from_tensorflow(error: Any) -> RequestError:
+def from_tensorflow(error: "tf.errors.OpError") -> RequestError:
     """Returns the runtime's error, with only the sentence of its message."""
     message = graph_errors.sentence(error.message or "") or type(error).__name__
     return RequestError(Code(error.error_code), message[:_LONGEST_MESSAGE])
@@ -242,13 +243,13 @@ def _refusal(error: "tf.errors.OpError | UnicodeDecodeError") -> RequestError:
     return from_tensorflow(error)
 
 
-def _is_servable(definition: Any) -> bool:
+def _is_servable(definition: Message) -> bool:
     """Returns False for the initializer's signature and for those with sparse tensors."""
     infos = (*definition.inputs.values(), *definition.outputs.values())
     return bool(definition.inputs and definition.outputs) and all(info.name for info in infos)
 
 
-def _signature(name: str, definition: Any) -> SignatureInfo:
+def _signature(name: str, definition: Message) -> SignatureInfo:
     return SignatureInfo(
         name=name,
         method_name=definition.method_name,
@@ -258,7 +259,7 @@ def _signature(name: str, definition: Any) -> SignatureInfo:
     )
 
 
-def _info(info: Any) -> TensorInfo:
+def _info(info: Message) -> TensorInfo:
     return TensorInfo(info.name, tf.as_dtype(info.dtype), shape_of(info))
 
 
@@ -266,7 +267,7 @@ def _tensors(graph: Any, infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
     return {name: graph.get_tensor_by_name(info.tensor) for name, info in infos.items()}
 
 
-def _has_loop(graph: Any, outputs: Iterable[TensorInfo]) -> bool:
+def _has_loop(graph: Message, outputs: Iterable[TensorInfo]) -> bool:
     """Returns whether outputs depend on a loop in a GraphDef, or in a function that it calls."""
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name: function.node_def for function in graph.library.function}
@@ -274,12 +275,12 @@ def _has_loop(graph: Any, outputs: Iterable[TensorInfo]) -> bool:
     def called_by(nodes: Iterable[Any]) -> Iterator[str]:
         for node in nodes:
             values = node.attr.values()
-            references = [each for value in values for each in (value.func, *value.list.func)]
-            yield from functions.keys() & {node.op, *(each.name for each in references)}
+            names = [f.name for value in values for f in (value.func, *value.list.func)]
+            yield from functions.keys() & {node.op, *names}
 
     used = _reached(
         (info.tensor.partition(":")[0] for info in outputs),
-        lambda name: (each.removeprefix("^").partition(":")[0] for each in nodes[name].input),
+        lambda name: (place.removeprefix("^").partition(":")[0] for place in nodes[name].input),
     )
     called = _reached(
         called_by(nodes[name] for name in used), lambda name: called_by(functions[name])

@@ -1,14 +1,14 @@
 """Reports the status of versions in TF Serving's message."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from tensorflow_serving.apis import get_model_status_pb2
 
+from keras_transformers.dependencies.untyped import Message
 from keras_transformers.serving.server.models import Version
 
 
-def status_response(versions: Sequence[Version]) -> Any:
+def status_response(versions: Sequence[Version]) -> Message:
     """Returns the GetModelStatusResponse for these versions, newest first as in TF Serving."""
     response = get_model_status_pb2.GetModelStatusResponse()
     for version in reversed(versions):

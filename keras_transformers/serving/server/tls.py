@@ -45,7 +45,7 @@ class Tls:
         if self.client_ca is not None:
             check_certificates(self.client_ca)
 
-    def credentials(self) -> Any:
+    def credentials(self) -> grpc.ServerCredentials:
         """Returns gRPC's grpc.ServerCredentials."""
         return grpc.ssl_server_credentials(
             [(self.key.read_bytes(), self.certificate.read_bytes())],
@@ -87,7 +87,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
 
     # Called by the socket's transport.
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
         self._protocol.connection_made(self)
 
@@ -136,7 +136,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
 
     # Called by the protocol.
 
-    def write(self, data: Any) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Sends data; drops it if the handshake is not complete."""
         if data and self._agreed and not self.is_closing():
             self._tls.write(data)
@@ -157,8 +157,8 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
         return self._transport.is_closing()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        own = super().get_extra_info(name)
-        return self._transport.get_extra_info(name, default) if own is None else own
+        value = super().get_extra_info(name)
+        return self._transport.get_extra_info(name, default) if value is None else value
 
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size()

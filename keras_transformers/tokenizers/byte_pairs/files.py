@@ -66,16 +66,16 @@ def read(
         ValueError: a file is malformed, or the two do not belong together; the message names the
             file and, for merges, the line.
     """
-    tokens_file, merges_file = _files(Path(path))
+    tokens_file, entriesfile = _files(Path(path))
     tokens = _read_tokens(tokens_file, special_tokens)
-    merges = _read_merges(merges_file, set(tokens))
-    made = {*byte_symbols(), *special_tokens, *unused_tokens}
-    made.update(left + right for left, right in merges)
-    unmade = [token for token in tokens if token not in made]
+    merges = _read_merges(entriesfile, set(tokens))
+    derived = {*byte_symbols(), *special_tokens, *unused_tokens}
+    derived.update(left + right for left, right in merges)
+    unmade = [token for token in tokens if token not in derived]
     if unmade or not merges:
         example = f", such as {unmade[0]!r}" if unmade else ""
         raise ValueError(
-            f"{merges_file}: none of its {len(merges)} merges produces {len(unmade)} tokens of "
+            f"{entriesfile}: none of its {len(merges)} merges produces {len(unmade)} tokens of "
             f"{tokens_file}{example}: it is truncated, or belongs to another vocabulary"
         )
     return Vocabulary(tokens, merges)
@@ -120,8 +120,8 @@ def read_tokens(file: Path) -> list[str]:
 
 def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
     tokens = read_tokens(file)
-    known = set(tokens)
-    missing = [token for token in (*byte_symbols(), *special_tokens) if token not in known]
+    vocabulary = set(tokens)
+    missing = [token for token in (*byte_symbols(), *special_tokens) if token not in vocabulary]
     if missing:
         raise ValueError(
             f"{file}: {len(missing)} of the 256 bytes and {' '.join(special_tokens)} are missing, "
@@ -186,12 +186,12 @@ def learn(
         show_progress=False,
     )
     tokenizer.train_from_iterator(_checked(texts), trainer)
-    found = json.loads(tokenizer.to_str())["model"]["merges"]
+    entries = json.loads(tokenizer.to_str())["model"]["merges"]
     # Older versions write a merge as "a b".
-    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in found)
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in entries)
     merges = [(left, right) for left, right in pairs]
-    made = dict.fromkeys([*byte_tokens, *(left + right for left, right in merges)])
-    tokens = [*made, *special_tokens]
+    pieces = dict.fromkeys([*byte_tokens, *(left + right for left, right in merges)])
+    tokens = [*pieces, *special_tokens]
     if len(tokens) < vocabulary_size and not isinstance(vocabulary_size, Default):
         raise ValueError(
             f"too little text for vocabulary_size={vocabulary_size}: with "

@@ -2,7 +2,7 @@
 
 import functools
 import unicodedata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -23,20 +23,20 @@ _LONG_ENDINGS = (("r", "e"), ("v", "e"), ("l", "l"))
 class Kinds(NamedTuple):
     """The kinds of all Unicode characters, as runs of the same kind."""
 
-    starts: Any  # int32 (runs,), the first code point of each, ascending
-    kinds: Any  # int32 (runs,)
+    starts: tf.Tensor  # int32 (runs,), the first code point of each, ascending
+    kinds: tf.Tensor  # int32 (runs,)
 
 
 class Characters(NamedTuple):
     """The characters of all texts, end to end."""
 
-    codes: Any  # int32 (characters,)
-    kinds: Any  # int32 (characters,)
-    starts: Any  # int64 (characters,), byte offsets into all texts end to end
-    rows: Any  # int64 (characters,), the index of each character's text
+    codes: tf.Tensor  # int32 (characters,)
+    kinds: tf.Tensor  # int32 (characters,)
+    starts: tf.Tensor  # int64 (characters,), byte offsets into all texts end to end
+    rows: tf.Tensor  # int64 (characters,), the index of each character's text
 
     @property
-    def is_white_space(self) -> Any:
+    def is_white_space(self) -> tf.Tensor:
         """Whether each character is white space, bool (characters,)."""
         return self.kinds == SPACE
 
@@ -103,7 +103,7 @@ def starts_word(characters: Characters) -> tf.Tensor:
     return tf.where(is_space, space_starts, text_starts | after_ending)
 
 
-def shifted(values: tf.Tensor, by: int, fill: Any) -> tf.Tensor:
+def shifted(values: tf.Tensor, by: int, fill: int | bool) -> tf.Tensor:
     """Shifts values `by` positions towards the end, or towards the start if negative."""
     size = tf.size(values)
     filling = tf.fill([tf.minimum(abs(by), size)], tf.cast(fill, values.dtype))

@@ -22,13 +22,13 @@ class Merges:
     """
 
     def __init__(self, merges: Sequence[tuple[int, int, int]], *, vocabulary_size: int) -> None:
-        found = np.array(merges, np.int64).reshape(-1, 3)
-        pairs = found[:, 0] * vocabulary_size + found[:, 1]
+        table = np.array(merges, np.int64).reshape(-1, 3)
+        pairs = table[:, 0] * vocabulary_size + table[:, 1]
         order = np.argsort(pairs)
         # Sorted by pair, with an end that no pair reaches, so that an empty table works too.
         self._pairs = tf.constant([*pairs[order], tf.int64.max], tf.int64)
         self._ranks = tf.constant([*order, _NEVER], tf.int32)
-        self._merged = tf.constant([*found[order, 2], 0], tf.int32)
+        self._merged = tf.constant([*table[order, 2], 0], tf.int32)
         self._vocabulary_size = vocabulary_size
 
     def __call__(self, ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -43,13 +43,13 @@ class Merges:
             was made from, int32 (remaining tokens,).
         """
         shape = tf.TensorShape([None])
-        _, *found = tf.while_loop(
+        _, *columns = tf.while_loop(
             lambda goes_on, *_: goes_on,
             lambda _, *tokens: self._once(*tokens),
             (tf.constant(True), ids, words, tf.range(tf.size(ids))),
             shape_invariants=(tf.TensorShape([]), shape, shape, shape),
         )
-        return tuple(found)
+        return tuple(columns)
 
     def _once(self, ids: tf.Tensor, words: tf.Tensor, firsts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Applies one merge in each word, to every occurrence of its pair."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
 from keras_transformers.ranges import Default
-from keras_transformers.tokenizers import offsets, packing
+from keras_transformers.tokenizers import offsets
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
     Characters,
@@ -24,12 +24,13 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.parts import Parts
-from keras_transformers.tokenizers.tensors import item_numbers, kept, texts_of
+from keras_transformers.tokenizers.packing import Packing
+from keras_transformers.tokenizers.tensors import Texts, item_numbers, kept, texts_of
 
 __all__ = ["BytePairTokenizer"]
 
 
-class BytePairTokenizer(tf.Module):
+class BytePairTokenizer(Packing, tf.Module):
     r"""Byte-level byte-pair encoding (Radford et al. 2019, "Language Models are Unsupervised ...").
 
     A text is split into words, each with the space before it. The bytes of each word are then
@@ -88,30 +89,29 @@ class BytePairTokenizer(tf.Module):
         super().__init__(name=name)
         special = list(dict.fromkeys(self.special_names.values()))
         names = [token["content"] for token in (parts or {}).get("added_tokens") or []]
-        found = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
-        self.parts = (
-            None if parts is None else Parts(parts, num_tokens=len(found.tokens), byte_level=True)
-        )
+        vocabulary = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
+        size = len(vocabulary.tokens)
+        self.parts = None if parts is None else Parts(parts, num_tokens=size, byte_level=True)
         added = [] if self.parts is None else self.parts.added
-        self.vocabulary_size = len(found.tokens) + len(added)
-        self._contents = byte_pair_files.contents(found)  # bytes: tf.Module searches lists
+        self.vocabulary_size = size + len(added)
+        self._contents = byte_pair_files.contents(vocabulary)  # bytes: tf.Module searches lists
         symbols = byte_pair_files.byte_symbols()
-        ids = {token: i for i, token in enumerate(found.tokens)}
+        ids = {token: i for i, token in enumerate(vocabulary.tokens)}
         for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
-        made = {*symbols, *(left + right for left, right in found.merges)}
-        written = set(names) - made  # unchanged, not as bytes
-        token_bytes = _token_bytes([*found.tokens, *added], symbols, special, written)
+        derived = {*symbols, *(left + right for left, right in vocabulary.merges)}
+        written = set(names) - derived  # unchanged, not as bytes
+        token_bytes = _token_bytes([*vocabulary.tokens, *added], symbols, special, written)
         with tf.device("CPU:0"):
             self._merges = Merges(
-                [(ids[left], ids[right], ids[left + right]) for left, right in found.merges],
+                [(ids[left], ids[right], ids[left + right]) for left, right in vocabulary.merges],
                 vocabulary_size=self.vocabulary_size,
             )
             self._byte_ids = tf.constant([ids[symbol] for symbol in symbols])
             self._byte_strings = tf.constant([bytes([byte]) for byte in range(256)])
             self._token_bytes = tf.constant(token_bytes)
             self._token_lengths = tf.constant(list(map(len, token_bytes)), tf.int64)
-            self._token_names = tf.constant([*found.tokens, *added])
+            self._token_names = tf.constant([*vocabulary.tokens, *added])
             self._kinds = Kinds(*map(tf.constant, character_kinds()))
 
     @classmethod
@@ -150,7 +150,7 @@ class BytePairTokenizer(tf.Module):
         byte_pair_files.write(learned, path)
         return cls(path)
 
-    def tokenize(self, text: Any) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts texts to token ids, without special tokens.
 
         Args:
@@ -166,7 +166,7 @@ class BytePairTokenizer(tf.Module):
             return self._tokenize(text, characters_of(text, self._kinds))
 
     def tokenize_with_offsets(
-        self, text: Any
+        self, text: Texts
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds the span of each token in its text.
 
@@ -208,7 +208,7 @@ class BytePairTokenizer(tf.Module):
             )
             return ids, ids.with_values(starts), ids.with_values(ends)
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts, without special tokens.
 
         Args:
@@ -225,35 +225,9 @@ class BytePairTokenizer(tf.Module):
                 token_ids = token_ids.to_tensor(self.pad_token_id)
             return tf.strings.reduce_join(tf.gather(self._token_bytes, token_ids), axis=-1)
 
-    def pack(
-        self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
-    ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs into the inputs of `heads.causal_classifier`.
-
-        A row is start token, text, end token; for a pair, the second text and another end token
-        follow. Rows that are too long lose their end, the longer text of a pair first.
-
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, including special ones.
-
-        Returns:
-            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
-        """
-        num_added = self.num_special_tokens(len(segments))
-        return packing.pack(
-            packing.trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-        )
-
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids that `pack` puts around segments: start a end b end."""
         return [[self.start_token_id], *[[self.end_token_id]] * num_segments]
-
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.json` and `merges.txt` to a folder, for `load`."""
@@ -270,7 +244,7 @@ class BytePairTokenizer(tf.Module):
         """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {} if self.parts is None else {"parts": self.parts.description}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         with tf.device("CPU:0"):
             return tf.gather(self._token_names, token_ids)
@@ -345,6 +319,6 @@ def _token_bytes(
     def bytes_of(token: str) -> bytes:
         if token in special_tokens:
             return b""
-        return token.encode() if token in written else bytes(byte_of[each] for each in token)
+        return token.encode() if token in written else bytes(byte_of[symbol] for symbol in token)
 
     return list(map(bytes_of, tokens))

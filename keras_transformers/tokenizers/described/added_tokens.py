@@ -44,7 +44,7 @@ class AddedTokens:
         self._in_word = CharacterClass(unicode_tables.word_characters()) if single_word else None
         self.is_empty = not tokens
 
-    def __call__(self, text: Text) -> tuple[Text, Any]:
+    def __call__(self, text: Text) -> tuple[Text, tf.Tensor]:
         """Cuts texts.
 
         Returns:
@@ -66,7 +66,7 @@ class AddedTokens:
             inside = tf.gather(tf.concat([word, [False]], 0), stop)
             joined |= (stop < tf.gather(row_end, at)) & inside
             stays = places(~(tf.gather(self._single_word, token) & joined))
-            at, token, stop = (tf.gather(each, stays) for each in (at, token, stop))
+            at, token, stop = (tf.gather(column, stays) for column in (at, token, stop))
         shown = places(~self._is_space(text.codes), tf.int32)
         # rstrip: forward to the next character that is not white space.
         following = tf.gather(tf.concat([shown, [size]], 0), searchsorted(shown, stop))
@@ -79,9 +79,9 @@ class AddedTokens:
         ids = tf.gather(self._ids, token)
         place = searchsorted(start, index, side="right") - 1
         inside = (place >= 0) & (index < tf.gather(tf.concat([[0], stop], 0), place + 1))
-        found = tf.gather(tf.concat([[NOTHING], ids], 0), place + 1)
+        token_ids = tf.gather(tf.concat([[NOTHING], ids], 0), place + 1)
         firsts = tf.zeros_like(begins) if self.is_empty else marks(start, size) | marks(stop, size)
         return (
             text._replace(rows=numbered(begins | firsts)),
-            tf.where(inside, found, NOTHING),
+            tf.where(inside, token_ids, NOTHING),
         )

@@ -5,7 +5,6 @@ double array, which is walked directly: see `normalization.double_array`.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -63,7 +62,7 @@ class Charsmap:
         codes = tf.where(string == NOTHING, text.codes, CODES + string)
         return self._replace(with_deleted(text._replace(codes=codes), ~covered))
 
-    def _longest(self, text: Text, row_end: Any) -> tuple[Any, Any]:
+    def _longest(self, text: Text, row_end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the replacement of the longest string at each character, or -1, and its end."""
         joined = encode(text, tf.zeros_like(text.rows), 1)
         codes = tf.cast(tf.io.decode_raw(joined[0], tf.uint8), tf.int64)
@@ -73,7 +72,9 @@ class Charsmap:
         limits = tf.gather(stops, row_end - 1)
         index = tf.range(tf.size(text.codes))
 
-        def step(at: Any, unit: Any, length: Any, string: Any, end: Any) -> tuple[Any, ...]:
+        def step(
+            at: tf.Tensor, unit: tf.Tensor, length: tf.Tensor, string: tf.Tensor, end: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
             position = tf.gather(starts, at) + length
             label = tf.gather(codes, position)
             child = tf.bitwise.bitwise_xor(tf.gather(self._bases, unit), label)
@@ -83,11 +84,11 @@ class Charsmap:
             matches &= position < tf.gather(limits, at)
             matching = places(matches)
             at, child = tf.gather(at, matching), tf.gather(child, matching)
-            found = tf.gather(self._values, child)
-            ends_here = places(found != NOTHING)
+            value = tf.gather(self._values, child)
+            ends_here = places(value != NOTHING)
             where = tf.gather(at, ends_here)[:, None]
             stop = tf.gather(starts, where[:, 0]) + length + 1
-            string = tf.tensor_scatter_nd_update(string, where, tf.gather(found, ends_here))
+            string = tf.tensor_scatter_nd_update(string, where, tf.gather(value, ends_here))
             end = tf.tensor_scatter_nd_update(end, where, searchsorted(stops, stop) + 1)
             return at, child, length + 1, string, end
 

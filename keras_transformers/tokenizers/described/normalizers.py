@@ -103,7 +103,7 @@ def _prepend(prefix: str) -> Step:
     return prepend
 
 
-def prepended(text: Text, places: Any, codes: list[int]) -> Text:
+def prepended(text: Text, places: tf.Tensor, codes: list[int]) -> Text:
     """Inserts characters before the places, bool (characters,); they have no origin in the text."""
     counts = tf.where(places, 1 + len(codes), 1)
     origin = item_numbers(counts)
@@ -132,12 +132,12 @@ def _replace(description: Mapping[str, Any]) -> Step:
     belongs = CharacterClass(members)
 
     def replace(text: Text) -> Text:
-        found = belongs(text.codes)
-        repeats = found & before(found, False) & ~text.begins()
+        matches = belongs(text.codes)
+        repeats = matches & before(matches, False) & ~text.begins()
         text = with_deleted(text, ~repeats)  # each run becomes its first character
-        found = kept(found, ~repeats)
+        matches = kept(matches, ~repeats)
         # A code point that no text has stands for the run.
-        marked = text._replace(codes=tf.where(found, CODES - 1, text.codes))
+        marked = text._replace(codes=tf.where(matches, CODES - 1, text.codes))
         return insert(marked)
 
     insert = CharacterMap({CODES - 1: content})
@@ -149,7 +149,7 @@ def _unicode_form(table: str, composes: bool) -> list[Step]:
     codes = tf.constant([*sorted(classes), CODES])
     numbers = tf.constant([*(classes[code] for code in sorted(classes)), 0])
 
-    def class_of(text: Text) -> Any:
+    def class_of(text: Text) -> tf.Tensor:
         place = searchsorted(codes, text.codes)
         return tf.where(tf.gather(codes, place) == text.codes, tf.gather(numbers, place), 0)
 
@@ -165,13 +165,13 @@ def _unicode_form(table: str, composes: bool) -> list[Step]:
     return steps
 
 
-def _composition(class_of: Callable[[Text], Any]) -> Step:
+def _composition(class_of: Callable[[Text], tf.Tensor]) -> Step:
     pairs = unicode_tables.compositions()
     keys = sorted(pairs)
     firsts = tf.constant([first * CODES + second for first, second in keys], tf.int64)
     whole = tf.constant([pairs[key] for key in keys], tf.int32)
 
-    def once(_: Any, passed: Any, *parts: Any) -> tuple[Any, ...]:
+    def once(_: tf.Tensor, passed: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Joins each base with the first mark behind it that joins, unless `passed` already."""
         text = Text(*parts)
         size = tf.size(text.codes)
@@ -188,15 +188,15 @@ def _composition(class_of: Callable[[Text], Any]) -> Step:
         free = same & (adjacent | (before(number, 0) < number) & (before(number, 0) > 0))
         pair = tf.cast(tf.gather(text.codes, base), tf.int64) * CODES
         pair += tf.cast(text.codes, tf.int64)
-        found = tf.minimum(searchsorted(firsts, pair), len(keys) - 1)
-        joins = free & ~passed & (tf.gather(firsts, found) == pair)
+        place_of_pair = tf.minimum(searchsorted(firsts, pair), len(keys) - 1)
+        joins = free & ~passed & (tf.gather(firsts, place_of_pair) == pair)
         # Only the first of each base, and no base that may itself join the one before it.
         first = tf.math.unsorted_segment_min(tf.where(joins, index, size), base, size)
         joins &= tf.gather(first, base) == index
         joins &= ~(tf.gather(joins, base) & (base != index))
         target = tf.where(joins, base, size)
         value = tf.math.unsorted_segment_max(
-            tf.where(joins, tf.gather(whole, found), -1), target, size + 1
+            tf.where(joins, tf.gather(whole, place_of_pair), -1), target, size + 1
         )[:size]
         last = tf.math.unsorted_segment_max(tf.where(joins, index, -1), target, size + 1)[:size]
         end = tf.math.unsorted_segment_max(tf.where(joins, text.ends, 0), target, size + 1)[:size]
@@ -208,12 +208,12 @@ def _composition(class_of: Callable[[Text], Any]) -> Step:
     def compose(text: Text) -> Text:
         flags = tf.zeros_like(text.codes, tf.bool)
         shapes = [tf.TensorShape([None])] * (1 + len(text))
-        _, _, *found = tf.while_loop(
+        _, _, *parts = tf.while_loop(
             lambda goes_on, *_: goes_on,
             once,
             (tf.constant(True), flags, *text),
             shape_invariants=(tf.TensorShape([]), *shapes),
         )
-        return Text(*found)
+        return Text(*parts)
 
     return compose

@@ -24,7 +24,7 @@ from keras_transformers.tokenizers.tensors import kept, places, searchsorted
 __all__ = ["Parts"]
 
 # Takes distinct words; returns token ids, and the starts and ends of tokens in bytes of the words.
-Encoder = Callable[[Any], tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]]
+Encoder = Callable[[tf.Tensor], tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]]
 
 _ROOM = 1 << 31  # more than there are parts
 
@@ -88,9 +88,9 @@ class Parts:
         with tf.device("CPU:0"):
             self._normalize = normalizer_steps(normalizer)
             self._split = [*splitter_steps(splitter), *more_steps]
-            found = [t for t in tokens if match_special_tokens or not t.get("special")]
-            raw = [token for token in found if not token.get("normalized")]
-            late = [token for token in found if token.get("normalized")]
+            matched = [t for t in tokens if match_special_tokens or not t.get("special")]
+            raw = [token for token in matched if not token.get("normalized")]
+            late = [token for token in matched if token.get("normalized")]
             normal = unicode_tables.normalizer_of(json.dumps(normalizer))
             if charsmap is not None:
                 self._normalize = [Charsmap(charsmap)]
@@ -101,7 +101,7 @@ class Parts:
             )
 
     def tokenize(
-        self, text: Any, encoder: Encoder
+        self, text: tf.Tensor, encoder: Encoder
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids with their spans.
 
@@ -115,12 +115,12 @@ class Parts:
             after them.
         """
         with tf.device("CPU:0"):
-            words, found, row_of = self._words(text)
+            words, added, row_of = self._words(text)
             is_first = words.begins()
             count = tf.reduce_sum(tf.cast(is_first, tf.int64))
             number = tf.cumsum(tf.cast(is_first, tf.int64)) - 1
             strings, distinct = tf.unique(encode(words, number, count))
-            ids, starts, ends = (tf.gather(each, distinct) for each in encoder(strings))
+            ids, starts, ends = (tf.gather(column, distinct) for column in encoder(strings))
             word = ids.value_rowids()  # (tokens,)
             # From bytes of words to characters of the text.
             lengths = byte_lengths(words.codes)
@@ -141,7 +141,7 @@ class Parts:
             place = tf.gather(tf.gather(words.places, firsts), word)
             columns = [
                 tf.concat(column, 0)
-                for column in zip((place, ids.values, starts, ends), *found, strict=True)
+                for column in zip((place, ids.values, starts, ends), *added, strict=True)
             ]
             order = tf.argsort(columns[0], stable=True)
             place, ids, starts, ends = (tf.gather(column, order) for column in columns)
@@ -157,10 +157,10 @@ class Parts:
         text = decode(tf.constant([content]))
         for step in self._normalize:
             text = step(text)
-        found: bytes = encode(text, text.rows, 1).numpy()[0]
-        return found.decode()
+        normal: bytes = encode(text, text.rows, 1).numpy()[0]
+        return normal.decode()
 
-    def _words(self, text: Any) -> tuple[Text, list[tuple[Any, ...]], Any]:
+    def _words(self, text: tf.Tensor) -> tuple[Text, list[tuple[tf.Tensor, ...]], tf.Tensor]:
         """Returns the words as rows of text, the added tokens found, and the row of each part.
 
         Words of one part keep their order; `places // _ROOM` is the number of a part.
@@ -171,7 +171,7 @@ class Parts:
         row_of = kept(texts.rows, parts.begins())
         leads = tf.gather(changes(row_of), parts.rows)
         parts = parts._replace(places=parts.rows * _ROOM, leads=leads)
-        found = [_tokens(parts, ids)]
+        added = [_tokens(parts, ids)]
         parts = parts.only(ids < 0)
         for step in self._normalize:
             parts = step(parts)
@@ -179,14 +179,14 @@ class Parts:
         leads = kept(changes(parts.places), parts.begins())
         leads = parts.leads & tf.gather(leads, numbered(parts.begins()))
         parts = parts._replace(places=parts.places + parts.rows, leads=leads)
-        found.append(_tokens(parts, ids))
+        added.append(_tokens(parts, ids))
         parts = parts.only(ids < 0)
         for split in self._split:
             parts = split(parts)
-        return parts, found, row_of
+        return parts, added, row_of
 
 
-def _tokens(text: Text, ids: Any) -> tuple[Any, Any, Any, Any]:
+def _tokens(text: Text, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the places, ids, starts and ends of the parts that are added tokens."""
     at = places(ids >= 0)
     text, ids = text.take(at), tf.gather(ids, at)

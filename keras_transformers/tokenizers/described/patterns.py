@@ -24,10 +24,10 @@ def one_class(what: str, pattern: str) -> tuple[np.ndarray, bool]:
     Raises:
         ValueError: it is another kind of expression.
     """
-    found = _CLASS.fullmatch(pattern)
-    if found is None:
+    match = _CLASS.fullmatch(pattern)
+    if match is None:
         raise ValueError(
             f"{what} with the pattern {pattern!r} is not supported here: only single classes of "
             r"characters, such as \s+, and the patterns of GPT-2, Llama 3 and Qwen"
         )
-    return unicode_tables.class_of(found[1]), bool(found[2])
+    return unicode_tables.class_of(match[1]), bool(match[2])

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
@@ -104,20 +105,20 @@ def _flat(description: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     if description is None:
         return []
     if description.get("type") == "Sequence":
-        return [each for part in description["pretokenizers"] for each in _flat(part)]
+        return [step for part in description["pretokenizers"] for step in _flat(part)]
     return [description]
 
 
-def _punctuation() -> Any:
+def _punctuation() -> np.ndarray:
     return ~unicode_tables.kept_by('{"type": "Punctuation", "behavior": "removed"}')
 
 
-def _divided(text: Text, starts: Any) -> Text:
+def _divided(text: Text, starts: tf.Tensor) -> Text:
     return text._replace(rows=numbered(text.begins() | starts))
 
 
-def _removing(kept: Any) -> Step:
-    belongs = CharacterClass(kept)
+def _removing(members: np.ndarray) -> Step:
+    belongs = CharacterClass(members)
 
     def step(text: Text) -> Text:
         stays = belongs(text.codes)
@@ -130,17 +131,17 @@ def _between(belongs: CharacterClass) -> Step:
     return lambda text: _divided(text, changes(belongs(text.codes)))
 
 
-def _isolated(members: Any, *, repeated: bool) -> Step:
+def _isolated(members: np.ndarray, *, repeated: bool) -> Step:
     belongs = CharacterClass(members)
 
     def step(text: Text) -> Text:
-        found = belongs(text.codes)
-        return _divided(text, changes(found) if repeated else found | before(found, False))
+        matches = belongs(text.codes)
+        return _divided(text, changes(matches) if repeated else matches | before(matches, False))
 
     return step
 
 
-def _split(members: Any, repeated: bool, behavior: str, what: str) -> Step:
+def _split(members: np.ndarray, repeated: bool, behavior: str, what: str) -> Step:
     """Splits at matches, which are characters or, if `repeated`, runs of them."""
     behavior = behavior.lower()
     if behavior == "removed":
@@ -152,13 +153,13 @@ def _split(members: Any, repeated: bool, behavior: str, what: str) -> Step:
     belongs = CharacterClass(members)
 
     def merged(text: Text) -> Text:
-        found, begins = belongs(text.codes), text.begins()
-        last = before(found, False) & ~begins
+        matches, begins = belongs(text.codes), text.begins()
+        last = before(matches, False) & ~begins
         if behavior == "mergedwithprevious":
             # A match ends a word; only the first match after other text joins it.
-            starts = last if not repeated else last & ~found
+            starts = last if not repeated else last & ~matches
             return _divided(text, starts)
-        starts = found if not repeated else found & ~last
+        starts = matches if not repeated else matches & ~last
         return _divided(text, starts)
 
     if behavior not in ("mergedwithprevious", "mergedwithnext"):
@@ -215,7 +216,7 @@ def _by_pattern(description: Mapping[str, Any]) -> Step:
     if string is not None:
         if len(string) != 1:
             raise ValueError(f"pre_tokenizer Split at {string!r} is not supported here")
-        string = "".join("\\" + each if not each.isalnum() else each for each in string)
+        string = "".join(c if c.isalnum() else "\\" + c for c in string)
     members, repeated = one_class("pre_tokenizer Split", expression if string is None else string)
     if invert:
         if not repeated or behavior not in ("Removed", "Isolated", "Contiguous"):
@@ -232,7 +233,7 @@ class _Kinds:
         self._numbers = CharacterClass(unicode_tables.class_of(r"\p{N}"))
         self._spaces = CharacterClass(unicode_tables.class_of(r"\s"))
 
-    def __call__(self, codes: Any) -> Any:
+    def __call__(self, codes: tf.Tensor) -> tf.Tensor:
         kinds = tf.where(self._letters(codes), LETTER, OTHER)
         kinds = tf.where(self._numbers(codes), NUMBER, kinds)
         return tf.where(self._spaces(codes), SPACE, kinds)
@@ -314,5 +315,5 @@ def _codes(characters: str) -> tuple[int, ...]:
     return tuple(map(ord, characters))
 
 
-def _any(codes: Any, wanted: tuple[int, ...]) -> Any:
-    return tf.reduce_any([codes == code for code in wanted], axis=0)
+def _any(codes: tf.Tensor, values: tuple[int, ...]) -> tf.Tensor:
+    return tf.reduce_any([codes == code for code in values], axis=0)

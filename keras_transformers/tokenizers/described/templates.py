@@ -26,11 +26,11 @@ def ids_around(description: Mapping[str, Any] | None, num_texts: int) -> list[li
         if kind != "TemplateProcessing":
             raise ValueError(f"post_processor {kind!r:.100} is not supported here")
         try:
-            found = _template(part, num_texts)
+            more = _template(part, num_texts)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"post_processor {kind} is damaged ({error!r:.100})") from error
         outer = len(around) - 1
-        around = [found[i] + ids if i < outer else ids + found[i] for i, ids in enumerate(around)]
+        around = [more[i] + ids if i < outer else ids + more[i] for i, ids in enumerate(around)]
     return around
 
 
@@ -42,24 +42,24 @@ def _flat(description: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     parts = description.get("processors")
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise ValueError("post_processor Sequence is damaged: it has no list of processors")
-    return [each for part in parts for each in _flat(part)]
+    return [step for part in parts for step in _flat(part)]
 
 
 def _template(description: Mapping[str, Any], num_texts: int) -> list[list[int]]:
-    found: list[list[int]] = [[]]
+    around: list[list[int]] = [[]]
     for item in description["pair" if num_texts == 2 else "single"]:
         if "SpecialToken" in item:
             ids = description["special_tokens"][item["SpecialToken"]["id"]]["ids"]
             if not all(type(i) is int and i >= 0 for i in ids):
                 raise TypeError(ids)
-            found[-1] += ids
+            around[-1] += ids
             continue
-        if len(found) > num_texts or item["Sequence"]["id"] != _NAMES[len(found) - 1]:
+        if len(around) > num_texts or item["Sequence"]["id"] != _NAMES[len(around) - 1]:
             raise ValueError(f"post_processor with the text {item!r:.100} is not supported here")
-        found.append([])
-    if len(found) != num_texts + 1:
-        raise ValueError(f"post_processor puts {len(found) - 1} texts in place of {num_texts}")
-    return found
+        around.append([])
+    if len(around) != num_texts + 1:
+        raise ValueError(f"post_processor puts {len(around) - 1} texts in place of {num_texts}")
+    return around
 
 
 def template(start: Sequence[tuple[str, int]], end: Sequence[tuple[str, int]]) -> dict[str, Any]:

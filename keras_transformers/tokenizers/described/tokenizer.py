@@ -11,14 +11,15 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.files import read_json, replaced
-from keras_transformers.tokenizers import offsets, packing
+from keras_transformers.tokenizers import offsets
 from keras_transformers.tokenizers.described import decoders, templates, unicode_tables
 from keras_transformers.tokenizers.described.normalizers import normalizer_steps
 from keras_transformers.tokenizers.described.parts import Parts
-from keras_transformers.tokenizers.described.splitters import is_byte_level
+from keras_transformers.tokenizers.described.splitters import Step, is_byte_level
 from keras_transformers.tokenizers.described.text import CharacterClass, decode, encode
 from keras_transformers.tokenizers.described.vocabularies import BytePairs, spelling
-from keras_transformers.tokenizers.tensors import texts_of
+from keras_transformers.tokenizers.packing import Packing
+from keras_transformers.tokenizers.tensors import Texts, texts_of
 
 __all__ = ["DescribedTokenizer"]
 
@@ -26,7 +27,7 @@ FILE = "tokenizer.json"
 _SPACES = r"[\s\pZ]*"
 
 
-class DescribedTokenizer(tf.Module):
+class DescribedTokenizer(Packing, tf.Module):
     """Byte pairs with the normalization, splitting and special tokens of a tokenizer.json.
 
     It supports the language models since GPT-2: byte-level byte pairs with GPT-2's, Llama 3's,
@@ -147,7 +148,7 @@ class DescribedTokenizer(tf.Module):
                 "belongs to it"
             )
 
-    def _set_special_tokens(self, names: Sequence[str], unknown_token: Any) -> None:
+    def _set_special_tokens(self, names: Sequence[str], unknown_token: str | None) -> None:
         ids = {name: number for number, name in enumerate(names)}
         start, end, pad, unknown, mask = self._names
         for token in self._names:
@@ -164,7 +165,7 @@ class DescribedTokenizer(tf.Module):
         if mask is not None:  # without one, there is no such attribute, as in other tokenizers
             self.mask_token, self.mask_token_id = mask, ids[mask]
 
-    def tokenize(self, text: Any, *, match_special_tokens: bool = True) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts, *, match_special_tokens: bool = True) -> tf.RaggedTensor:
         """Converts texts to token ids, without those that `special_tokens` adds around them.
 
         Args:
@@ -177,7 +178,7 @@ class DescribedTokenizer(tf.Module):
         parts = self._parts if match_special_tokens else self._plain_parts
         return parts.tokenize(texts_of(text), self._model.encode)[0]
 
-    def spelled_otherwise(self, contents: Mapping[str, str]) -> Callable[[Any], tf.RaggedTensor]:
+    def spelled_otherwise(self, contents: Mapping[str, str]) -> Callable[[Texts], tf.RaggedTensor]:
         """Returns a `tokenize` that finds some added tokens by other strings in texts.
 
         Args:
@@ -195,7 +196,7 @@ class DescribedTokenizer(tf.Module):
             parts = self._make_parts({**_parts(description), "added_tokens": tokens})
         return lambda text: parts.tokenize(texts_of(text), self._model.encode)[0]
 
-    def folded(self, text: Any) -> tf.Tensor:
+    def folded(self, text: Texts) -> tf.Tensor:
         """Returns strings (batch,) with the characters that the normalizer makes of theirs.
 
         Texts that differ only in what it folds, such as case or a Unicode form, become equal. The
@@ -205,18 +206,18 @@ class DescribedTokenizer(tf.Module):
             text = tf.convert_to_tensor(text, tf.string)
             if not self._folds:
                 return text
-            found = decode(text)
+            characters = decode(text)
             for step in self._folds:
-                found = step(found)
-            return encode(found, found.rows, tf.size(text, tf.int64))
+                characters = step(characters)
+            return encode(characters, characters.rows, tf.size(text, tf.int64))
 
     @functools.cached_property
-    def _folds(self) -> list[Any]:
+    def _folds(self) -> list[Step]:
         with tf.device("CPU:0"):
             return normalizer_steps(_without_ends(self.description.get("normalizer")))
 
     def tokenize_with_offsets(
-        self, text: Any, *, match_special_tokens: bool = True
+        self, text: Texts, *, match_special_tokens: bool = True
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds the span of each token in its text.
 
@@ -245,7 +246,9 @@ class DescribedTokenizer(tf.Module):
             )
             return ids, ids.with_values(starts), ids.with_values(ends)
 
-    def detokenize(self, token_ids: Any, *, skip_special_tokens: bool = True) -> tf.Tensor:
+    def detokenize(
+        self, token_ids: tf.Tensor | tf.RaggedTensor, *, skip_special_tokens: bool = True
+    ) -> tf.Tensor:
         """Converts token ids to texts.
 
         The bytes of all tokens are joined, so part of a text's tokens may not be valid UTF-8.
@@ -267,16 +270,16 @@ class DescribedTokenizer(tf.Module):
             parts = self._spelled(tf.cast(token_ids, tf.int32), skip_special_tokens)
             return self._without_prefix(tf.strings.reduce_join(parts, axis=-1))
 
-    def _spelled(self, token_ids: Any, skips_special: bool) -> Any:
+    def _spelled(self, token_ids: tf.Tensor | tf.RaggedTensor, skips_special: bool) -> tf.Tensor:
         special = "" if skips_special else tf.gather(self._token_names, token_ids)
         return tf.where(
             tf.gather(self._is_special, token_ids), special, tf.gather(self._token_bytes, token_ids)
         )
 
-    def _without_prefix(self, text: Any) -> Any:
+    def _without_prefix(self, text: tf.Tensor) -> tf.Tensor:
         return tf.strings.regex_replace(text, r"\A ", "") if self._drops_space else text
 
-    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Cuts strings (batch,) at every `mask_token`: (batch, None).
 
         The mask includes the white space beside it, if the file says so (lstrip, rstrip).
@@ -292,31 +295,6 @@ class DescribedTokenizer(tf.Module):
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids before each of one or two texts, and after the last."""
         return [list(ids) for ids in self._special[num_segments - 1]]
-
-    def num_special_tokens(self, num_segments: int) -> int:
-        """Returns the number of tokens that `pack` adds."""
-        return sum(map(len, self.special_tokens(num_segments)))
-
-    def pack(
-        self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
-    ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs, with the special tokens of the file.
-
-        Rows that are too long are truncated, the longer text of a pair first.
-
-        Args:
-            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, including special ones.
-
-        Returns:
-            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
-        """
-        num_added = self.num_special_tokens(len(segments))
-        return packing.pack(
-            packing.trim_longest_first(segments, max_sequence_length - num_added),
-            special_tokens=self.special_tokens(len(segments)),
-            pad_token_id=self.pad_token_id,
-        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `tokenizer.json` to a folder, for `load` and for other libraries."""
@@ -354,7 +332,7 @@ class DescribedTokenizer(tf.Module):
         contents: dict[str, Any] = json.loads(self._json)
         return contents
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         with tf.device("CPU:0"):
             return tf.gather(self._token_names, token_ids)
@@ -399,8 +377,8 @@ def _without_ends(normalizer: Mapping[str, Any] | None) -> Mapping[str, Any] | N
         return None
     if normalizer.get("type") != "Sequence":
         return normalizer
-    kept = [part for part in map(_without_ends, normalizer["normalizers"]) if part is not None]
-    return {**normalizer, "normalizers": kept}
+    parts = [part for part in map(_without_ends, normalizer["normalizers"]) if part is not None]
+    return {**normalizer, "normalizers": parts}
 
 
 def _check_ids(special: Sequence[Sequence[Sequence[int]]], num_tokens: int) -> None:

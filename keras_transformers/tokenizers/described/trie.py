@@ -1,7 +1,6 @@
 """Finds known strings in texts, leftmost and longest first, in the graph."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -36,7 +35,7 @@ class Trie:
         self._targets = tf.constant([states[key] for key in keys] or [0], tf.int64)
         self._string_of = tf.constant(string_of, tf.int32)
 
-    def longest(self, text: Text, row_end: Any) -> tuple[Any, Any]:
+    def longest(self, text: Text, row_end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the longest string that starts at each character.
 
         Args:
@@ -51,7 +50,9 @@ class Trie:
         codes = tf.concat([text.codes, [0]], 0)
         last = tf.size(self._keys) - 1
 
-        def step(at: Any, state: Any, length: Any, string: Any, end: Any) -> tuple[Any, ...]:
+        def step(
+            at: tf.Tensor, state: tf.Tensor, length: tf.Tensor, string: tf.Tensor, end: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
             key = state * CODES + tf.cast(tf.gather(codes, tf.minimum(at + length, size)), tf.int64)
             place = tf.minimum(searchsorted(self._keys, key), last)
             matches = (tf.gather(self._keys, place) == key) & (at + length < tf.gather(row_end, at))
@@ -81,7 +82,7 @@ class Trie:
         return string, end
 
 
-def row_bounds(text: Text) -> tuple[Any, Any, Any]:
+def row_bounds(text: Text) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns, for each row, its first character; for each character, its row and the row's end."""
     begins = text.begins()
     size = tf.size(text.codes)
@@ -90,18 +91,18 @@ def row_bounds(text: Text) -> tuple[Any, Any, Any]:
     return first, row, tf.gather(tf.concat([first[1:], [size]], 0), row)
 
 
-def leftmost(found: Any, end: Any, row: Any, num_rows: Any) -> Any:
+def leftmost(matches: tf.Tensor, end: tf.Tensor, row: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     """Returns which matches to use: in each row the first, then the first after it, ...
 
     Args:
-        found: whether a string starts at each character, bool (characters,).
+        matches: whether a string starts at each character, bool (characters,).
         end: the index after it, int32 (characters,).
         row: int32 (characters,), from 0.
         num_rows: the number of rows.
     """
-    size = tf.size(found)
+    size = tf.size(matches)
 
-    def step(open_: Any, chosen: Any) -> tuple[Any, Any]:
+    def step(open_: tf.Tensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         at = places(open_, tf.int32)
         rows = tf.gather(row, at)
         first = tf.math.unsorted_segment_min(at, rows, num_rows)  # (rows,)
@@ -114,13 +115,13 @@ def leftmost(found: Any, end: Any, row: Any, num_rows: Any) -> Any:
     _, chosen = tf.while_loop(
         lambda open_, _: tf.reduce_any(open_),
         step,
-        (found, tf.zeros_like(found)),
+        (matches, tf.zeros_like(matches)),
         shape_invariants=(shape, shape),
     )
     return chosen
 
 
-def marks(places: Any, size: Any) -> Any:
+def marks(places: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     """Returns True at the places, bool (size,); places after the end are left out."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(places), places, size + 1)
     return counts[:size] > 0

@@ -80,7 +80,7 @@ def isolated_by(pre_tokenizer: str) -> np.ndarray:
     return _members("".join(word for word, _ in words if len(word) == 1 and word != "a"))
 
 
-def _pre_tokenizer(description: str) -> Any:
+def _pre_tokenizer(description: str) -> pre_tokenizers.PreTokenizer:
     kind = json.loads(description)
     return getattr(pre_tokenizers, kind.pop("type"))(**kind)
 
@@ -91,11 +91,11 @@ def character_table(normalizer: str) -> dict[int, tuple[int, ...]]:
     normalize = normalizer_of(normalizer)
     unchanged = normalize(_OTHER_SEPARATOR) == _OTHER_SEPARATOR
     separator = _OTHER_SEPARATOR if unchanged else _SEPARATOR
-    characters = [each for each in _surveyed() if each != separator]
-    found = normalize(separator.join(characters)).split(separator)
+    characters = [c for c in _surveyed() if c != separator]
+    normalized = normalize(separator.join(characters)).split(separator)
     table = {
         ord(character): tuple(map(ord, normal))
-        for character, normal in zip(characters, found, strict=True)
+        for character, normal in zip(characters, normalized, strict=True)
         if character != normal
     }
     for run in _ALIKE:
@@ -125,25 +125,25 @@ def normalizer_of(description: str) -> Callable[[str], str]:
 @functools.cache
 def combining_classes() -> dict[int, int]:
     """Returns the canonical combining classes other than 0, by code point."""
-    found = {ord(each): unicodedata.combining(each) for each in _surveyed()}
-    found = {code: number for code, number in found.items() if number}
+    classes = {ord(c): unicodedata.combining(c) for c in _surveyed()}
+    classes = {code: number for code, number in classes.items() if number}
     normalize = normalizers.NFD().normalize_str
     # Marks newer than the library's Unicode do not move.
-    marks = [chr(code) for code, number in found.items() if number < found[ord(_LARGEST_CLASS)]]
+    marks = [chr(code) for code, number in classes.items() if number < classes[ord(_LARGEST_CLASS)]]
     pairs = normalize(_SEPARATOR.join(_LARGEST_CLASS + mark for mark in marks)).split(_SEPARATOR)
     for mark, pair in zip(marks, pairs, strict=True):
         if pair == _LARGEST_CLASS + mark:
-            del found[ord(mark)]
+            del classes[ord(mark)]
     # Marks newer than Python's Unicode: each moves before marks of larger classes.
-    new = [each for each in _surveyed() if unicodedata.category(each) == "Cn"]
+    new = [c for c in _surveyed() if unicodedata.category(c) == "Cn"]
     pairs = normalize(_SEPARATOR.join(_LARGEST_CLASS + mark for mark in new)).split(_SEPARATOR)
-    examples = {number: chr(code) for code, number in sorted(found.items(), reverse=True)}
+    examples = {number: chr(code) for code, number in sorted(classes.items(), reverse=True)}
     for mark, pair in zip(new, pairs, strict=True):
         if pair != _LARGEST_CLASS + mark and pair.endswith(_LARGEST_CLASS) and len(pair) == 2:
             larger = [n for n, other in examples.items() if normalize(other + mark) != other + mark]
             smaller = [number for number in examples if number not in larger]
-            found[ord(mark)] = max(smaller)
-    return found
+            classes[ord(mark)] = max(smaller)
+    return classes
 
 
 @functools.cache
@@ -151,11 +151,11 @@ def compositions() -> dict[tuple[int, int], int]:
     """Returns (first, second) -> the character that NFC makes of both."""
     whole, parts = normalizers.NFC().normalize_str, character_table('{"type": "NFD"}')
     composed = character_table('{"type": "NFC"}')
-    found = {}
+    pairs = {}
     for code, decomposed in parts.items():
         if code in composed or len(decomposed) < 2:  # NFC never makes it
             continue
         first = whole("".join(map(chr, decomposed[:-1])))
         if len(first) == 1 and whole(first + chr(decomposed[-1])) == chr(code):
-            found[ord(first), decomposed[-1]] = code
-    return found
+            pairs[ord(first), decomposed[-1]] = code
+    return pairs

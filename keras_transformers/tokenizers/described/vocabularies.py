@@ -70,14 +70,14 @@ class BytePairs:
         self._byte_ids = tf.constant([ids.get(symbol, -1) for symbol in symbols])
         characters = [] if byte_level else sorted(token for token in ids if len(token) == 1)
         self._codes = tf.constant([*map(ord, characters), CODES], tf.int32)
-        self._character_ids = tf.constant([*(ids[each] for each in characters), -1], tf.int32)
+        self._character_ids = tf.constant([*(ids[c] for c in characters), -1], tf.int32)
         ignores = model.get("ignore_merges") is True
         self._whole = _Whole(self.tokens, byte_level) if ignores else None
         joins_bytes = any(token in _FALLBACKS for merge in merges for token in merge)
         whole = byte_level or ignores or joins_bytes
         self.steps: list[Step] = [] if whole else [_Cuts(merges)]
 
-    def encode(self, words: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    def encode(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts words to token ids with their spans.
 
         Args:
@@ -91,12 +91,12 @@ class BytePairs:
             ids, rows, starts, ends = self._encode(words)
             return _ragged(rows, count, ids, starts, ends)
         whole = self._whole(words)
-        at, found = places(whole < 0), places(whole >= 0)
+        at, whole_words = places(whole < 0), places(whole >= 0)
         ids, rows, starts, ends = self._encode(tf.gather(words, at))
-        lengths = tf.cast(tf.strings.length(tf.gather(words, found)), tf.int64)
-        rows = tf.concat([tf.gather(at, rows), found], 0)
+        lengths = tf.cast(tf.strings.length(tf.gather(words, whole_words)), tf.int64)
+        rows = tf.concat([tf.gather(at, rows), whole_words], 0)
         columns = (
-            (ids, tf.gather(whole, found)),
+            (ids, tf.gather(whole, whole_words)),
             (starts, tf.zeros_like(lengths)),
             (ends, lengths),
         )
@@ -104,15 +104,15 @@ class BytePairs:
         values = (tf.gather(tf.concat(column, 0), order) for column in columns)
         return _ragged(tf.gather(rows, order), count, *values)
 
-    def _encode(self, words: Any) -> tuple[Any, Any, Any, Any]:
+    def _encode(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns ids, words, starts and ends of tokens, all words end to end."""
         ids, words_of, lengths, word_starts = (
             self._bytes(words) if self.byte_level else self._characters(words)
         )
         ends = tf.cumsum(lengths)  # (symbols,), in bytes of all words
-        known = places(ids >= 0)
+        at = places(ids >= 0)
         ids, words_of, starts, ends = (
-            tf.gather(each, known) for each in (ids, words_of, ends - lengths, ends)
+            tf.gather(column, at) for column in (ids, words_of, ends - lengths, ends)
         )
         size = tf.size(ids)
         ids, words_of, firsts = self._merges(ids, words_of)
@@ -125,7 +125,7 @@ class BytePairs:
             tf.gather(ends, lasts) - shifts,
         )
 
-    def _bytes(self, words: Any) -> tuple[Any, Any, Any, Any]:
+    def _bytes(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the ids of bytes, -1 for unknown ones, their words and lengths; word starts."""
         lengths = tf.strings.length(words)
         values = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
@@ -134,19 +134,19 @@ class BytePairs:
         starts = tf.cumsum(tf.cast(lengths, tf.int64), exclusive=True)
         return ids, words_of, tf.ones_like(ids, tf.int64), starts
 
-    def _characters(self, words: Any) -> tuple[Any, Any, Any, Any]:
+    def _characters(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Does the same for characters; those that the vocabulary lacks become their bytes."""
         codes = tf.strings.unicode_decode(words, "UTF-8")
         place = searchsorted(self._codes, codes.values)
-        known = tf.gather(self._codes, place) == codes.values
+        in_vocabulary = tf.gather(self._codes, place) == codes.values
         size = byte_lengths(codes.values)
-        count = tf.where(known, tf.ones_like(size), size)
+        count = tf.where(in_vocabulary, tf.ones_like(size), size)
         origin = item_numbers(count)  # (symbols,)
         number = tf.range(tf.size(origin, tf.int64)) - tf.gather(
             tf.cumsum(count, exclusive=True), origin
         )
         byte = _utf8(tf.gather(codes.values, origin), tf.gather(size, origin), number)
-        is_known = tf.gather(known, origin)
+        is_known = tf.gather(in_vocabulary, origin)
         ids = tf.where(
             is_known,
             tf.gather(tf.gather(self._character_ids, place), origin),
@@ -154,7 +154,7 @@ class BytePairs:
         )
         starts = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64), exclusive=True)
         words_of = tf.cast(tf.gather(row_numbers(codes), origin), tf.int32)
-        lengths = tf.gather(tf.where(known, size, tf.ones_like(size)), origin)
+        lengths = tf.gather(tf.where(in_vocabulary, size, tf.ones_like(size)), origin)
         return ids, words_of, lengths, starts
 
 
@@ -196,7 +196,7 @@ class _Whole:
         self._places = tf.constant([*order, len(order)], tf.int32)
         self._ids = tf.constant([*numbers.values(), -1], tf.int32)
 
-    def __call__(self, words: Any) -> Any:
+    def __call__(self, words: tf.Tensor) -> tf.Tensor:
         """Returns the id of each word that is a token, or -1."""
         place = searchsorted(self._hashes, tf.strings.to_hash_bucket_fast(words, _HASHES))
         place = tf.gather(self._places, place)
@@ -206,8 +206,8 @@ class _Whole:
 def spelling(token: str, *, byte_level: bool) -> bytes:
     """Returns the bytes of one of the model's tokens."""
     if byte_level:
-        found = [_BYTES.get(symbol, -1) for symbol in token]
-        return token.encode() if -1 in found else bytes(found)
+        spelled = [_BYTES.get(symbol, -1) for symbol in token]
+        return token.encode() if -1 in spelled else bytes(spelled)
     if token in _FALLBACKS:
         return bytes([_FALLBACKS[token]])
     return token.replace(SPACE_MARK, " ").encode()
@@ -217,13 +217,15 @@ _BYTES = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
 _FALLBACKS = {token: byte for byte, token in enumerate(BYTE_TOKENS)}
 
 
-def _ragged(rows: Any, count: Any, *columns: Any) -> tuple[Any, Any, Any]:
+def _ragged(
+    rows: tf.Tensor, count: tf.Tensor, *columns: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
     ids, starts, ends = columns
     ragged = tf.RaggedTensor.from_value_rowids(ids, rows, nrows=count, validate=False)
     return ragged, ragged.with_values(starts), ragged.with_values(ends)
 
 
-def _utf8(code: Any, size: Any, number: Any) -> Any:
+def _utf8(code: tf.Tensor, size: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """Returns byte `number` of the UTF-8 of code points that take `size` bytes, int32."""
     shift = tf.cast(6 * (size - 1 - number), tf.int32)
     rest = tf.bitwise.right_shift(code, shift)

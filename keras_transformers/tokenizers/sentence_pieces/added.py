@@ -11,7 +11,7 @@ from sentencepiece import sentencepiece_model_pb2
 from keras_transformers.tokenizers.described.charsmap import charsmap_of
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.sentencepiece import model_tokenizer
-from keras_transformers.tokenizers.tensors import kept, row_numbers
+from keras_transformers.tokenizers.tensors import Texts, kept, row_numbers
 
 __all__ = ["AddedPieces", "join_around"]
 
@@ -56,16 +56,16 @@ class AddedPieces(tf.Module):
             # The text is normalized before the model gets it, so the model must not normalize it
             # again.
             proto: Any = sentencepiece_model_pb2  # created at run time, without types
-            found = proto.ModelProto.FromString(model)
-            charsmap = found.normalizer_spec.precompiled_charsmap or None
-            own = [piece.piece for piece in found.pieces if piece.type == _USER_DEFINED]
-            if charsmap and own:
+            model_proto = proto.ModelProto.FromString(model)
+            charsmap = model_proto.normalizer_spec.precompiled_charsmap or None
+            user_defined = [p.piece for p in model_proto.pieces if p.type == _USER_DEFINED]
+            if charsmap and user_defined:
                 raise ValueError(
                     f"added tokens with normalized=true are not supported beside the SentencePiece "
-                    f"model's own user-defined symbols, such as {own[0]!r}"
+                    f"model's own user-defined symbols, such as {user_defined[0]!r}"
                 )
-            found.normalizer_spec.precompiled_charsmap = charsmap_of({_CHARACTER: _CHARACTER})
-            tokenizer = model_tokenizer(found.SerializeToString()) if charsmap else tokenizer
+            model_proto.normalizer_spec.precompiled_charsmap = charsmap_of({_CHARACTER: _CHARACTER})
+            tokenizer = model_tokenizer(model_proto.SerializeToString()) if charsmap else tokenizer
         self._tokens = json.dumps(list(tokens))  # a string: tf.Module wraps and searches lists
         self._tokenizer = tokenizer
         self._parts = Parts(
@@ -83,7 +83,7 @@ class AddedPieces(tf.Module):
         return tokens
 
     def tokenize(
-        self, text: tf.Tensor, encode: Callable[[Any], Any]
+        self, text: tf.Tensor, encode: Callable[[tf.Tensor], tf.Tensor]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids with their spans.
 
@@ -96,19 +96,21 @@ class AddedPieces(tf.Module):
             (batch, None).
         """
 
-        def pieces(words: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-            found, starts, ends = self._tokenizer.tokenize_with_offsets(words)
-            ids = tf.ragged.map_flat_values(encode, found)
+        def pieces(words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+            piece_ids, starts, ends = self._tokenizer.tokenize_with_offsets(words)
+            ids = tf.ragged.map_flat_values(encode, piece_ids)
             return ids, tf.cast(starts, tf.int64), tf.cast(ends, tf.int64)
 
         return self._parts.tokenize(text, pieces)
 
     def between(
-        self, text: tf.Tensor, tokenize: Callable[[Any], tf.RaggedTensor]
+        self, text: tf.Tensor, tokenize: Callable[[Texts], tf.RaggedTensor]
     ) -> tf.RaggedTensor:
         """Converts texts to token ids, int32 (batch, None); `tokenize` reads the parts between."""
 
-        def without_spans(words: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        def without_spans(
+            words: tf.Tensor,
+        ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
             ids = tokenize(words)
             nowhere = tf.zeros_like(ids, tf.int64)
             return ids, nowhere, nowhere
@@ -117,7 +119,10 @@ class AddedPieces(tf.Module):
 
 
 def join_around(
-    token_ids: tf.RaggedTensor, is_whole: Any, names: Any, detokenize: Callable[[Any], tf.Tensor]
+    token_ids: tf.RaggedTensor,
+    is_whole: tf.Tensor,
+    names: tf.Tensor,
+    detokenize: Callable[[tf.RaggedTensor], tf.Tensor],
 ) -> tf.Tensor:
     """Converts ids to texts; some tokens keep their names, between single spaces.
 

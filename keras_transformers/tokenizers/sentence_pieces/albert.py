@@ -14,6 +14,7 @@ from keras_transformers.tokenizers.described.unicode_tables import character_tab
 from keras_transformers.tokenizers.packing import BertPacking
 from keras_transformers.tokenizers.sentence_pieces.encoder_pieces import EncoderPieces
 from keras_transformers.tokenizers.sentencepiece import model_tokenizer
+from keras_transformers.tokenizers.tensors import Texts
 
 __all__ = ["AlbertTokenizer"]
 
@@ -84,10 +85,10 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         self.lowercase = lowercase
         self.keep_accents = keep_accents
         proto: Any = sentencepiece_model_pb2  # created at run time, without types
-        found = proto.ModelProto.FromString(self._model)
-        spec = found.normalizer_spec
+        model_proto = proto.ModelProto.FromString(self._model)
+        spec = model_proto.normalizer_spec
         spec.precompiled_charsmap = _folded(spec.precompiled_charsmap, lowercase, keep_accents)
-        model = found.SerializeToString()
+        model = model_proto.SerializeToString()
         self._add(added_tokens, model, model_tokenizer(model), num_tokens=self._num_pieces)
 
     def config(self) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         folding = {"lowercase": self.lowercase, "keep_accents": self.keep_accents}
         return {**folding, **super().config()}
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         token_ids = tf.cast(token_ids, tf.int32)
         with tf.device("CPU:0"):
@@ -115,7 +116,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         ]
         return [*quotes, *_steps(self.lowercase, self.keep_accents)]
 
-    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+    def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at the mask token into pieces (batch, None).
 
         A mask stands for a word and the white space before it, so that is removed.
@@ -161,11 +162,11 @@ def _folded(charsmap: bytes, lowercase: bool, keep_accents: bool) -> bytes:
         for code, codes in character_table(description).items()
     }
 
-    def each(text: str) -> str:
+    def by_character(text: str) -> str:
         return "".join(changed.get(one, rules.get(one, one)) for one in text)
 
     # Rules for several characters, except those that follow from single characters.
     several = {key: after(before(key)) for key in rules if len(key) > 1}
-    several = {key: value for key, value in several.items() if value != each(key)}
+    several = {key: value for key, value in several.items() if value != by_character(key)}
     single = {key: value for key, value in rules.items() if len(key) == 1}
     return charsmap_of({**single, **changed, **several, **_QUOTES})

@@ -17,7 +17,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import row_by_row, row_numbers, texts_of
+from keras_transformers.tokenizers.tensors import Texts, row_by_row, row_numbers, texts_of
 
 __all__: list[str] = []
 
@@ -56,10 +56,10 @@ class EncoderPieces(tf.Module):
         self._model, self._tokenizer = open_model(path)
         self._num_pieces = int(self._tokenizer.vocab_size())
         first = tf.range(min(len(self.first_pieces), self._num_pieces))
-        found = [piece.decode() for piece in self._tokenizer.id_to_string(first).numpy().tolist()]
-        if found != list(self.first_pieces):
+        pieces = [piece.decode() for piece in self._tokenizer.id_to_string(first).numpy().tolist()]
+        if pieces != list(self.first_pieces):
             raise ValueError(
-                f"{path}: the first pieces are {found}, but {type(self).__name__} needs "
+                f"{path}: the first pieces are {pieces}, but {type(self).__name__} needs "
                 f"{list(self.first_pieces)}: use the tokenizer of this model's family"
             )
         with tf.device("CPU:0"):  # where strings live
@@ -81,7 +81,7 @@ class EncoderPieces(tf.Module):
         self._names = () if self._added is None else self._added.names
         self.vocabulary_size = num_tokens + len(self._names)
 
-    def tokenize(self, text: Any) -> tf.RaggedTensor:
+    def tokenize(self, text: Texts) -> tf.RaggedTensor:
         """Converts texts, strings (batch,), to token ids, int32 (batch, None)."""
         if self._added is not None:
             return self._added.tokenize(texts_of(text), self._token_ids)[0]
@@ -89,7 +89,7 @@ class EncoderPieces(tf.Module):
         return pieces.with_values(self._token_ids(pieces.values))
 
     def tokenize_with_offsets(
-        self, text: Any
+        self, text: Texts
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Converts texts to token ids, and finds the span of each token in its text.
 
@@ -116,7 +116,7 @@ class EncoderPieces(tf.Module):
             )
             return ids, ids.with_values(first), ids.with_values(last)
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
 
         Special tokens are left out; the unknown token becomes " ⁇ ". Added tokens keep
@@ -138,7 +138,7 @@ class EncoderPieces(tf.Module):
             tf.cast(token_ids, tf.int32),
         )
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         raise NotImplementedError
 

@@ -11,7 +11,8 @@ from keras_transformers.files import replaced, write_json
 from keras_transformers.tokenizers.byte_pairs.files import read_tokens
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import kept, row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import kept, row_by_row
 
 __all__ = ["MarianTokenizer"]
 
@@ -23,7 +24,7 @@ _END, _UNKNOWN, _PAD = "</s>", "<unk>", "<pad>"
 _LANGUAGE = r">>.*?<<"
 
 
-class MarianTokenizer(tf.Module):
+class MarianTokenizer(Targets, tf.Module):
     """One side's SentencePiece as Marian uses it (Opus-MT).
 
     Ids equal those of Hugging Face's MarianTokenizer without sacremoses, which would also replace
@@ -71,9 +72,9 @@ class MarianTokenizer(tf.Module):
         super().__init__(name=name)
         self.side = side
         self._model, self._tokenizer = open_model(Path(path, f"{side}.spm"))
-        known = read_tokens(Path(path, _VOCABULARY_FILE))
+        tokens = read_tokens(Path(path, _VOCABULARY_FILE))
         self.own_tokens = (_END, _UNKNOWN, _PAD)
-        self._num_known = len(known)
+        self._num_known = len(tokens)
         self._added = None
         if added_tokens:
             raw = [{**token, "normalized": False} for token in added_tokens]
@@ -82,9 +83,9 @@ class MarianTokenizer(tf.Module):
                     f"added token {single[0]!r}: single_word=true is not supported with Marian: "
                     "it has a different meaning there in transformers"
                 )
-            self._added = AddedPieces(raw, self._model, self._tokenizer, num_tokens=len(known))
-            known = [*known, *self._added.names]
-        self._num_tokens = len(known)
+            self._added = AddedPieces(raw, self._model, self._tokenizer, num_tokens=len(tokens))
+            tokens = [*tokens, *self._added.names]
+        self._num_tokens = len(tokens)
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
         if self.vocabulary_size < self._num_tokens:
             raise ValueError(
@@ -92,8 +93,8 @@ class MarianTokenizer(tf.Module):
                 f"{vocabulary_size}: use the vocabulary that belongs to the weights"
             )
         without_text = range(self._num_tokens, self.vocabulary_size)
-        self.vocabulary = [*known, *(f"<unused_{index}>" for index in without_text)]
-        ids = {token: index for index, token in enumerate(known)}
+        self.vocabulary = [*tokens, *(f"<unused_{index}>" for index in without_text)]
+        ids = {token: index for index, token in enumerate(tokens)}
         if missing := [token for token in (_END, _UNKNOWN, _PAD) if token not in ids]:
             raise ValueError(
                 f"{Path(path, _VOCABULARY_FILE)}: lacks {', '.join(missing)}: use the model's own "
@@ -110,25 +111,6 @@ class MarianTokenizer(tf.Module):
         self._languages = tf.constant([*languages, ""])
         self._language_ids = tf.constant([*(ids[token] for token in languages), ids[_UNKNOWN]])
 
-    def tokenize(
-        self, text: Any, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
-
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         if self._added is not None:
             return self._added.between(text, self._without_added)
@@ -143,14 +125,14 @@ class MarianTokenizer(tf.Module):
             lambda pieces: tf.gather(self._ids, pieces), self._tokenizer.tokenize(text)
         )
         is_this = language[:, None] == self._languages[None]  # (batch, languages)
-        found = tf.gather(self._language_ids, tf.argmax(is_this, axis=1))
-        found = tf.where(tf.reduce_any(is_this, axis=1), found, self.unknown_token_id)
+        language_id = tf.gather(self._language_ids, tf.argmax(is_this, axis=1))
+        language_id = tf.where(tf.reduce_any(is_this, axis=1), language_id, self.unknown_token_id)
         first = tf.RaggedTensor.from_row_lengths(
-            kept(found, has_language), tf.cast(has_language, tf.int64)
+            kept(language_id, has_language), tf.cast(has_language, tf.int64)
         )
         return tf.concat([first, tokens], axis=1)
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
 
         Padding, start and end tokens are left out. The unknown token becomes " ⁇ ". An added token
@@ -199,11 +181,11 @@ class MarianTokenizer(tf.Module):
         """The number of tokens, without those that only pad a model's matrices."""
         return self._num_tokens
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         return tf.gather(tf.constant(self.vocabulary), token_ids)
 
-    def _pieces(self, token_ids: Any) -> tf.Tensor:
+    def _pieces(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.where(token_ids == self.unknown_token_id, " ⁇ ", self.tokens(token_ids))
         is_end = (token_ids == self.end_token_id) | (token_ids == self.pad_token_id)
         return tf.where(is_end | (token_ids >= self._num_tokens), "", pieces)

@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras_transformers.files import replaced
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
-from keras_transformers.tokenizers.tensors import kept, row_by_row, texts_of, with_ends
+from keras_transformers.tokenizers.targets import Targets
+from keras_transformers.tokenizers.tensors import kept, row_by_row
 
 __all__ = ["T5Tokenizer"]
 
@@ -19,7 +20,7 @@ _SPECIAL_TOKENS = ["<pad>", "</s>", "<unk>"]
 _SEPARATOR = b"\xff\xfe\xff"
 
 
-class T5Tokenizer(tf.Module):
+class T5Tokenizer(Targets, tf.Module):
     """SentencePiece as T5 uses it (Raffel et al. 2020, arXiv:1910.10683).
 
     Ids equal those of Hugging Face's T5Tokenizer. "<extra_id_0>" and so on in a text are the extra
@@ -112,25 +113,6 @@ class T5Tokenizer(tf.Module):
         numbers = "|".join(map(str, range(num_extra_ids)))
         self._extra_id = f"<extra_id_(?:{numbers})>"
 
-    def tokenize(
-        self, text: Any, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
-
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         if self._added is not None:
             return self._added.tokenize(text, tf.identity)[0]
@@ -147,7 +129,7 @@ class T5Tokenizer(tf.Module):
         tokens = parts.with_values(tf.concat([tokens, extra], axis=1))  # (batch, parts, None)
         return tokens.merge_dims(1, 2)
 
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
+    def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
 
         Padding, end tokens and tokens without text are left out. The unknown token becomes " ⁇ ".
@@ -197,7 +179,7 @@ class T5Tokenizer(tf.Module):
         """More tokens than the SentencePiece model's and the extra ids, with their flags."""
         return [] if self._added is None else self._added.tokens
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         token_ids = tf.cast(token_ids, tf.int32)
         number = tf.strings.as_string(self._extra_end - 1 - token_ids)
@@ -210,10 +192,10 @@ class T5Tokenizer(tf.Module):
         names = tf.where(token_ids < self._extra_end, extra, names)
         return tf.where(token_ids < self._num_pieces, self._piece(token_ids), names)
 
-    def _piece(self, token_ids: Any) -> tf.Tensor:
+    def _piece(self, token_ids: tf.Tensor) -> tf.Tensor:
         return self._tokenizer.id_to_string(self._or_pad(token_ids))
 
-    def _or_pad(self, token_ids: Any) -> Any:
+    def _or_pad(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Replaces ids that the SentencePiece model lacks with padding."""
         return tf.where(token_ids < self._num_pieces, token_ids, self.pad_token_id)
 

@@ -73,7 +73,7 @@ class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
         self.own_tokens = (*_FIRST_TOKENS, self.mask_token)
         self._add(added_tokens, self._model, self._tokenizer, num_tokens=self._num_pieces + 2)
 
-    def tokens(self, token_ids: Any) -> tf.Tensor:
+    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         token_ids = tf.cast(token_ids, tf.int32)
         with tf.device("CPU:0"):

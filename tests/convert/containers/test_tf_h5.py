@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 import keras_transformers as kt
 from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.convert.formats.weights import find_weights
-from keras_transformers.pipelines.tasks import with_trained
+from keras_transformers.tasks.weights.heads import with_trained
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 QUESTIONS = {"max_question_length": 6}

@@ -9,7 +9,7 @@ import tiny
 from left_behind import unpacked
 
 import keras_transformers as kt
-from keras_transformers.convert.containers.gguf import Gguf
+from keras_transformers.convert.containers.arrays import open_arrays
 
 TEXTS = ["a good film!", "very bad films", ""]
 MODULES = {
@@ -34,7 +34,7 @@ F32 = gguf.GGMLQuantizationType.F32
 @pytest.fixture(scope="module")
 def embed():
     """An embedder whose rows are long enough for blocks of 256."""
-    encoder = kt.models.encoders.bert.bert(
+    encoder = kt.families.bert.bert(
         vocabulary_size=len(tiny.VOCABULARY),
         num_layers=2,
         num_heads=2,
@@ -61,7 +61,8 @@ def write(file, embed, kind=F32, *, architecture="bert", **changes):
     writer.add_tokenizer_model("bert")
     writer.add_token_list([phantom(word) for word in tiny.VOCABULARY])
     writer.add_token_types([3 if word.startswith("[") else 1 for word in tiny.VOCABULARY])
-    tensors = {tensor.name: tensor.read() for tensor in kt.convert.bert.NAMES.tensors(encoder)}
+    named = kt.families.bert.files.NAMES.tensors(encoder)
+    tensors = {tensor.name: tensor.read() for tensor in named}
     for name, array in tensors.items():
         module, _, last = name.rpartition(".")
         if "pooler" in name:
@@ -100,7 +101,7 @@ def test_a_float32_file_gives_the_same_vectors(embed, tmp_path):
 def test_quantized_files_are_read_as_llama_cpp_dequantizes_them(kind, least, embed, tmp_path):
     kind = gguf.GGMLQuantizationType[kind]
     file = write(tmp_path / "model.gguf", embed, kind)
-    arrays = Gguf.open(file).arrays()
+    arrays = open_arrays(file)
     (tensor,) = [t for t in gguf.GGUFReader(file).tensors if t.name == "blk.1.ffn_up.weight"]
     wanted = gguf.dequantize(tensor.data, tensor.tensor_type)
     np.testing.assert_array_equal(arrays["bert.encoder.layer.1.intermediate.dense.weight"], wanted)
@@ -119,7 +120,7 @@ def test_blocks_of_k_are_dequantized(kind, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    arrays = Gguf.open(tmp_path / "model.gguf").arrays()
+    arrays = open_arrays(tmp_path / "model.gguf")
     found = arrays["bert.embeddings.word_embeddings.weight"]
     assert found.shape == (4, 256)
     np.testing.assert_array_equal(found, gguf.dequantize(raw, kind))
@@ -138,10 +139,10 @@ def test_a_new_task_gets_a_new_head(embed, tmp_path):
     [
         (
             {"architecture": "nomic-bert"},
-            "architecture 'nomic-bert' is not supported in GGUF; expected one of bert, ",
+            "'nomic-bert' .*bert, ",
         ),
         ({"pooling_type": 4}, "bert.pooling_type=4; expected 1"),
-        ({"attention.head_count": 3}, "3 attention heads do not divide the width 256"),
+        ({"attention.head_count": 3}, "3 attention heads .* 256"),
     ],
 )
 def test_other_files_are_refused_by_name(changes, message, embed, tmp_path):
@@ -153,7 +154,7 @@ def test_other_files_are_refused_by_name(changes, message, embed, tmp_path):
 def test_damaged_and_several_files(embed, tmp_path):
     file = write(tmp_path / "model.gguf", embed)
     write(tmp_path / "other.gguf", embed)
-    with pytest.raises(ValueError, match="several files of GGUF .*pass the path of the one"):
+    with pytest.raises(ValueError, match="several files .*pass the path"):
         kt.load(tmp_path)
     file.write_bytes(file.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"model\.gguf.* truncated: download"):
@@ -187,7 +188,7 @@ def test_a_tensor_lies_within_the_file(tmp_path):
     with pytest.raises(
         ValueError, match=r"model\.gguf: 'token_embd\.weight' .*does not lie within"
     ):
-        Gguf.open(file)
+        open_arrays(file)
 
 
 def test_what_is_no_whole_model_says_so(tmp_path):

@@ -238,9 +238,9 @@ def preset(tmp_path):
     [
         (
             {"registered_name": "keras_hub>LlamaBackbone"},
-            "a preset of 'LlamaBackbone'; expected one of",
+            "'LlamaBackbone'",
         ),
-        ({"registered_name": "mine>BertBackbone"}, "not the configuration of a keras-nlp class"),
+        ({"registered_name": "mine>BertBackbone"}, "not the configuration"),
         ({"config": {}}, "has no field 'vocabulary_size'"),
     ],
 )
@@ -267,6 +267,6 @@ def test_damaged_weights_are_refused(preset):
 def test_a_task_without_a_pipeline_is_refused_by_name(preset):
     task = {"registered_name": "keras_hub>BertTextEmbedder", "config": {}}
     (preset / "task.json").write_text(json.dumps(task))
-    with pytest.raises(ValueError, match="no pipeline here uses the head of BertTextEmbedder"):
+    with pytest.raises(ValueError, match="no pipeline .*BertTextEmbedder"):
         kt.load(preset)
     assert kt.load(preset, pipeline="embedding").task == "embedding"

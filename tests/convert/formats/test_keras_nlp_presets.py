@@ -9,8 +9,8 @@ import tiny
 from left_behind import difference, same_outputs
 
 import keras_transformers as kt
-from keras_transformers.convert.encoders import load_headless
 from keras_transformers.convert.formats.weights import find_weights
+from keras_transformers.tasks.weights.assembly import assemble
 
 TASKS = {
     "bert_cls": "classification",
@@ -68,7 +68,7 @@ def test_a_backbone_without_a_tokenizer_has_an_encoder(version, name, left_behin
     folder = left_behind(f"{version}/{name}")
     with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
         kt.load(folder)
-    encoder = load_headless(find_weights(folder))
+    encoder = assemble(find_weights(folder)).model
     outputs = {"sequence_output": encoder.output["sequence_output"]}
     if name == "bert_backbone":
         outputs = dict(encoder.output)
@@ -87,7 +87,7 @@ def test_an_albert_is_keras_hubs(tmp_path):
     theirs.save_to_preset(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
         kt.load(tmp_path)
-    ours = load_headless(find_weights(tmp_path))
+    ours = assemble(find_weights(tmp_path)).model
     random = np.random.default_rng(0)
     given = {
         "token_ids": random.integers(1, 30, (2, 7)),
@@ -110,5 +110,5 @@ def test_an_albert_is_keras_hubs(tmp_path):
 
 @pytest.mark.parametrize("name", ["FNetBackbone", "BartBackbone", "DebertaV3Backbone"])
 def test_other_families_are_refused_by_name(name, left_behind):
-    with pytest.raises(ValueError, match=f"a preset of '{name}'; expected one of BertBackbone"):
+    with pytest.raises(ValueError, match=f"a preset of '{name}'.*BertBackbone"):
         kt.load(left_behind(f"kh/{name}"))

@@ -7,8 +7,8 @@ import pytest
 import keras_transformers as kt
 from keras_transformers.convert.formats import onnx
 from keras_transformers.convert.formats.onnx import save_onnx
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.encoders.roberta import roberta
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.roberta.model import roberta
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the `onnx` extra")
 pytest.importorskip("tf2onnx", reason="needs the `onnx` extra")

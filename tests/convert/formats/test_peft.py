@@ -10,9 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert import bert, gpt
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.formats.peft import read_peft
+from keras_transformers.families.bert import files as bert
+from keras_transformers.families.gpt import files as gpt
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CONFIGS = json.loads((GOLDEN / "peft.json").read_text())

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers import heads
 from keras_transformers.data.pretraining import packing
 from keras_transformers.data.pretraining.batches import (
     Masker,
@@ -13,9 +14,8 @@ from keras_transformers.data.pretraining.batches import (
     pretraining_dataset,
 )
 from keras_transformers.data.pretraining.records import write_records
-from keras_transformers.models import heads
-from keras_transformers.models.encoders.bert import bert
-from keras_transformers.models.gpt import gpt
+from keras_transformers.families.bert.model import bert
+from keras_transformers.families.gpt.model import gpt
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 
 LENGTH, SLOTS, COUNT = 24, 4, 60

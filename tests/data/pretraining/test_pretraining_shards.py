@@ -231,7 +231,7 @@ def test_a_changed_configuration_is_refused_with_the_differences(
     with pytest.raises(ValueError, match=r"\['2.txt [0-9a-f]{64}'\],.*\[\]"):
         make_pretraining_data(files[:2], made[0], tokenizer, OPTIONS)
     cased = WordPieceTokenizer([*VOCABULARY, "new"], lowercase=False)
-    with pytest.raises(ValueError, match=r"lowercase was True, is False, vocabulary was .*, is "):
+    with pytest.raises(ValueError, match="lowercase.* True.* False.* vocabulary"):
         make_pretraining_data(files, made[0], cased, OPTIONS)
     assert digests(made[0]) == before
 
@@ -240,12 +240,12 @@ def test_a_changed_configuration_is_refused_with_the_differences(
     ("content", "message"),
     [
         ("a b\nc d\ne f g h i j a b c d e f g h i j a b c d e f g h i j", "only one document, but"),
-        ("a b c d e f g h\n\n" * 10, "each of the 10 documents has only one sentence, so none"),
-        ("a\nb\n\nc\nd", "4 tokens in all, too few to fill one example of max_sequence_length=32"),
+        ("a b c d e f g h\n\n" * 10, "10 documents .*one sentence"),
+        ("a\nb\n\nc\nd", "4 tokens .*max_sequence_length=32"),
         ("", "0 tokens in all, too few"),
         (
             "a b c d e f g h\n" * 4 + "\nb\n",
-            "1 documents .*, used 2 times each, cannot fill num_shards=3",
+            "1 documents .*2 times .*num_shards=3",
         ),
         ("a\n\nb\nok \0\n", r"bad\.txt:4: a NUL byte"),
     ],

@@ -86,16 +86,16 @@ def test_columns_may_have_any_name(kind):
 @pytest.mark.parametrize("kind", other_libraries.KINDS)
 def test_a_table_in_place_of_a_column(kind):
     table = other_libraries.table(kind, {"label": LABELS})
-    with pytest.raises(ValueError, match="a column is a table with the columns 'label': pass one"):
+    with pytest.raises(ValueError, match="table .*'label': pass one"):
         columns_of((TEXTS, table), WANTED)
-    with pytest.raises(ValueError, match="has the splits train: pass one of them"):
+    with pytest.raises(ValueError, match="splits train.*pass one"):
         columns_of({"train": table}, WANTED)
 
 
 def test_tables_with_two_columns_of_one_name_or_none_in_memory():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame([["a", 0, 1]], columns=["text", "label", "label"])
-    with pytest.raises(ValueError, match="2 columns are named 'label': rename all but one"):
+    with pytest.raises(ValueError, match="2 columns .*'label': rename"):
         columns_of(table, WANTED)
     polars = pytest.importorskip("polars")
     with pytest.raises(TypeError, match=r"a LazyFrame, .* pass data.collect\(\)"):
@@ -130,7 +130,7 @@ def test_half_of_a_surrogate_pair(text, character):
         {"text": ["a", {"inner": [text]}], "label": [0, 1]},
         {"text": ["a", ("b", text)], "label": [0, 1]},
     ):
-        with pytest.raises(ValueError, match="^row 1: text has half of a surrogate") as caught:
+        with pytest.raises(ValueError, match="^row 1: text .*surrogate") as caught:
             columns_of(data, WANTED)
         assert f"at character {character}: repair" in str(caught.value)
         assert "'surrogatepass'" in str(caught.value)
@@ -144,9 +144,7 @@ def test_classes_of_datasets_have_names():
     data = datasets.Dataset.from_dict({"sentence": TEXTS, "label": LABELS}, features=features)
     assert columns_of(data, WANTED)["label"] == ["good", "bad", "good"]
     splits = datasets.DatasetDict({"train": data, "test": data})
-    with pytest.raises(
-        ValueError, match=r"splits train, test: pass one of them, such as data\['tr"
-    ):
+    with pytest.raises(ValueError, match=r"train, test: .*data\['tr"):
         columns_of(splits, WANTED)
 
 
@@ -186,19 +184,19 @@ def test_optional_columns():
     ("data", "message"),
     [
         ((TEXTS, LABELS[1:]), "differ in length, 3 of text, 2 of label"),
-        ((TEXTS, [1, None, 0]), r"row 1: no label \(None\): fill it in, or drop the row"),
+        ((TEXTS, [1, None, 0]), "row 1: .*None.*drop the row"),
         ((TEXTS, [1, 0, float("nan")]), r"row 2: no label \(nan\)"),
         (([b"\xff"], [0]), "row 0: text is not UTF-8"),
         (([], []), "the data has no rows"),
         ([], "the data has no rows"),
         ((TEXTS, LABELS, LABELS), r"a tuple of 3: pass the columns \(text, label\)"),
-        ((TEXTS, "yes"), "a column is 'yes': pass a list with one value per row"),
-        ({"sentence": TEXTS}, r"no column 'label' among sentence: pass columns=\{'label': '...'\}"),
+        ((TEXTS, "yes"), "'yes'.*pass a list"),
+        ({"sentence": TEXTS}, r"'label'.*sentence.*columns=\{'label': '...'\}"),
         (
             {"sentence": TEXTS, "review": TEXTS, "label": LABELS},
-            r"sentence or review may be the column 'text': pass columns=\{'text': 'sentence'\}",
+            r"sentence or review.*columns=\{'text': 'sentence'\}",
         ),
-        (TEXTS, r"row 0 of the data is 'a': pass columns or rows of \(text, label\)"),
+        (TEXTS, r"row 0 .*'a'.*\(text, label\)"),
         ([{"text": "a", "label": 0}, {"text": "b"}], "row 1: no 'label' among text"),
         ([("a", 0), ("b",)], "row 1: .*expected 2 values, as row 0 has"),
         (
@@ -218,9 +216,9 @@ def test_errors(data, message):
 
 
 def test_wrong_names():
-    with pytest.raises(ValueError, match="no column 'texts' is read; pass names for text, label"):
+    with pytest.raises(ValueError, match="'texts' .*text, label"):
         columns_of(TABLE, WANTED, names={"texts": "sentence"})
-    with pytest.raises(ValueError, match="no column 'body' among idx, sentence, label"):
+    with pytest.raises(ValueError, match="'body' .*idx, sentence, label"):
         columns_of(TABLE, WANTED, names={"text": "body"})
 
 

@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from checks import says
 
 from keras_transformers.data.text import LabelledFiles, label_set, load
 
@@ -42,8 +43,7 @@ def numbered(start=0):
         (
             "a.csv",
             [("", "text", "label"), *numbered()],
-            r"a\.csv:1: column 0, for the texts, is named '': "
-            "pass text_column='text', label_column='label'",
+            r"a\.csv:1: column 0.*'': .*text_column='text', label_column='label'",
         ),
         (
             "a.csv",
@@ -71,14 +71,12 @@ def numbered(start=0):
         (
             "a.csv",
             [("text", "id", "my label"), *((t, i, n) for i, t, n in numbered())],
-            "column 1, for the labels, is named 'id': "
-            "pass text_column='text', label_column='my label'",
+            "column 1.*'id': .*text_column='text', label_column='my label'",
         ),
         (
             "a.csv",
             [(f"a{i}", f"a text {i}", "ab"[i % 2]) for i in range(12)],
-            "column 1, for the labels, has another value in each of 11 rows.*"
-            "text_column=1, label_column=2",
+            "column 1.* 11 rows.*text_column=1, label_column=2",
         ),
     ],
 )
@@ -191,7 +189,7 @@ def test_numbers_are_spelled_as_in_training(tmp_path):
 def test_labels_that_differ_in_case_are_reported(tmp_path, caplog):
     path = write(tmp_path / "a.tsv", "one\tgood\ntwo\tGood\nthree\tgood\nfour\tGood\n")
     assert label_set(load(path)) == ["Good", "good"]
-    assert "a.tsv:2: the labels 'good' and 'Good' differ only in case" in caplog.text
+    assert says(caplog.text, "a.tsv:2: ... 'good' and 'Good' ... case")
 
 
 # --- delimiters, encodings, blank lines, long cells -------------------------------------------
@@ -255,10 +253,10 @@ def test_a_wrong_encoding_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'utf-99' is unknown; use"):
         load(path, encoding="utf-99")
     cyrillic = write(tmp_path / "b.tsv", "хороший\tда\n", "cp1251")  # noqa: RUF001
-    with pytest.raises(ValueError, match="an older encoding of its language, such as cp1251"):
+    with pytest.raises(ValueError, match="encoding .*cp1251"):
         load(cyrillic)
     damaged = write(tmp_path / "c.tsv", "schön\tda\n".encode() + b"sch\xc3\xb6n \xff\tda\n")
-    with pytest.raises(ValueError, match=r"c\.tsv:2: not UTF-8 .*, as the rest of the line is"):
+    with pytest.raises(ValueError, match=r"c\.tsv:2: not UTF-8"):
         load(damaged)
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from checks import says
 from recipe_runs import error_of, run, save_encoder, shown
 
 import keras_transformers as kt
@@ -63,7 +64,7 @@ def test_a_toy_is_learnt_measured_and_exported(folder):
     ("changes", "message"),
     [
         ({"train_file": "none.csv"}, "none.csv: no such file"),
-        ({"dev_file": "test.csv"}, "test.csv: no labels: give files for training, dev and test"),
+        ({"dev_file": "test.csv"}, "test.csv: no labels"),
         ({"train_file": "encoder/vocab.txt"}, "expected SWAG's .csv, or .jsonl"),
         ({"max_sequence_length": 3}, "--max-sequence-length 3: expected at least 5"),
     ],
@@ -71,5 +72,5 @@ def test_a_toy_is_learnt_measured_and_exported(folder):
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):
     paths = {name: folder / value for name, value in changes.items() if "file" in name}
     given = options(folder, **{"runs_dir": tmp_path / "runs"} | changes | paths)
-    assert message in error_of("multiple_choice", capsys, **given)
+    assert says(error_of("multiple_choice", capsys, **given), message)
     assert not (tmp_path / "runs").exists()

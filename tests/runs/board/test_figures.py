@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from checks import says
 
 from keras_transformers import runs
 from keras_transformers.data.batching import LengthBatches
@@ -82,7 +83,7 @@ def test_a_layer_without_a_rule_trains_without_flops(peak, tmp_path, caplog):
     assert "flops_per_step" not in facts
     assert "mfu" not in end
     (said,) = warnings_of(caplog)
-    assert "continues without the FLOPs of its updates: ValueError: no rule counts" in said
+    assert says(said, "FLOPs ... ValueError: no rule counts")
     assert "'own', a OwnMatrix" in said
     assert "flops_rules={TheLayer:" in said
 
@@ -150,10 +151,10 @@ def test_samples_that_fail_are_left_out_once(tmp_path, caplog):
     for epoch in range(2):
         callback.on_epoch_end(epoch)
     (said,) = warnings_of(caplog)
-    assert "continues without samples for TensorBoard: AttributeError" in said
+    assert says(said, "without samples ... AttributeError")
 
 
 def test_a_finished_run_is_not_lost_with_its_summaries(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     final.write_final(tmp_path / "file" / "final", Task(), {"dev": 0.5}, None, num_embeddings=0)
-    assert "continues without its options and scores in TensorBoard" in caplog.text
+    assert says(caplog.text, "without its options and scores")

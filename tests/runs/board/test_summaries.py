@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from checks import says
 from google.protobuf import text_format
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
@@ -228,8 +229,6 @@ def test_what_a_model_lacks_is_reported(tmp_path, caplog):
         for _ in range(2):
             callback.on_epoch_end(0)
         final.write_final(tmp_path / "final", Config(), {}, images, num_embeddings=5)
-    assert caplog.text.count("no pictures for TensorBoard: elmo has no attention") == 1
-    assert "no embeddings for TensorBoard: ImageClassifier: its model embeds no tokens" in (
-        caplog.text
-    )
+    assert caplog.text.count("elmo has no attention") == 1
+    assert says(caplog.text, "no embeddings ... ImageClassifier")
     assert not (tmp_path / "final/tensors.tsv").exists()

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from checks import says
 
 from keras_transformers import files
 from keras_transformers.cli.main import main
@@ -224,7 +225,7 @@ def test_a_pipe_in_an_export_is_refused(capsys, export, base, tmp_path):
 def test_a_base_that_leads_nowhere(capsys, export, tmp_path, make):
     make(tmp_path / "base")
     line = refused(capsys, tmp_path, "publish", export, tmp_path / "base")
-    assert f"{tmp_path}/base is a file, or a link without a folder behind it" in line
+    assert says(line, f"{tmp_path}/base is a file, or a link")
     refused(capsys, tmp_path, "publish", export, tmp_path / "base" / "model")
 
 

@@ -177,7 +177,7 @@ def test_rollback_with_labels_moves_them(export, base):
     assert rollback(base) == (base / "2", base / "1")
     assert config_of(base).labels(base) == {"stable": 1, "canary": 1}
     assert numbers(base) == [1, 2, 3]  # versions outside the config are not served
-    with pytest.raises(ValueError, match=r"no label 'beta'; it has canary, stable"):
+    with pytest.raises(ValueError, match="'beta'.*canary, stable"):
         rollback(base, label="beta")
     with pytest.raises(FileNotFoundError, match="no version folder"):
         rollback(base.parent / "nobody")
@@ -187,7 +187,7 @@ def test_there_is_nothing_to_roll_back_where_nothing_is_served(export, base):
     publish(export, base)
     entry = f'config {{ name: "{base.name}" model_version_policy {{ specific {{}} }} }}'
     (base.parent / "models.config").write_text(f"model_config_list {{ {entry} }}")
-    with pytest.raises(ValueError, match="serves no version of sentiment; publish one instead"):
+    with pytest.raises(ValueError, match="no version of sentiment; publish one"):
         rollback(base)
 
 

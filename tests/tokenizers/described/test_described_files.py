@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 from random_files import GPT2, LLAMA3, OWN, byte_pairs, word_piece
 
-from keras_transformers.convert import bert, gpt
 from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
+from keras_transformers.families.bert import files as bert
+from keras_transformers.families.gpt import files as gpt
 
 BERT = {
     "type": "BertNormalizer",

@@ -10,11 +10,11 @@ from language_models import BYTES, PUBLISHED, STYLES, TOKENS, awkward_lines, con
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from keras_transformers.convert.families import family_named
-from keras_transformers.convert.formats.language_tokenizers import (
+from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
+from keras_transformers.families.llama.tokenizers import (
     gguf_tokenizer,
     language_tokenizer,
 )
-from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
 from keras_transformers.tokenizers import DescribedTokenizer
 
 OF_BYTES = [style for style, parts in STYLES.items() if not parts.get("byte_fallback")]

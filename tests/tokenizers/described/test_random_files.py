@@ -8,8 +8,9 @@ import tensorflow as tf
 from random_files import awkward, random_file, without_own
 from tokenizers import Tokenizer
 
-from keras_transformers.convert import bert, gpt
 from keras_transformers.convert.formats.tokenizer_files import read_tokenizers
+from keras_transformers.families.bert import files as bert
+from keras_transformers.families.gpt import files as gpt
 
 LEAST_COMPUTED = 40
 REFUSED = ("normalizer", "pre_tokenizer", "model", "added token")

@@ -12,8 +12,11 @@ import tensorflow as tf
 import xlm_roberta_toy
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_transformers.convert import bert, marian, t5, xlm_roberta
 from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
+from keras_transformers.families.bert import files as bert
+from keras_transformers.families.marian import files as marian
+from keras_transformers.families.t5 import files as t5
+from keras_transformers.families.xlm_roberta import files as xlm_roberta
 from keras_transformers.tokenizers import MarianTokenizer, T5Tokenizer, XlmRobertaTokenizer
 
 FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
@@ -198,8 +201,8 @@ def test_every_file_that_adds_tokens_is_read(name, tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ({"<new>": 99}, "the added tokens have the ids \\[99\\]; expected 54"),
-        ({"<new>": 20}, "'<new>' has the id 20, which the vocabulary gives to"),
+        ({"<new>": 99}, r"\[99\]; .*54"),
+        ({"<new>": 20}, "'<new>' .*20"),
         ({"▁film": 54}, "'▁film' has the id 54, but the id"),
     ],
 )

@@ -12,8 +12,8 @@ import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer
 
-from keras_transformers.convert.albert import FAMILY
 from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
+from keras_transformers.families.albert.files import FAMILY
 from keras_transformers.tokenizers import AlbertTokenizer
 from keras_transformers.tokenizers.described.charsmap import charsmap_of, charsmap_rules
 

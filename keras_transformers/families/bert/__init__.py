@@ -1,0 +1,5 @@
+"""BERT (Devlin et al. 2018)."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__, __file__)

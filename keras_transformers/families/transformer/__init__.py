@@ -1,0 +1,5 @@
+"""The Transformer (Vaswani et al. 2017)."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__, __file__)

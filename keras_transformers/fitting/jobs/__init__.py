@@ -1,5 +1,0 @@
-"""Trains and measures a pipeline of each task, one task per file."""
-
-from keras_transformers.rooms import open_room
-
-__getattr__, __dir__ = open_room(__name__, __file__)

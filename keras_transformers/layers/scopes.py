@@ -1,0 +1,58 @@
+"""What a block of code hands in to layers: kernels that compute them, functions that watch them.
+
+Nothing is set on the layers. As with Keras' own scopes, only the thread that runs the block sees
+it: exports of one model in two threads, and calls of it in a third, do not see one another.
+"""
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from keras_transformers.layers.tensors import Tensor
+
+__all__: list[str] = []
+
+Value = TypeVar("Value")
+
+
+class Scope(Generic[Value]):
+    """Values of objects, such as layers, inside a `with` block.
+
+    Args:
+        name: says in a debugger what the values are.
+
+    Example:
+        >>> widths: Scope[int] = Scope("widths")
+        >>> with widths.use({"hidden": 64}):
+        ...     widths.of("hidden"), widths.of("inner")
+        (64, None)
+        >>> widths.of("hidden") is None
+        True
+    """
+
+    def __init__(self, name: str) -> None:
+        nothing: Mapping[Hashable, Value] = MappingProxyType({})
+        self._values = ContextVar(name, default=nothing)
+
+    def of(self, key: Hashable) -> Value | None:
+        """Returns an object's value in the innermost block around the caller, or None."""
+        return self._values.get().get(key)
+
+    @contextlib.contextmanager
+    def use(self, values: Mapping[Any, Value]) -> Iterator[None]:
+        """Makes these the values inside the block; those of a block around it are out of sight."""
+        token = self._values.set(values)
+        try:
+            yield
+        finally:
+            self._values.reset(token)
+
+
+# What computes a layer in its stead, from the same arguments; but for a `RowDense` from rows (rows,
+# features), and for an attention its queries, keys and values alone, as `layouts.joined_product`.
+KERNELS: Scope[Callable[..., Any]] = Scope("kernels")
+
+# Called with the attention probabilities (batch, heads, query, key) whenever a layer computes some.
+WATCHERS: Scope[Callable[[Tensor], None]] = Scope("watchers")

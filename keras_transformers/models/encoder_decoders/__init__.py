@@ -1,5 +1,0 @@
-"""Builds the families that turn one sequence into another, one per file."""
-
-from keras_transformers.rooms import open_room
-
-__getattr__, __dir__ = open_room(__name__, __file__)

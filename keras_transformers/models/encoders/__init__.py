@@ -1,5 +1,0 @@
-"""Builds the families of Transformer encoders of texts, one per file."""
-
-from keras_transformers.rooms import open_room
-
-__getattr__, __dir__ = open_room(__name__, __file__)

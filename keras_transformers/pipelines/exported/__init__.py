@@ -1,5 +1,0 @@
-"""How exports compute a model, and what they take besides strings."""
-
-from keras_transformers.rooms import open_room
-
-__getattr__, __dir__ = open_room(__name__, __file__)

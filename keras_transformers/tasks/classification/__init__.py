@@ -1,0 +1,1 @@
+"""Classification: its answer, head, pipeline and training."""

@@ -1,0 +1,146 @@
+"""Classifies text: one text or a pair in, its label and probabilities out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.tasks.pipeline import CLASSIFY, Signature
+from keras_transformers.tasks.tf_examples import parsed, serialized
+from keras_transformers.tasks.token_inputs import (
+    TextPipeline,
+    checked_labels,
+)
+from keras_transformers.tokenizers.protocols import PackingTokenizer
+
+__all__ = ["TextClassifier"]
+
+
+class TextClassifier(TextPipeline):
+    """Labels texts, or pairs of texts.
+
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
+
+    - serving_default(text string (batch,), with `pair` also text_b) -> label string (batch,),
+      probabilities float32 (batch, classes), label_index int32 (batch,).
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
+      the model's positions.
+    - classify(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
+      classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
+      Classify API.
+
+    Args:
+        model: functional, from token_ids, padding_mask and possibly segment_ids to logits
+            (batch, classes); see `heads.classifier`.
+        tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`,
+            or the `tokenizers.NgramTokenizer` of `models.fasttext`.
+        labels: the name of each class, in the order of the logits.
+        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
+            Defaults to the model's number of positions; required if it has none.
+        pair: whether a row is a pair of texts.
+
+    Raises:
+        ValueError: model, tokenizer, labels and length do not match.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> encoder = kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size)
+        >>> model = kt.heads.classifier(encoder, 2)
+        >>> classify = TextClassifier(model, tokenizer, ["negative", "positive"])
+        >>> len(classify(["Good films!", "film"]))
+        2
+    """
+
+    task = "classification"
+    explained = "logits"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: PackingTokenizer,
+        labels: Sequence[str],
+        *,
+        max_sequence_length: int | None = None,
+        pair: bool = False,
+    ) -> None:
+        super().__init__(
+            model,
+            tokenizer,
+            outputs=("logits",),
+            max_sequence_length=max_sequence_length,
+            pair=pair,
+        )
+        self.labels = checked_labels(labels, self.model)
+
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes label, probabilities and label_index from the model's inputs."""
+        return labelled(self.run_model(tokens)["logits"], self.labels)
+
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return labelled_specs(self.labels)
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """Returns `tokens`, and `classify` for TF Serving's Classify API."""
+        return {
+            **super().other_signatures(batches),
+            "classify": classify_signature(self.answer, self.text_names, self.labels, batches),
+        }
+
+    def config(self) -> dict[str, Any]:
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
+        return {"labels": list(self.labels), **super().config()}
+
+
+def labelled(logits: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:
+    """Computes label, probabilities and label_index from logits (batch, classes), in the graph."""
+    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+    label_index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+    with tf.device("CPU:0"):  # string ops run only on the CPU
+        label = tf.gather(tf.constant(labels), label_index)
+    return {"label": label, "probabilities": probabilities, "label_index": label_index}
+
+
+def labelled_specs(labels: Sequence[str]) -> dict[str, tf.TensorSpec]:
+    """Returns the outputs of `labelled`: name -> tf.TensorSpec."""
+    return {
+        "label": tf.TensorSpec([None], tf.string),
+        "probabilities": tf.TensorSpec([None, len(labels)], tf.float32),
+        "label_index": tf.TensorSpec([None], tf.int32),
+    }
+
+
+def classify_signature(
+    answer: Callable[..., Mapping[str, tf.Tensor]],
+    names: Sequence[str],
+    labels: Sequence[str],
+    batches: Sequence[Mapping[str, np.ndarray]],
+) -> Signature:
+    """Returns the signature for TF Serving's Classify API.
+
+    Args:
+        answer: a function with arguments `names` that returns what `labelled` does.
+        names: the features of the tf.Examples.
+        labels: the classes, in the order of the probabilities.
+        batches: examples: name -> strings (batch,).
+    """
+
+    def classify(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.device("CPU:0"):
+            classes = tf.repeat(tf.constant([labels]), tf.size(inputs), axis=0)
+        return {"classes": classes, "scores": answer(**parsed(inputs, names))["probabilities"]}
+
+    ranked = {
+        "classes": tf.TensorSpec([None, len(labels)], tf.string),
+        "scores": tf.TensorSpec([None, len(labels)], tf.float32),
+    }
+    records = [serialized(batch) for batch in batches]
+    return Signature(
+        classify, {"inputs": tf.TensorSpec([None], tf.string)}, ranked, records, CLASSIFY
+    )

@@ -1,0 +1,1 @@
+"""Embedding: its answer, head, pipeline and training."""

@@ -1,0 +1,206 @@
+"""Embeds text: a text in, its vector out."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.files.surrogates import check_text
+from keras_transformers.tasks.embedding.head import embedder
+from keras_transformers.tasks.pipeline import Signature
+from keras_transformers.tasks.token_inputs import TextPipeline, checked_tokens
+from keras_transformers.tokenizers.protocols import PackingTokenizer
+
+__all__ = ["Embedder"]
+
+_SIGNATURES = ("serving_default", "tokens")  # of all exports
+
+
+class Embedder(TextPipeline):
+    """Turns texts into vectors.
+
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
+
+    - serving_default(text string (batch,)) -> embedding float32 (batch, hidden).
+    - one named after each prompt that is not empty, with the same input and output.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and rejects ids beyond the vocabulary, lengths beyond the
+      model's positions and rows that are all padding.
+
+    Args:
+        model: a model from `heads.embedder`; or an encoder from token_ids, padding_mask and
+            possibly segment_ids to sequence_output (batch, length, hidden), to which that head is
+            added.
+        tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
+        pooling: how to pool an encoder's outputs, "mean" by default; `heads.embedder` describes
+            this and the next three arguments.
+        projections: layers for an encoder's pooled vector.
+        normalize: whether to scale an encoder's vectors to length 1; True by default.
+        truncate_dim: how many dimensions of an encoder's vectors to keep.
+        prompts: name -> the text that goes before each text. A call takes `prompt_name`, and an
+            export has a signature per name, besides `serving_default`.
+        default_prompt_name: the prompt for calls without a `prompt_name` and for `serving_default`;
+            no prompt by default.
+        max_sequence_length: maximum tokens in a packed text; longer texts are truncated. Defaults
+            to the model's number of positions; required if it has none.
+
+    Raises:
+        ValueError: model, tokenizer and length do not match; there is no such prompt; or
+            `pooling`, `projections`, `normalize` or `truncate_dim` is given for a model that
+            already pools.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> embed = Embedder(kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size), tokenizer)
+        >>> len(embed("Good films!").vector)
+        128
+    """
+
+    task = "embedding"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: PackingTokenizer,
+        *,
+        pooling: str | Sequence[str] | None = None,
+        projections: Sequence[keras.layers.Layer] = (),
+        normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        max_sequence_length: int | None = None,
+    ) -> None:
+        head = {"pooling": pooling, "normalize": normalize, "truncate_dim": truncate_dim}
+        super().__init__(
+            _pooled(model, {"projections": projections or None, **head}),
+            tokenizer,
+            outputs=("embedding",),
+            max_sequence_length=max_sequence_length,
+        )
+        self.prompts = _checked_prompts(prompts or {})
+        self.default_prompt_name = default_prompt_name
+        self._prompt = "" if default_prompt_name is None else self._prompt_of(default_prompt_name)
+
+    def __call__(
+        self,
+        *texts: Any,
+        prompt_name: str | None = None,
+        batch_size: int = 32,
+        **options: Any,
+    ) -> Any:
+        """Embeds one text or many; see `Pipeline`.
+
+        Args:
+            *texts: a string, or a sequence of strings.
+            prompt_name: which of `prompts` goes before each text, instead of the default prompt.
+            batch_size: rows per batch; rows of similar length share a batch.
+            **options: see `Pipeline`.
+
+        Raises:
+            ValueError: there is no such prompt, or a text is not a string.
+        """
+        if prompt_name is not None:
+            options["default_prompt_name"] = prompt_name
+        return super().__call__(*texts, batch_size=batch_size, **options)
+
+    def tokenize(self, *texts: tf.Tensor, prompt: str | None = None) -> list[tf.RaggedTensor]:
+        """Tokenizes texts with a prompt before them; see `TextPipeline`."""
+        prompt = self._prompt if prompt is None else prompt
+        if not prompt:
+            return super().tokenize(*texts)
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            return super().tokenize(*(tf.strings.join([prompt, text]) for text in texts))
+
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the embedding from the model's inputs."""
+        embedding = self.run_model(tokens)["embedding"]  # (batch, width)
+        return {"embedding": tf.cast(embedding, tf.float32)}
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """Returns `tokens`, and one signature per prompt."""
+        prompted = {
+            name: Signature(
+                lambda text, prompt=prompt: self.decode(
+                    self.pack(self.tokenize(text, prompt=prompt))
+                ),
+                self.input_specs(),
+                self.answer_specs(),
+                batches,
+            )
+            for name, prompt in self.prompts.items()
+            if prompt
+        }
+        return {**prompted, **super().other_signatures(batches)}
+
+    def answer_tokens(self, **tokens: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Checks the model's inputs and computes the embedding from them."""
+        tokens = checked_tokens(self.model, tokens)
+        if "padding_mask" in tokens:
+            real = tf.reduce_any(tokens["padding_mask"], axis=1)  # (batch,)
+            with tf.device("CPU:0"):  # the message is a string
+                tf.debugging.Assert(tf.reduce_all(real), ["a row has only padding"])
+        return self.decode(tokens)
+
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return {"embedding": tf.TensorSpec([None, self._embedding_dim], tf.float32)}
+
+    def config(self) -> dict[str, Any]:
+        """Returns the keyword arguments that rebuild this pipeline, whose model already pools."""
+        prompts: dict[str, Any] = {}
+        if self.prompts:
+            prompts = {
+                "prompts": dict(self.prompts),
+                "default_prompt_name": self.default_prompt_name,
+            }
+        return {"max_sequence_length": self.max_sequence_length, **prompts}
+
+    def metadata(self) -> dict[str, Any]:
+        """Returns what an export records besides the model and the vocabulary."""
+        return {"embedding_dim": self._embedding_dim, **self.config()}
+
+    @property
+    def _embedding_dim(self) -> int:
+        return self.model.output["embedding"].shape[-1]
+
+    def _prompt_of(self, name: str) -> str:
+        if name not in self.prompts:
+            names = ", ".join(self.prompts) or "none"
+            raise ValueError(f"prompt_name={name!r}: the prompts of this pipeline are {names}")
+        return self.prompts[name]
+
+
+def _checked_prompts(prompts: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the prompts; ValueError if a name or a prompt is invalid."""
+    for name, prompt in prompts.items():
+        if not isinstance(name, str) or not isinstance(prompt, str):
+            raise ValueError(f"prompts={prompts!r:.200}: expected a mapping from names to texts")
+        for text in (name, prompt):
+            check_text(f"prompts: {text!r:.60}", text)
+        if name in _SIGNATURES or not name or name.startswith("__"):
+            raise ValueError(
+                f"prompts: {name!r} cannot name a signature of an export: choose another name"
+            )
+    return MappingProxyType(dict(prompts))
+
+
+def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
+    """Returns the model if it outputs embeddings, else the model with a head added."""
+    head_options = {name: value for name, value in options.items() if value is not None}
+    outputs: Any = getattr(model, "output", None)
+    if not (isinstance(outputs, dict) and "embedding" in outputs):
+        return embedder(model, **head_options, name=model.name)
+    if head_options:
+        choices = " and ".join(f"{name}={value!r}" for name, value in head_options.items())
+        raise ValueError(
+            f"{choices} for model {model.name!r}, which already pools: leave them out, or pass its "
+            "encoder"
+        )
+    return model

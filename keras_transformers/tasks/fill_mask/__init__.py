@@ -1,0 +1,1 @@
+"""Fill mask: its answer, head, pipeline and training."""

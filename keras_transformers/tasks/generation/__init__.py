@@ -1,0 +1,1 @@
+"""Generation: its answer, head, pipeline and training."""

@@ -1,0 +1,28 @@
+"""Defines the answer of generation: the continuation of a prompt."""
+
+from dataclasses import dataclass
+
+from keras_transformers.tasks.answers import AnswerType, Result
+
+__all__ = ["Generation"]
+
+
+@dataclass(frozen=True)
+class Generation(Result):
+    """The continuation of a prompt, or the answer to a conversation.
+
+    Attributes:
+        text: the continuation, without the prompt and without the stop string.
+        num_new_tokens: how many tokens were generated.
+        log_probability: the sum of their log-probabilities.
+        finished: whether the text ended with an end token or a stop string.
+    """
+
+    text: str
+    num_new_tokens: int
+    log_probability: float
+    finished: bool
+
+
+# The signature `score` counts the tokens of a text.
+ANSWER = AnswerType("generation", Generation, inputs=(("prompt",),), count="num_tokens")

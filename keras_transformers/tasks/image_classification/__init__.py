@@ -1,0 +1,1 @@
+"""Image classification: its answer, head, pipeline and training."""

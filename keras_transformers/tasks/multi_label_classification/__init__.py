@@ -1,0 +1,1 @@
+"""Multi label classification: its answer, head, pipeline and training."""

@@ -1,0 +1,135 @@
+"""Classifies text with many labels: one text or a pair in, labels and probabilities out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.tasks.classification.pipeline import classify_signature
+from keras_transformers.tasks.pipeline import Signature
+from keras_transformers.tasks.token_inputs import TextPipeline, checked_labels
+from keras_transformers.tokenizers.protocols import PackingTokenizer
+
+__all__ = ["MultiLabelClassifier"]
+
+
+class MultiLabelClassifier(TextPipeline):
+    """Assigns any number of labels to texts or pairs of texts.
+
+    A label's probability is the sigmoid of its logit, independent of the other labels. Train the
+    model with `keras.losses.BinaryCrossentropy(from_logits=True)` on a 0 or 1 per label.
+
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
+
+    - serving_default(text string (batch,), with `pair` also text_b) -> labels string (batch,
+      largest num_labels), the most likely first, padded with ""; num_labels int32 (batch,);
+      probabilities float32 (batch, classes), in the order of `labels`.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and rejects ids beyond the vocabulary and lengths beyond
+      the model's positions.
+    - classify(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
+      classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
+      Classify API.
+
+    Args:
+        model: functional, from token_ids, padding_mask and possibly segment_ids to logits
+            (batch, classes); see `heads.classifier`.
+        tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
+        labels: the name of each class, in the order of the logits.
+        thresholds: the probability above which a text gets a label, from 0 to 1: one for all
+            labels, or one per label.
+        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
+            Defaults to the model's number of positions; required if it has none.
+        pair: whether a row is a pair of texts.
+
+    Raises:
+        ValueError: model, tokenizer, labels, thresholds and length do not match.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> encoder = kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size)
+        >>> model = kt.heads.classifier(encoder, 3)
+        >>> classify = MultiLabelClassifier(model, tokenizer, ["joy", "anger", "surprise"])
+        >>> len(classify("Good films!").probabilities)
+        3
+    """
+
+    task = "multi_label_classification"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: PackingTokenizer,
+        labels: Sequence[str],
+        *,
+        thresholds: float | Sequence[float] = 0.5,
+        max_sequence_length: int | None = None,
+        pair: bool = False,
+    ) -> None:
+        super().__init__(
+            model,
+            tokenizer,
+            outputs=("logits",),
+            max_sequence_length=max_sequence_length,
+            pair=pair,
+        )
+        self.labels = checked_labels(labels, self.model)
+        self.thresholds = _checked_thresholds(thresholds, self.labels)
+
+    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes labels, num_labels and probabilities from the model's inputs."""
+        probabilities = tf.sigmoid(tf.cast(self.run_model(tokens)["logits"], tf.float32))
+        has = probabilities > tf.constant(self.thresholds)  # (batch, classes)
+        num_labels = tf.reduce_sum(tf.cast(has, tf.int32), axis=1)  # (batch,)
+        # The labels that a text has come first, the most likely before the others.
+        order = tf.argsort(tf.where(has, probabilities, -1.0), direction="DESCENDING", stable=True)
+        order = order[:, : tf.reduce_max(tf.concat([num_labels, [0]], axis=0))]
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            names = tf.gather(tf.constant(self.labels), order)
+            labels = tf.where(tf.gather(has, order, batch_dims=1), names, "")
+        return {"labels": labels, "num_labels": num_labels, "probabilities": probabilities}
+
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return {
+            "labels": tf.TensorSpec([None, None], tf.string),
+            "num_labels": tf.TensorSpec([None], tf.int32),
+            "probabilities": tf.TensorSpec([None, len(self.labels)], tf.float32),
+        }
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """Returns `tokens`, and `classify` for TF Serving's Classify API."""
+        return {
+            **super().other_signatures(batches),
+            "classify": classify_signature(self.answer, self.text_names, self.labels, batches),
+        }
+
+    def config(self) -> dict[str, Any]:
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
+        options = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
+        return {**options, **super().config()}
+
+
+def _checked_thresholds(
+    thresholds: float | Sequence[float], labels: Sequence[str]
+) -> tuple[float, ...]:
+    """Returns one threshold per label; ValueError for a wrong number, or one outside 0 to 1."""
+    numbers = np.atleast_1d(thresholds).tolist()
+    if np.ndim(thresholds) == 0:
+        numbers *= len(labels)
+    if len(numbers) != len(labels):
+        raise ValueError(
+            f"thresholds has {len(numbers)} numbers for {len(labels)} labels: pass one number "
+            "for all labels, or one for each"
+        )
+    for label, threshold in zip(labels, numbers, strict=True):
+        if not 0 <= threshold <= 1:
+            raise ValueError(
+                f"thresholds: {threshold} for {label!r}, must be a probability, from 0 to 1"
+            )
+    return tuple(map(float, numbers))

@@ -1,0 +1,98 @@
+"""Trains multi-label classifiers: texts, or pairs of texts, with any number of labels."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.data.tables.in_memory import LABEL, Wanted
+from keras_transformers.data.text import (
+    LabelSetBatches,
+    LabelSets,
+    load_label_sets,
+)
+from keras_transformers.evaluation import best_thresholds, multi_label_scores
+from keras_transformers.runs import Training, outputs_of
+from keras_transformers.tasks import text_columns
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+
+__all__: list[str] = []
+
+
+def _measured(
+    pipeline: Any, batches: LabelSetBatches, examples: LabelSets
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns each label's probability, and whether the text has the label: (texts, labels)."""
+    logits = np.concatenate([output["logits"] for output in outputs_of(pipeline.model, batches)])
+    return 1 / (1 + np.exp(-logits.astype(np.float64))), examples.matrix(pipeline.labels)
+
+
+class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
+    """Trains classifiers that give texts any number of labels."""
+
+    batches = LabelSetBatches
+    monitored = "val_mean_average_precision"
+    labels = LabelColumn(name="labels", cells="set")
+
+    def columns(self, pipeline: MultiLabelClassifier) -> Sequence[Wanted]:
+        return [*text_columns.text_columns(pipeline), Wanted("labels", ("label", *LABEL))]
+
+    def from_columns(
+        self, pipeline: MultiLabelClassifier, columns: Columns, source: Source
+    ) -> LabelSets:
+        texts = [
+            text_columns.checked(columns, name, source)
+            for name in ("text", "text_b")
+            if name in columns
+        ]
+        texts_b = texts[1] if len(texts) > 1 else None
+        return LabelSets(texts[0], texts_b, columns["labels"], str(source))
+
+    def from_file(
+        self, pipeline: MultiLabelClassifier, path: Path, columns: Mapping[str, str]
+    ) -> LabelSets:
+        check_column_names(columns, path, ("text", "text_b", "labels"))
+        names: dict[str, Any] = dict(columns)
+        return load_label_sets(
+            path,
+            text_column=names.get("text", 0),
+            text_b_column=names.get("text_b", 1) if pipeline.pair else None,
+            label_column=names.get("labels", 2 if pipeline.pair else 1),
+            labels=pipeline.labels,
+        )
+
+    def losses(
+        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: Training
+    ) -> Mapping[str, Any]:
+        return {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}}
+
+    def scores(
+        self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets
+    ) -> Mapping[str, float]:
+        probabilities, has = _measured(pipeline, batches, examples)
+        return multi_label_scores(probabilities, has, thresholds=pipeline.thresholds)
+
+    def baseline(self, pipeline: MultiLabelClassifier, examples: LabelSets) -> Mapping[str, float]:
+        """Returns the micro F1 of predicting the labels that most texts have for every text."""
+        has = examples.matrix(pipeline.labels)  # (examples, labels)
+        guess = np.broadcast_to(has.mean(axis=0), has.shape)
+        shares = sorted(set(has.mean(axis=0).tolist()))
+        best = max(
+            multi_label_scores(guess, has, thresholds=[share - 1e-9] * has.shape[1])["micro_f1"]
+            for share in shares
+        )
+        return {"micro_f1_of_frequent_labels": best}
+
+    def choose(
+        self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets
+    ) -> None:
+        """Gives each label the threshold with the highest F1 on validation data."""
+        pipeline.thresholds = tuple(best_thresholds(*_measured(pipeline, batches, examples)))
+
+
+TRAINER = MultiLabelClassificationTrainer()

@@ -1,0 +1,1 @@
+"""Multiple choice: its answer, head, pipeline and training."""

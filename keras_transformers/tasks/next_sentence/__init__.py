@@ -1,0 +1,1 @@
+"""Next sentence: its answer, head, pipeline and training."""

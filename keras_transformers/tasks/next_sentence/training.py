@@ -1,0 +1,36 @@
+"""Trains next-sentence predictors: pairs of texts, labelled whether the second follows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from keras_transformers.data.text import Examples, NextSentenceBatches
+from keras_transformers.runs import Training
+from keras_transformers.tasks import text_columns
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
+from keras_transformers.training import TokenCrossentropy
+
+__all__: list[str] = []
+
+_LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
+
+
+class NextSentenceTrainer(text_columns.LabelledTextTrainer[NextSentenceClassifier]):
+    """Trains next-sentence predictors."""
+
+    batches = NextSentenceBatches
+    labels = LabelColumn(labels=lambda pipeline: _LABELS)
+
+    def losses(
+        self, pipeline: NextSentenceClassifier, examples: Examples, options: Training
+    ) -> Mapping[str, Any]:
+        return {"loss": {"next_sentence_logits": TokenCrossentropy()}}
+
+    def metrics(self, pipeline: NextSentenceClassifier) -> Mapping[str, Any]:
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"next_sentence_logits": [accuracy]}
+
+
+TRAINER = NextSentenceTrainer()

@@ -1,0 +1,1 @@
+"""Pretraining encoders: masked words, next sentences, replaced tokens."""

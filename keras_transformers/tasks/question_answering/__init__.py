@@ -1,0 +1,1 @@
+"""Question answering: its answer, head, pipeline and training."""

@@ -1,0 +1,1 @@
+"""Regression: its answer, head, pipeline and training."""

@@ -1,0 +1,1 @@
+"""Replaced tokens: its answer, head, pipeline and training."""

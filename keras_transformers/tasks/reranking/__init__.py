@@ -1,0 +1,1 @@
+"""Reranking: its answer, head, pipeline and training."""

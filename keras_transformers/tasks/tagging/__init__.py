@@ -1,0 +1,1 @@
+"""Tagging: its answer, head, pipeline and training."""

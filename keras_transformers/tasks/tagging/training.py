@@ -1,0 +1,69 @@
+"""Trains taggers: sentences split into words, with one label per word."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.data.tables.in_memory import Wanted
+from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
+from keras_transformers.evaluation import TokenAccuracy, entity_scores
+from keras_transformers.runs import Training, outputs_of
+from keras_transformers.tasks.labels import LabelColumn
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.tagging.pipeline import Tagger
+from keras_transformers.tasks.training import Columns, Trainer
+from keras_transformers.training import TokenCrossentropy
+
+__all__: list[str] = []
+
+
+class TaggingTrainer(Trainer[Tagger, Sentences]):
+    """Trains taggers of words."""
+
+    batches = TaggedBatches
+    monitored = "val_entity_f1"
+    labels = LabelColumn(name="labels", cells="words")
+
+    def columns(self, pipeline: Tagger) -> Sequence[Wanted]:
+        return [
+            Wanted("words", ("tokens", "sentence")),
+            Wanted("labels", ("ner_tags", "tags", "label", "pos_tags")),
+        ]
+
+    def from_columns(self, pipeline: Tagger, columns: Columns, source: Source) -> Sentences:
+        for row, (words, tags) in enumerate(zip(columns["words"], columns["labels"], strict=True)):
+            for name, value in (("words", words), ("labels", tags)):
+                if not isinstance(value, list | tuple):
+                    raise ValueError(
+                        f"{source.row(row)}: {name} is {value!r:.60}, expected a list, one per word"
+                    )
+            if len(words) != len(tags):
+                raise ValueError(f"{source.row(row)}: {len(tags)} labels for {len(words)} words")
+            if wrong := [word for word in words if not isinstance(word, str)]:
+                raise ValueError(f"{source.row(row)}: the word {wrong[0]!r:.60} is not a string")
+        words = [list(words) for words in columns["words"]]
+        return Sentences(words, columns["labels"], str(source))
+
+    def from_file(self, pipeline: Tagger, path: Path, columns: Mapping[str, str]) -> Sentences:
+        if columns:
+            raise ValueError(
+                f"columns={dict(columns)} for {path}: a file of words has the word in its first "
+                "column and the label in its last; read others with data.text.load_conll and pass "
+                "their words and labels"
+            )
+        return load_conll(path, labels=pipeline.labels)
+
+    def losses(self, pipeline: Tagger, examples: Sentences, options: Training) -> Mapping[str, Any]:
+        return {"loss": {"logits": TokenCrossentropy()}}
+
+    def metrics(self, pipeline: Tagger) -> Mapping[str, Any]:
+        return {"logits": [TokenAccuracy("accuracy")]}
+
+    def scores(
+        self, pipeline: Tagger, batches: TaggedBatches, examples: Sentences
+    ) -> Mapping[str, float]:
+        tags = batches.word_labels(outputs_of(pipeline.model, batches))
+        return {"entity_f1": entity_scores(tags, examples.labels or ()).overall.f1}
+
+
+TRAINER = TaggingTrainer()

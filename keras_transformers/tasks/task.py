@@ -1,0 +1,167 @@
+"""Says what a task is: its pipeline and answer, and its models in other libraries."""
+
+import abc
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+import keras
+
+from keras_transformers import registry
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.formats.huggingface import save_huggingface
+from keras_transformers.convert.formats.weights import FoundWeights, TrainedModel
+from keras_transformers.tasks.answers import AnswerType
+from keras_transformers.tasks.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from keras_transformers.tasks.training import Trainer
+
+__all__ = ["Task"]
+
+# How to make the one vector that a new head for whole texts reads.
+Pooling = Literal["mean", "cls", "pooler"]
+
+PipelineT = TypeVar("PipelineT", bound=Pipeline)
+
+
+class Task(abc.ABC, Generic[PipelineT]):
+    """A task; each task's task.py defines one as `TASK`, and `register` takes others.
+
+    Attributes:
+        name: the task's name in `load(pipeline=...)`.
+        pipeline: the pipeline's class.
+        answer: how to read its answers, which clients without TensorFlow do too.
+        new_head_on: the task whose models can get a new head for this one, such as "embedding" for
+            encoders of texts; "" if only weights with a head serve it.
+        headless: whether a model without a head serves it.
+        needs: the options that a new head requires.
+        pooled: whether the head reads one vector per text.
+        classes: the suffixes of transformers' classes that serve it; saving writes the first.
+        second_in: the suffixes of classes that serve it as their second task, such as classes with
+            two heads.
+        problem_type: its name in config.json, where tasks share a class.
+        by_default: whether it may be this task if config.json has no problem_type.
+        num_outputs: how many outputs its head has, where tasks share a class or no class is named.
+        biases: the tensors that identify its head if no class is named.
+    """
+
+    name: ClassVar[str]
+    answer: ClassVar[AnswerType]
+    pipeline: type[PipelineT]
+
+    new_head_on: ClassVar[str] = ""
+    headless: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
+    pooled: ClassVar[bool] = False
+    classes: ClassVar[tuple[str, ...]] = ()
+    second_in: ClassVar[tuple[str, ...]] = ()
+    problem_type: ClassVar[str | None] = None
+    by_default: ClassVar[bool] = True
+    num_outputs: ClassVar[Literal["one", "several"] | None] = None
+    biases: ClassVar[tuple[str, ...]] = ()
+
+    def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
+        """Adds the task's head to a model without one; by default a model needs none.
+
+        Args:
+            encoder: a model for the task `new_head_on`, or of the weights.
+            weights: the weights that the model is for.
+            num_labels: how many labels the head has; 0 if the task has no labels.
+        """
+        return encoder
+
+    @property
+    def make(self) -> Callable[..., PipelineT]:
+        """What makes the pipeline from a model, its tokenizers and options: its class."""
+        return self.pipeline
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The arguments that make the pipeline."""
+        return inspect.signature(self.make).parameters
+
+    @property
+    def options(self) -> Mapping[str, inspect.Parameter]:
+        """The options of `load` for the task, beside `pipeline` and `adapter`."""
+        options = {
+            name: parameter
+            for name, parameter in self.parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY or name in self.needs
+        }
+        if self.pooled:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            options["pooling"] = inspect.Parameter("pooling", kind, annotation=Pooling)
+        return options
+
+    def trainer(self) -> "Trainer[Any, Any] | None":
+        """Returns how `fit` trains the task and `evaluate` measures it; None if they cannot.
+
+        It is the `TRAINER` of training.py beside the task's own file, imported only now, since a
+        served pipeline needs no readers of training data.
+        """
+        package = type(self).__module__.rpartition(".")[0]
+        module = f"{package}.training"
+        if not package or importlib.util.find_spec(module) is None:
+            return None
+        trainer: Trainer[Any, Any] = importlib.import_module(module).TRAINER
+        return trainer
+
+    def may_have(self, num_outputs: int) -> bool:
+        """Returns whether its head can have this many outputs."""
+        return self.num_outputs in (None, "one" if num_outputs == 1 else "several")
+
+    def read_options(self, folder: Folder) -> Mapping[str, Any]:
+        """Returns the pipeline's options from a folder in Hugging Face's layout."""
+        return {}
+
+    def config_fields(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the fields of config.json for the pipeline's options."""
+        return {}
+
+    def prepare(self, pipeline: PipelineT) -> PipelineT:
+        """Returns the pipeline in a form that other libraries can compute, before saving it."""
+        return pipeline
+
+    def write(self, trained: TrainedModel, folder: Path) -> None:
+        """Saves a pipeline as other libraries read it."""
+        save_huggingface(trained, folder)
+
+    def registered_as(self) -> Iterator[tuple[str, Any]]:
+        """Yields (constant, value) for all that registering it registers."""
+        yield "TASK", self
+        yield "ANSWER", self.answer
+
+    def check(self) -> None:
+        """Raises ValueError unless the task, its answer and its pipeline have one name."""
+        if not self.name == self.answer.task == self.pipeline.task:
+            raise ValueError(
+                f"task {self.name!r} has answers of {self.answer.task!r} and a pipeline for "
+                f"{self.pipeline.task!r}: give them one name"
+            )
+
+
+def all_tasks() -> Mapping[str, Task[Any]]:
+    """Returns name -> task, the package's own first, in the order of their names."""
+    return {task.name: task for task in registry.values("TASK")}
+
+
+def trainer_of(pipeline: object) -> "Trainer[Any, Any]":
+    """Returns what trains and measures a pipeline.
+
+    Raises:
+        TypeError: it is not a pipeline, or its task cannot be trained in one call.
+    """
+    name, tasks = getattr(pipeline, "task", ""), all_tasks()
+    trainer = tasks[name].trainer() if name in tasks else None
+    if trainer is None:
+        what = f"a pipeline for {name}" if name else f"a {type(pipeline).__name__}"
+        trained = [task.name for task in tasks.values() if task.trainer()]
+        raise TypeError(
+            f"{what} cannot be trained in one call: pass a pipeline from load for "
+            f"{', '.join(trained)}; recipes/ has scripts for other models"
+        )
+    return trainer

@@ -1,0 +1,79 @@
+"""Defines the base class of pipelines whose rows are a text and a list of others."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.files.errors import short_repr
+from keras_transformers.tasks.texts import string_column
+from keras_transformers.tasks.token_inputs import TextPipeline, one_row
+from keras_transformers.tokenizers.protocols import PackingTokenizer
+
+__all__: list[str] = []
+
+
+class ListPipeline(TextPipeline):
+    """A pipeline whose model reads a text with each item of a list; "" pads the lists of a batch.
+
+    Subclasses name their lists and have examples of rows. See `TextPipeline`.
+    """
+
+    _LIST: ClassVar[str]
+    _EXAMPLES: ClassVar[Sequence[tuple[str, list[str]]]]
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: PackingTokenizer,
+        *,
+        outputs: Sequence[str],
+        max_sequence_length: int | None,
+    ) -> None:
+        super().__init__(
+            model, tokenizer, outputs=outputs, max_sequence_length=max_sequence_length, pair=True
+        )
+        self.text_names = ("text", self._LIST)
+
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the inputs of `answer`: name -> tf.TensorSpec of strings."""
+        return {
+            "text": tf.TensorSpec([None], tf.string),
+            self._LIST: tf.TensorSpec([None, None], tf.string),
+        }
+
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """Returns the examples, awkward texts (too long, or with an empty list) and an empty batch.
+
+        Args:
+            examples: a text and its list per row; None for default ones.
+        """
+        for row in (pairs := self._EXAMPLES if examples is None else examples):
+            is_pair = isinstance(row, tuple | list) and len(row) == 2 and isinstance(row[0], str)
+            if not is_pair or isinstance(row[1], str):
+                raise ValueError(
+                    f"examples must be tuples (text, {self._LIST}), not {short_repr(row)}"
+                )
+        strange, long = b"\xff\xfe is no UTF-8 \x00", "long " * self.max_sequence_length
+        awkward = [("", [long, strange, ""]), (strange, ["", "a", " "]), (long, [long]), ("a", [])]
+        return [
+            {
+                "text": string_column("text", [text for text, _ in rows]),
+                self._LIST: string_column(self._LIST, [items for _, items in rows], rank=2),
+            }
+            for rows in (pairs, awkward, [])
+        ]
+
+    def config(self) -> dict[str, Any]:
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
+        return {"max_sequence_length": self.max_sequence_length}
+
+    def _first(self, items: str | bytes | Sequence[str]) -> tf.Tensor:
+        item = next(filter(None, items), None)
+        if item is None:
+            raise ValueError(
+                f"there is no {self._LIST.removesuffix('s')} to show: pass at least one"
+            )
+        return one_row(self._LIST, item)

@@ -1,0 +1,249 @@
+"""Says how `fit` trains a task and how `evaluate` measures it."""
+
+import abc
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import keras
+
+from keras_transformers.data.batching import Batches
+from keras_transformers.data.splits import at_random
+from keras_transformers.data.tables.columns import ColumnsError
+from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
+from keras_transformers.data.tables.reading import file_format, read_objects
+from keras_transformers.files import compression
+from keras_transformers.ranges import PositiveFloat, PositiveInt
+from keras_transformers.runs import Training
+from keras_transformers.tasks.labels import LabelColumn, LabelsAre
+from keras_transformers.tasks.lora import Target
+from keras_transformers.tasks.pipeline import Pipeline
+from keras_transformers.tasks.source import Source
+
+__all__ = ["FitOptions", "Trainer"]
+
+Columns = Mapping[str, list[Any]]
+PipelineT = TypeVar("PipelineT", bound=Pipeline)
+ExamplesT = TypeVar("ExamplesT")
+
+_ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
+
+
+class _Table(NamedTuple):
+    """The columns of a data set, and where they come from."""
+
+    columns: dict[str, list[Any]]
+    source: Source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitOptions(Training):
+    """The options that `fit` adds to those that a task's recipe has too.
+
+    Attributes:
+        lora_rate: the lowest default of the learning rate with `lora`.
+    """
+
+    lora: PositiveInt | None = None  # the rank of low-rank updates, trained with the head alone
+    lora_alpha: PositiveFloat | None = None  # alpha / rank scales the updates; the rank by default
+    lora_targets: tuple[Target, ...] = ("attention",)  # or feed_forward, or both
+    data: str = ""  # a digest of the training data, so that a stopped run resumes with the same
+    optimizer_config: dict[str, Any] | None = None  # of the user's own, for the same reason
+
+    # For RoBERTa-Base with low-rank updates on GLUE (Hu et al. 2021, table 9).
+    lora_rate: ClassVar[float] = 4e-4
+
+    def rate_for(self, model: keras.Model) -> float:
+        """Returns the learning rate if none is set."""
+        rate = super().rate_for(model)
+        return rate if self.lora is None else max(self.lora_rate, rate)
+
+
+class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
+    """Trains and measures the pipelines of one task; see `Task.trainer`.
+
+    Attributes:
+        options: the task's options for training with their defaults, which its recipe shares.
+        batches: makes batches of encoded examples, from them, the pipeline and what
+            `options.batching` returns.
+        monitored: the validation metric that selects the best epoch, the highest.
+        labels: the column whose labels `from_columns` gets as names; None if there is none.
+        own_json: whether `from_file` also reads JSON and Parquet, in formats of the task. Other
+            tasks read them as rows in memory.
+        may_compile: whether XLA can compile a step, with `static_shapes`.
+        unused: options that the training does not read.
+    """
+
+    options: ClassVar[type[Training]] = Training
+    batches: Callable[..., Batches]
+    monitored: ClassVar[str] = "val_accuracy"
+    labels: ClassVar[LabelColumn | None] = None
+    own_json: ClassVar[bool] = False
+    may_compile: ClassVar[bool] = True
+    unused: ClassVar[frozenset[str]] = frozenset()
+
+    @abc.abstractmethod
+    def columns(self, pipeline: PipelineT) -> Sequence[Wanted]:
+        """Returns the columns to read from data in memory."""
+
+    @abc.abstractmethod
+    def from_columns(self, pipeline: PipelineT, columns: Columns, source: Source) -> ExamplesT:
+        """Makes examples from those columns; errors say that they come from `source`."""
+
+    @abc.abstractmethod
+    def from_file(self, pipeline: PipelineT, path: Path, columns: Mapping[str, str]) -> ExamplesT:
+        """Makes examples from a file; for `columns`, see `fit`."""
+
+    def encoded(self, pipeline: PipelineT, examples: ExamplesT) -> Any:
+        """Turns examples into the input of `batches` and of their `of`."""
+        return examples
+
+    def model(self, pipeline: PipelineT) -> keras.Model:
+        """Returns the model to train, built from the layers of the pipeline's model."""
+        return pipeline.model
+
+    @abc.abstractmethod
+    def losses(self, pipeline: PipelineT, examples: ExamplesT, options: Any) -> Mapping[str, Any]:
+        """Returns `loss`, and possibly `loss_weights`, for `model.compile`."""
+
+    def metrics(self, pipeline: PipelineT) -> Mapping[str, Any] | None:
+        """Returns `weighted_metrics` for `model.compile`."""
+        return None
+
+    def adapt_step(self, model: keras.Model, options: Any) -> None:
+        """Changes the training step of the compiled model as the options say."""
+
+    def callbacks(self) -> Sequence[keras.callbacks.Callback]:
+        """Returns callbacks that add validation metrics to an epoch's logs."""
+        return ()
+
+    def monitor(self, examples: ExamplesT) -> str:
+        """Returns the metric of validation examples that selects the best epoch, the highest."""
+        return self.monitored
+
+    def scores(
+        self, pipeline: PipelineT, batches: Any, examples: ExamplesT
+    ) -> Mapping[str, float] | None:
+        """Measures what Keras cannot, on batches in order; None if its metrics are enough."""
+        return None
+
+    def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:
+        """Returns scores to compare with, from the examples alone."""
+        return {}
+
+    def split(self, examples: ExamplesT, share: float) -> tuple[ExamplesT, ExamplesT]:
+        """Divides examples into two parts; the second gets the share."""
+        rows: Any = examples
+        train, held_out = at_random(len(rows), share, f"{rows.source}: examples")
+        return rows.select(train), rows.select(held_out)
+
+    def choose(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> None:
+        """Sets what a pipeline chooses on validation data, such as thresholds, after training."""
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether `scores` measures anything."""
+        return type(self).scores is not Trainer.scores
+
+    @classmethod
+    @functools.cache
+    def fit_options(cls) -> type[Any]:
+        """Returns the class of all options of `fit` for the task."""
+        bases = (FitOptions,) if cls.options is Training else (cls.options, FitOptions)
+        return dataclasses.make_dataclass("FitOptions", [], bases=bases, frozen=True, kw_only=True)
+
+    def read(
+        self,
+        pipeline: PipelineT,
+        data: Mapping[str, Any],
+        columns: Mapping[str, str],
+        labels_are: LabelsAre | None = None,
+    ) -> list[ExamplesT]:
+        """Returns the examples of each data set, with labels that are read one way in all of them.
+
+        Args:
+            pipeline: the pipeline that the examples are for.
+            data: how error messages name the data -> a path, or what
+                `data.tables.in_memory.columns_of` takes.
+            columns: the task's column name -> the data's.
+            labels_are: see `fit`.
+
+        Raises:
+            FileNotFoundError: a file does not exist.
+            TypeError, ValueError: the data cannot be read; the message says where.
+        """
+        if labels_are is not None and self.labels is None:
+            raise ValueError(f"labels_are={labels_are!r}: {pipeline.task} has no names of labels")
+        sets = [self._columns(pipeline, value, columns, name) for name, value in data.items()]
+        if self.labels is not None:
+            name, column = self.labels.name, self.labels
+            tables = [table for table in sets if isinstance(table, _Table)]
+            labelled = [(table.source, table.columns[name]) for table in tables]
+            for table, names in zip(
+                tables, column.as_names(pipeline, labelled, labels_are), strict=True
+            ):
+                table.columns[name] = names
+        return [
+            self.from_columns(pipeline, part.columns, part.source)
+            if isinstance(part, _Table)
+            else self._from_file(pipeline, part, columns, labels_are)
+            for part in sets
+        ]
+
+    def _columns(
+        self, pipeline: Any, data: Any, names: Mapping[str, str], source_name: str
+    ) -> "_Table | Path":
+        """Returns the columns of data in memory or of a file of rows, or another file's path."""
+        source = Source(source_name)
+        if isinstance(data, str | os.PathLike):
+            path = Path(data)
+            suffix = Path(compression.inner_name(path)).suffix.lower()
+            if self.own_json or suffix not in _ROWS:
+                return path
+            format: Any = file_format(path)
+            numbered = list(read_objects(path, format=format))
+            source = Source(str(path), [number for number, _ in numbered])
+            data = [row for _, row in numbered]
+        try:
+            return _Table(columns_of(data, self.columns(pipeline), names=names), source)
+        except RowError as error:
+            raise ValueError(f"{source.row(error.row)}: {error.reason}") from error
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{source}: {error}") from error
+
+    def _from_file(
+        self, pipeline: Any, path: Path, columns: Mapping[str, str], labels_are: LabelsAre | None
+    ) -> Any:
+        if labels_are not in (None, "names"):
+            raise ValueError(
+                f"labels_are={labels_are!r} for {path}: the labels of such a file are names; read "
+                "its columns, for example with pandas, and pass them"
+            )
+        try:
+            return self.from_file(pipeline, path, columns)
+        except ColumnsError as error:
+            raise ValueError(f"{error.reason}: {self._remedy(pipeline, error)}") from error
+
+    def _remedy(self, pipeline: Any, error: ColumnsError) -> str:
+        """Returns what to pass to `fit`, which has other options than the readers of files."""
+        label = self.columns(pipeline)[-1].name
+        chosen = {{"label": label}.get(kind, kind): name for kind, name in error.columns.items()}
+        remedy = f"pass columns={chosen or {'text': '...', label: '...'}}"
+        if not error.may_be_names:
+            return remedy
+        return (
+            f"{remedy} if the row names the columns; if it is an example, read the file with "
+            "data.text.load(path, header='absent') and pass its texts and labels"
+        )
+
+
+def check_column_names(columns: Mapping[str, str], path: Path, names: Sequence[str]) -> None:
+    """Checks the names of a file's columns; ValueError for a column that is not read."""
+    for name in columns:
+        if name not in names:
+            raise ValueError(
+                f"columns={dict(columns)} for {path}: pass names for {', '.join(names)}"
+            )

@@ -1,0 +1,1 @@
+"""Translation: its answer, head, pipeline and training."""

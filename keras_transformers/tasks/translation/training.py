@@ -1,0 +1,83 @@
+"""Trains encoder-decoders: pairs of a text and its target, such as a translation or summary."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from keras_transformers.data.splits import at_random
+from keras_transformers.data.tables.in_memory import Wanted
+from keras_transformers.data.translation import Pair, PairBatches, read_tsv
+from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
+from keras_transformers.ranges import PositiveInt
+from keras_transformers.runs import Training, ValidationBleu
+from keras_transformers.tasks import text_columns
+from keras_transformers.tasks.source import Source
+from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.translation.pipeline import Translator
+from keras_transformers.training import TokenCrossentropy
+
+__all__ = ["TranslationOptions"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationOptions(Training):
+    """Options for translators already trained: a tenth of recipes/translation.py's rates."""
+
+    batch_tokens: PositiveInt = 4096  # source and target, padding included; replaces batch_size
+
+    medium_rate: ClassVar[float] = 5e-5
+    small_rate: ClassVar[float] = 5e-4
+
+    def batching(self) -> dict[str, Any]:
+        """Returns the options for training batches, which are sized in tokens, not pairs."""
+        return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
+
+
+class TranslationTrainer(Trainer[Translator, list[Pair]]):
+    """Trains encoder-decoders."""
+
+    options = TranslationOptions
+    batches = PairBatches
+    monitored = "val_bleu"
+    unused = frozenset({"batch_size"})
+
+    def columns(self, pipeline: Translator) -> Sequence[Wanted]:
+        return [
+            Wanted("text", ("source", "document", "article", "src")),
+            Wanted("target", ("translation", "summary", "highlights", "tgt")),
+        ]
+
+    def from_columns(self, pipeline: Translator, columns: Columns, source: Source) -> list[Pair]:
+        sides = (text_columns.checked(columns, name, source) for name in ("text", "target"))
+        return list(zip(*sides, strict=True))
+
+    def from_file(self, pipeline: Translator, path: Path, columns: Mapping[str, str]) -> list[Pair]:
+        """Reads a tab-separated file without a header: a text and its translation per line."""
+        check_column_names(columns, path, ())
+        return list(read_tsv(path))
+
+    def losses(
+        self, pipeline: Translator, examples: list[Pair], options: Training
+    ) -> Mapping[str, Any]:
+        # The smoothing of "Attention Is All You Need", section 5.4.
+        return {"loss": {"logits": TokenCrossentropy(label_smoothing=0.1)}}
+
+    def metrics(self, pipeline: Translator) -> Mapping[str, Any]:
+        return {"logits": [Perplexity(), TokenAccuracy("accuracy")]}
+
+    def scores(
+        self, pipeline: Translator, batches: PairBatches, examples: list[Pair]
+    ) -> Mapping[str, float]:
+        return ValidationBleu(examples, pipeline)()
+
+    def baseline(self, pipeline: Translator, examples: list[Pair]) -> Mapping[str, float]:
+        sources, targets = zip(*examples, strict=True)
+        return {"bleu_of_copies": corpus_bleu(sources, targets).score}
+
+    def split(self, examples: list[Pair], share: float) -> tuple[list[Pair], list[Pair]]:
+        train, dev = at_random(len(examples), share, "data: pairs")
+        return [examples[i] for i in train], [examples[i] for i in dev]
+
+
+TRAINER = TranslationTrainer()

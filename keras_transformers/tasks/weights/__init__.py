@@ -1,0 +1,1 @@
+"""Reads and writes pipelines: their weights, tokenizers and options."""

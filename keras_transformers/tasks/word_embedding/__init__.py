@@ -1,0 +1,1 @@
+"""Word embedding: its answer, head, pipeline and training."""

@@ -1,0 +1,1 @@
+"""The task of sentence order: its answer, head, pipeline, training and recipe."""

@@ -1,0 +1,118 @@
+"""`fit` and the recipe of a task train alike: with their defaults, to equal weights."""
+
+import dataclasses
+import runpy
+
+import numpy as np
+import pytest
+import recipe_toys
+from recipe_runs import file_of
+
+import keras_transformers as kt
+from keras_transformers.data.images.labelled_images import load_idx
+from keras_transformers.runs import Run, execute
+from keras_transformers.tasks.task import trainer_of
+
+# Defaults that would take minutes; both train for as many epochs as this.
+EPOCHS = {"image_classification": 3, "language_model": 3}
+QUICK = {"classification"}
+
+
+def paths(config):
+    """The recipe's files, which `fit` reads too."""
+    return config.train_file, config.dev_file
+
+
+def labelled(config):
+    """What the recipe reads: without the texts that occur twice."""
+    train, dev, *_ = config.read()
+    return [(part.texts, part.labels) for part in (train, dev)]
+
+
+def first_paths(config):
+    (train,), (dev,) = config.train_file, config.dev_file
+    return train, dev
+
+
+def images(config):
+    train, dev = load_idx(config.data)["train"].split(config.dev_fraction, seed=config.seed)
+    return [(list(part.items), [str(label) for label in part.labels]) for part in (train, dev)]
+
+
+def documents(config):
+    texts = config.read()
+    return texts["train"], texts["dev"]
+
+
+def scored_pairs(config):
+    train, dev, _ = config.read()
+    return [(part.texts, part.texts_b, list(map(float, part.labels))) for part in (train, dev)]
+
+
+def sick(folder):
+    people = recipe_toys.PEOPLE * 3
+    rows = [
+        f"{i}\t{w} {v} in {c} .\t{v} in {c}\t{1 + i % 5}\tNEUTRAL"
+        for i, (w, v, c) in enumerate(people)
+    ]
+    head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    (folder / "sick.txt").write_text("\n".join([head, *rows]) + "\n")
+    files = {"train_file": folder / "sick.txt", "dev_file": folder / "sick.txt"}
+    return recipe_toys.encoder(folder) | files | {"task": "sick_relatedness"}
+
+
+# Recipe -> its toy, and what `fit` gets from its configuration.
+ALIKE = {
+    "classification": (recipe_toys.classification, labelled),
+    "multi_label_classification": (recipe_toys.multi_label_classification, paths),
+    "glue": (sick, scored_pairs),
+    "tagging": (recipe_toys.tagging, paths),
+    "question_answering": (recipe_toys.question_answering, paths),
+    "multiple_choice": (recipe_toys.multiple_choice, paths),
+    "embedding": (recipe_toys.embedding, first_paths),
+    "image_classification": (recipe_toys.image_classification, images),
+    "language_model": (recipe_toys.language_model, documents),
+}
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALIKE],
+)
+def test_with_their_defaults_both_train_to_equal_weights(recipe, tmp_path, monkeypatch):
+    toy, data_of = ALIKE[recipe]
+    module = runpy.run_path(str(file_of(recipe)))
+    trained = {}
+    prepare = Run.prepare
+
+    def keep_start(run, model, batches, **arguments):
+        trained["start"] = {v.path: np.array(v) for v in model.variables}
+        return prepare(run, model, batches, **arguments)
+
+    def keep_end(run, pipeline, *args, **kwargs):
+        run.load_best()
+        trained["pipeline"] = pipeline
+        trained["weights"] = pipeline.model.get_weights()
+        return {}
+
+    monkeypatch.setattr(Run, "prepare", keep_start)
+    monkeypatch.setattr(Run, "finish", keep_end)
+    options = toy(tmp_path)
+    shared = {field.name for field in dataclasses.fields(kt.tasks.FitOptions)} - {"data"}
+    options = {name: value for name, value in options.items() if name not in shared}
+    epochs = {"epochs": EPOCHS[recipe]} if recipe in EPOCHS else {}
+    config = module["Config"](**options, **epochs, runs_dir=tmp_path / "runs", quiet=True)
+    execute(module["main"], config)
+
+    pipeline = trained["pipeline"]
+    assert type(config).epochs == trainer_of(pipeline).options.epochs
+    for variable in pipeline.model.variables:
+        variable.assign(trained["start"][variable.path])
+    untrained = pipeline.model.get_weights()
+    data, validation = data_of(config)
+    kt.fit(pipeline, data, validation=validation, quiet=True, **epochs)
+    for before, one, other in zip(
+        untrained, pipeline.model.get_weights(), trained["weights"], strict=True
+    ):
+        assert np.array_equal(one, other)
+        assert not np.array_equal(before, one) or not before.any() or before.size == 1
