@@ -49,7 +49,7 @@ class Training(Options):
 
     # BERT's appendix A.3 tries 2e-5, 3e-5 and 5e-5.
     rate: ClassVar[float] = 5e-5
-    # The best of 5e-5 and 1e-4 for MiniLM, 23 million, on SST-2, CoNLL-2003 and SICK.
+    # The better of 5e-5 and 1e-4 for MiniLM on five tasks (benchmarks/results/defaults.txt).
     medium_rate: ClassVar[float] = 1e-4
     # The best for a BERT of 1.9 million parameters on SST-2 (recipes/classification.py).
     small_rate: ClassVar[float] = 1e-3

