@@ -186,7 +186,7 @@ def test_a_users_script_has_types(either, tmp_path):
     revealed = [line for line in printed.splitlines() if "Revealed type" in line]
     assert len(revealed) == SCRIPT.count("reveal_type"), printed
     assert not [line for line in revealed if 'is "Any"' in line], printed
-    assert any('tagging.Tagger"' in line for line in revealed), printed
+    assert any('tagging.pipeline.Tagger"' in line for line in revealed), printed
     first = len(SCRIPT.splitlines()) + 1
     lines = {int(line) for line in re.findall(r"script.py:(\d+): error: ", printed)}
     assert lines == set(range(first, first + len(MISSPELT.splitlines()) - 1)), printed
