@@ -30,7 +30,8 @@ test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA: the 
 test-kernels: $(VENV)/.installed-dev ## the tests of kernels, as on other processors
 	for kernels in TF_ENABLE_ONEDNN_OPTS=0 TF_ENABLE_ONEDNN_OPTS=1 "TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2"; do \
 		echo "$$kernels"; \
-		env $$kernels $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'kernels and not (slow or reference)' $(TEST_OPTIONS) || exit 1; done
+		env $$kernels $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'kernels and not (slow or reference)' \
+			$(TEST_OPTIONS) $$(grep -rl --include='test_*.py' mark.kernels tests) || exit 1; done
 
 test-slow: $(VENV)/.installed-dev ## the slow tests alone
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(TEST_OPTIONS)

@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.metadata
 import logging
+import re
 import sys
 import threading
 import traceback
@@ -146,7 +147,7 @@ def source_of(point: EntryPoint) -> str:
 
 @functools.cache
 def _own(constant: str) -> tuple[Member, ...]:
-    modules = [name for place in _KINDS[constant].places for name in _modules(place)]
+    modules = [name for place in _KINDS[constant].places for name in _modules(place, constant)]
     constants = {name: vars(importlib.import_module(name)).get(constant) for name in modules}
     return tuple(
         Member(constant, part, name)
@@ -156,14 +157,18 @@ def _own(constant: str) -> tuple[Member, ...]:
     )
 
 
-def _modules(place: str) -> list[str]:
-    """Returns the names of the package's modules in a place such as "families.*.files"."""
+def _modules(place: str, constant: str) -> list[str]:
+    """Returns the names of the modules that define a constant, in a place as "families.*.files".
+
+    The other modules there are not imported: on JAX they could import TensorFlow.
+    """
     package = Path(__file__).parent
     files = sorted(package.glob(f"{place.replace('.', '/')}.py"))
+    definition = re.compile(rf"^(?:def )?{constant}\b", re.MULTILINE)
     return [
         ".".join([package.name, *file.relative_to(package).with_suffix("").parts])
         for file in files
-        if file.name != "__init__.py"
+        if definition.search(file.read_text("utf-8"))
     ]
 
 

@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
+import keras
+
 import keras_transformers as kt
 
 PAIRS = (["a good film.", "good films!", "a bad film.", "bad films!"] * 8, ["very long."] * 32)
@@ -63,8 +67,9 @@ def main() -> None:
 
     # The same in Python, from the encoder in Hugging Face's layout.
     kt.save(in_order, "order-model", format="huggingface")
+    keras.utils.set_random_seed(0)
     in_order = kt.load("order-model", pipeline="acme_sentence_order")
-    kt.fit(in_order, (*PAIRS, LABELS), epochs=10, batch_size=8, learning_rate=3e-3)
+    kt.fit(in_order, (*PAIRS, LABELS), epochs=20, batch_size=8, learning_rate=3e-3)
     assert kt.evaluate(in_order, (*PAIRS, LABELS))["accuracy"] > 0.9
     kt.save(in_order, "saved")
     answer = in_order(*ASKED)
