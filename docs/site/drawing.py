@@ -4,6 +4,7 @@ A picture is 340 wide, about the column of text on a phone, where its text of 12
 legible; wider pages show it larger. Series have the colours of the charts.
 """
 
+import re
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
@@ -16,6 +17,7 @@ WIDTH = 340
 _LINE = 15  # between two lines of text
 _BASE = 4  # from the middle of a line of text down to its baseline
 _SERIES = {"blue": (BLUE, ""), "orange": (ORANGE, "6 3"), "green": (GREEN, "2 3")}
+_RAISED = re.compile(r"\^(\w)(.*)")  # W^Q
 _SHADE = 0.55  # of a weight of 1; numbers stay legible on it
 
 
@@ -39,11 +41,17 @@ class Drawing(Picture):
     def words(
         self, x: float, y: float, words: str, style: str = "", anchor: str = "middle"
     ) -> None:
-        """Writes lines around the height `y`; `x` is their middle, or what `anchor` says."""
+        """Writes lines around the height `y`; `x` is their middle, or what `anchor` says.
+
+        A letter after "^" is raised, one of them in a line.
+        """
         lines = words.split("\n")
         for place, line in enumerate(lines):
             below = (place - (len(lines) - 1) / 2) * _LINE + _BASE
             self.text(x, y + below, line, style=style, anchor=anchor)
+            raised = r'<tspan class="small" dy="-4">\1</tspan><tspan dy="4">\2</tspan>'
+            body, _, end = self._elements[-1].rpartition("</text>")
+            self._elements[-1] = f"{_RAISED.sub(raised, body)}</text>{end}"
 
     def turned(self, x: float, y: float, words: str) -> None:
         """Writes a word upwards from (x, y)."""
@@ -69,7 +77,7 @@ class Drawing(Picture):
         """Draws a circle with words in its middle."""
         x, y = place
         self._elements.append(
-            f'<circle class="{color}" cx="{x:g}" cy="{y:g}" r="{radius:g}" pointer-events="none"/>'
+            f'<circle class="{color}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>'
         )
         self.words(x, y, words)
 
@@ -146,6 +154,7 @@ class Drawing(Picture):
             *super().rules(scheme),
             stroke.replace("rect", "circle"),
             ".shade { stroke: none; }",
+            ".small { font-size: 11px; }",
             ".line-dashed { stroke-dasharray: 3 3; }",
             *(
                 f".line-{name} {{ stroke: {self.colors[name][scheme]}; stroke-width: 2; "

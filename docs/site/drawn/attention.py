@@ -33,7 +33,7 @@ def query_key_value() -> Drawing:
         for row, word in enumerate(("Thinking", "Machines")):
             drawing.words(68, low + (row - 0.5) * 18, word, "faint", "end")
         drawing.words(176, low, "×")
-        _matrix(drawing, 186, low, matrix, f"W {name}, 4 × 3", colors[name])
+        _matrix(drawing, 186, low, matrix, f"W^{name}, 4 × 3", colors[name])
         drawing.words(262, low, "=")
         _matrix(drawing, 272, low, vectors @ matrix, f"{name}, 2 × 3", colors[name])
         drawing.words(302, low + 28, sources[name], "faint")
@@ -109,7 +109,7 @@ def multi_head_attention() -> Drawing:
     drawing.node((middle, 24), (150, 36), f"X\nn × {hidden}", "embedding")
     for x, name in ((64, "Q"), (170, "K"), (276, "V")):
         drawing.arrow([(middle, 42), (middle, 58), (x, 58), (x, 76)])
-        drawing.node((x, 94), (96, 36), f"X W {name}\nn × {hidden}", "plain")
+        drawing.node((x, 94), (96, 36), f"X W^{name}\nn × {hidden}", "plain")
         drawing.arrow([(x, 112), (x, 134)])
     drawing.words(middle, 146, f"split into {heads} heads: n × {head} each", "faint")
     for i in reversed(range(heads)):
@@ -120,7 +120,7 @@ def multi_head_attention() -> Drawing:
     drawing.arrow([(middle, 264), (middle, 284)])
     drawing.node((middle, 302), (190, 36), f"heads side by side\nn × {heads} · {head} = n × {hidden}")
     drawing.arrow([(middle, 320), (middle, 340)])
-    drawing.node((middle, 358), (190, 36), f"× W O\n{hidden} × {hidden}", "plain")
+    drawing.node((middle, 358), (190, 36), f"× W^O\n{hidden} × {hidden}", "plain")
     drawing.arrow([(middle, 376), (middle, 392)])
     drawing.words(middle, 402, f"output, n × {hidden}", "bold")
     drawing.words(middle, 420, f"{layer.count_params():,} parameters", "faint")
@@ -173,7 +173,7 @@ def grouped_queries() -> Drawing:
         keys = layer.keys_values(keras.ops.zeros((1, 1, heads * width)))
         numbers = sum(math.prod(each.shape) for each in keys)
         drawing.words(8, top + 12, name, "bold", "start")
-        drawing.words(332, top + 12, f"cache: {numbers:,} numbers a token", "faint", "end")
+        drawing.words(332, top + 12, f"cache: {numbers:,} per token, a layer", "faint", "end")
         for head in range(heads):
             x = 30 + 40 * head
             group = head * num_keys // heads
@@ -188,9 +188,9 @@ def grouped_queries() -> Drawing:
 
 def local_attention() -> Drawing:
     """Attention to all words and within a window, and how far windows reach in layers."""
-    length, window = 12, 2
+    length, window = 13, 2
     places = keras.ops.arange(length)
-    cell = (12, 12)
+    cell = (11, 11)
     drawing = Drawing(
         400, "Global attention fills a square, local attention a band, which widens layer by layer"
     )
@@ -211,10 +211,10 @@ def local_attention() -> Drawing:
         y = 352 - 34 * layer
         if layer:
             knows = (row[kinds[layer - 1]] @ knows > 0).astype(int)
-        seen = knows[length // 2 - 1]
-        drawing.table(92, y, seen[None], (20, 22))
-        name = f"{layer}, {kinds[layer - 1]}" if layer else "its own"
-        drawing.words(86, y + 11, f"layer {name}" if layer else name, "faint", "end")
+        seen = knows[length // 2]
+        drawing.table(106, y, seen[None], (17, 22))
+        name = f"{layer}, {kinds[layer - 1]}" if layer else ""
+        drawing.words(100, y + 11, f"layer {name}" if layer else "itself", "faint", "end")
     drawing.words(WIDTH / 2, 388, "ModernBERT: two local layers after each global one", "faint")
     return drawing
 

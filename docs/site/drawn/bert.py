@@ -30,12 +30,12 @@ def bert_input() -> Drawing:
         drawing.node((58, y), (82, 21), f"E {token}", "embedding")
         drawing.node((148, y), (48, 21), f"E {letter}", "norm" if segment else "attention")
         drawing.node((222, y), (48, 21), f"E {i}", "plain")
-        drawing.node((300, y), (48, 21), "768", "feed_forward")
+        drawing.node((300, y), (48, 21), f"x {i}", "feed_forward")
         for x in (111, 185):
             drawing.words(x, y, "+")
         drawing.words(262, y, "=")
     drawing.words(
-        WIDTH / 2, 42 + row * len(tokens) + 4, "each a vector of 768 numbers, from three tables", "faint"
+        WIDTH / 2, 42 + row * len(tokens) + 4, "vectors of 768 numbers, from three tables", "faint"
     )
     return drawing
 
@@ -48,12 +48,13 @@ def bert_heads() -> Drawing:
     )
     pair = ["[CLS]", "text A", "[SEP]", "text B", "[SEP]"]
     single = ["[CLS]", "my", "dog", "is", "cute"]
-    question = ["[CLS]", "question", "[SEP]", "context", "[SEP]"]
+    question = ["[CLS]", "who …?", "[SEP]", "Ada", "Byron …"]
+    named = ["[CLS]", "Ada", "Byron", "in", "London"]
     kinds = [
         ("Pair of sentences: MNLI, QQP, RTE", pair, {0: "class"}),
         ("One sentence: SST-2, CoLA", single, {0: "class"}),
-        ("Question: SQuAD", question, {3: "start and end"}),
-        ("Each token: CoNLL-2003", single, {i: tag for i, tag in enumerate(("", "O", "O", "O", "O")) if tag}),
+        ("Question: SQuAD", question, {3: "start", 4: "end"}),
+        ("Each token: CoNLL-2003", named, {1: "B-PER", 2: "I-PER", 3: "O", 4: "B-LOC"}),
     ]
     for i, (caption, tokens, outputs) in enumerate(kinds):
         top = i * block
@@ -66,8 +67,7 @@ def bert_heads() -> Drawing:
             drawing.arrow([(x, top + 111), (x, top + 92)])
             if j in outputs:
                 drawing.arrow([(x, top + 66), (x, top + 50)])
-                width = 62 if len(outputs[j]) < 8 else 110
-                drawing.node((x, top + 38), (width, 22), outputs[j], "norm")
+                drawing.node((x, top + 38), (62, 22), outputs[j], "norm")
     return drawing
 
 
@@ -88,28 +88,28 @@ def masking() -> Drawing:
         np.mean(hidden == original[chosen]),
     ]
     drawing = Drawing(
-        322, "Masking: of 15 % of the tokens, 80 % become [MASK], 10 % another word, 10 % stay"
+        330, "Masking: of 15 % of the tokens, 80 % become [MASK], 10 % another word, 10 % stay"
     )
     words = ("my", "dog", "is", "hairy")
     for j, word in enumerate(words):
         color = "attention" if word == "hairy" else "embedding"
         drawing.node((50 + 80 * j, 22), (68, 24), word, color)
-    drawing.words(290, 50, f"chosen: {chosen.mean():.1%}", "faint")
+    drawing.words(332, 48, f"one of {1 / chosen.mean():.1f} tokens is chosen", "faint", "end")
     outcomes = [
         ("[MASK]", "80 %: hidden", "feed_forward"),
         ("apple", "10 %: a random word", "norm"),
         ("hairy", "10 %: stays", "plain"),
     ]
     for i, ((word, rule, color), share) in enumerate(zip(outcomes, shares, strict=True)):
-        y = 94 + 66 * i
+        y = 108 + 64 * i
         drawing.words(8, y - 24, rule, "bold", "start")
         drawing.words(332, y - 24, f"measured {share:.1%}", "faint", "end")
         for j, other in enumerate((*words[:3], word)):
             drawing.node(
                 (50 + 80 * j, y), (68, 24), other, color if j == 3 else "end"
             )
-    drawing.words(WIDTH / 2, 276, "In all three, the model must predict “hairy”.", "bold")
-    drawing.words(WIDTH / 2, 300, f"measured: {int(chosen.sum()):,} chosen tokens", "faint")
+    drawing.words(WIDTH / 2, 286, "In all three, the model must predict “hairy”.", "bold")
+    drawing.words(WIDTH / 2, 310, f"measured: {int(chosen.sum()):,} chosen tokens", "faint")
     return drawing
 
 

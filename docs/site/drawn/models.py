@@ -8,84 +8,63 @@ import keras_transformers as kt
 from keras_transformers.layers.norms import norm_layer
 
 Part = tuple[str, str]
-_NORM: Part = ("add & norm", "norm")
 
 
 def transformer() -> Drawing:
     """The encoder and the decoder, from the tokens at the bottom to the probabilities."""
-    model = kt.transformer_base(vocabulary_size=37_000)
+    vocabulary_size = 37_000
+    model = kt.transformer_base(vocabulary_size=vocabulary_size)
     drawing = Drawing(
-        606, "The Transformer: encoder at the left, decoder at the right, inputs at the bottom"
+        586, "The Transformer: encoder at the left, decoder at the right, inputs at the bottom"
     )
-    left, right = 86, 250
-    drawing.words(left, 196, "Encoder", "bold")
-    drawing.words(right, 14, "next token", "bold")
-    for y, name, color in ((40, "softmax", "norm"), (78, "linear, 512 → 37,000", "plain")):
-        drawing.node((right, y), (146, 24), name, color)
-        drawing.arrow([(right, y - 12), (right, y - 26 + 8)])
-    decoder = [
-        ("masked self-attention", "attention"),
-        _NORM,
-        ("cross-attention", "attention"),
-        _NORM,
-        ("feed-forward, 2,048", "feed_forward"),
-        _NORM,
-    ]
-    encoder = [("self-attention", "attention"), _NORM, ("feed-forward, 2,048", "feed_forward"), _NORM]
-    bottom = 440
-    top = _layer(drawing, right, bottom, decoder)
-    drawing.arrow([(right, top), (right, 90)])
-    end = _layer(drawing, left, bottom, encoder)
-    cross = bottom - 30 - 62 - 2 * 23 - 12 - 14
-    cross = bottom - _places(decoder)[2]
-    drawing.arrow([(left, end), (left, end - 14), (168, end - 14), (168, cross), (right - 68, cross)])
+    left, right, bottom = 85, 255, 424
+    self_attention, feed_forward = ("self-attention", "attention"), ("feed-forward", "feed_forward")
+    masked, cross = ("masked\nself-attention", "attention"), ("cross-attention", "attention")
+    memory = _layer(drawing, "Encoder, 6 ×", left, bottom, [self_attention, feed_forward])[0]
+    top, place = _layer(drawing, "Decoder, 6 ×", right, bottom, [masked, cross, feed_forward])
+    drawing.arrow([(left, memory), (left, top - 8), (170, top - 8), (170, place), (200, place)])
+    for y, name, color in ((60, "softmax", "norm"), (98, f"linear, 512 → {vocabulary_size:,}", "plain")):
+        drawing.node((right, y), (150, 24), name, color)
+        drawing.arrow([(right, y - 12), (right, y - 26)])
+    drawing.words(right, 14, "probabilities of\nthe next token", "bold")
+    drawing.arrow([(right, top), (right, 110)])
     for x, name, tokens in (
         (left, "source", "“Zwei Hunde spielen.”"),
         (right, "target so far", "“<s> Two dogs”"),
     ):
-        drawing.arrow([(x, 472), (x, bottom)])
-        drawing.ring((x, 482))
-        drawing.words(x + 16, 482, "positions", "faint", "start")
-        drawing.arrow([(x, 508), (x, 492)])
-        drawing.node((x, 520), (136, 24), "embedding, 512", "embedding")
-        drawing.arrow([(x, 550), (x, 533)])
-        drawing.words(x, 558, tokens)
-        drawing.words(x, 574, name, "faint")
+        drawing.arrow([(x, 447), (x, bottom)])
+        drawing.ring((x, 456))
+        drawing.words(x + 16, 456, "positions", "faint", "start")
+        drawing.arrow([(x, 480), (x, 466)])
+        drawing.node((x, 492), (140, 24), "embedding, 512", "embedding")
+        drawing.arrow([(x, 520), (x, 505)])
+        drawing.words(x, 536, f"{tokens}\n{name}")
     drawing.words(
-        WIDTH / 2, 595, f"Transformer-Base: {model.count_params():,} parameters", "faint"
+        WIDTH / 2, 574, f"Transformer-Base: {model.count_params():,} parameters", "faint"
     )
     return drawing
 
 
-def _places(parts: list[Part]) -> list[float]:
-    """Returns how far the middle of each part lies above the bottom of its frame."""
-    places, height = [], 32.0
-    for name, color in parts:
-        size = 20 if color == "norm" else 26
-        places.append(height + size / 2)
-        height += size + (4 if color != "norm" else 24)
-        del name
-    return places
-
-
-def _layer(drawing: Drawing, x: float, bottom: float, parts: list[Part]) -> float:
-    """Draws a layer that repeats, and returns the upper edge of its frame."""
-    places = _places(parts)
-    top = bottom - places[-1] - 22
-    drawing.box(x - 82 + 4, top, 156, bottom - top - 6, "frame")
-    drawing.words(x - 74, top - 9, "6 ×", "bold", "start")
-    drawing.line([(x, bottom), (x, bottom - places[0] + 12)])
-    for i, ((name, color), place) in enumerate(zip(parts, places, strict=True)):
-        y = bottom - place
-        drawing.node((x + 6, y), (122, 20 if color == "norm" else 26), name, color)
-        if color == "norm":
-            fork = bottom - places[i - 1] + 22
-            drawing.arrow([(x, fork), (x - 68, fork), (x - 68, y), (x - 55, y)])
-            if i + 1 < len(parts):
-                drawing.line([(x, y - 10), (x, bottom - places[i + 1] + 13)])
-            else:
-                drawing.line([(x, y - 10), (x, top)])
-    return top
+def _layer(
+    drawing: Drawing, name: str, x: float, bottom: float, sublayers: list[Part]
+) -> tuple[float, float]:
+    """Draws a layer, upwards, and returns its upper edge and the middle of the second sublayer."""
+    heights = [40 if "\n" in words else 26 for words, _ in sublayers]
+    top = bottom - sum(height + 60 for height in heights) - 8
+    drawing.box(x - 81, top, 162, bottom - top, "frame")
+    drawing.words(x - 77, top - 11, name, "bold", "start")
+    y, middles = bottom, []
+    for (words, color), height in zip(sublayers, heights, strict=True):
+        fork, middle, norm = y - 8, y - 18 - height / 2, y - height - 38
+        drawing.line([(x, y), (x, norm)])
+        drawing.arrow([(x, fork), (x - 71, fork), (x - 71, norm), (x - 55, norm)])
+        drawing.node((x + 6, middle), (120, height), words, color)
+        drawing.node((x + 6, norm), (120, 22), "add & norm", "norm")
+        middles.append(middle)
+        y -= height + 60
+        drawing.line([(x, norm - 11), (x, y)])
+    drawing.line([(x, y), (x, top)])
+    return top, middles[1]
 
 
 def residual() -> Drawing:
@@ -93,7 +72,7 @@ def residual() -> Drawing:
     vector = np.array([[1.0, 2.0, 3.0, 6.0]])
     normed = np.asarray(norm_layer("layer", 1e-6)(keras.ops.convert_to_tensor(vector)))[0]
     drawing = Drawing(
-        372, "A sublayer with its residual connection: layer norm after the sum, or before it"
+        320, "A sublayer with its residual connection: layer norm after the sum, or before it"
     )
     columns = [
         (86, "Post-norm (2017)", "norm(x + f(x))", ("f", "+", "norm")),
@@ -103,10 +82,10 @@ def residual() -> Drawing:
     for x, name, formula, order in columns:
         drawing.words(x, 14, name, "bold")
         drawing.words(x, 34, formula, "faint")
-        y = 240.0
-        drawing.words(x, 258, "x")
-        drawing.arrow([(x, 250), (x, y - 12)])
-        fork = 243.0
+        y = 190.0
+        drawing.words(x, 208, "x")
+        drawing.arrow([(x, 200), (x, y - 12)])
+        fork = 193.0
         for part in order:
             if part == "+":
                 drawing.ring((x, y - 22))
@@ -118,8 +97,8 @@ def residual() -> Drawing:
                 drawing.node((x, y - 12 - size / 2), (96, size), words, color)
                 y -= size + 14
             drawing.arrow([(x, y + 2), (x, y - 10)])
-    drawing.words(WIDTH / 2, 290, "Layer norm: mean 0, standard deviation 1", "bold")
-    for y, numbers, name in ((316, vector[0], "before"), (348, normed, "after")):
+    drawing.words(WIDTH / 2, 240, "Layer norm: mean 0, standard deviation 1", "bold")
+    for y, numbers, name in ((268, vector[0], "before"), (300, normed, "after")):
         drawing.table(
             100, y - 11, [[0, 0, 0, 0]], (56, 22), words=[[f"{n:.2f}" for n in numbers]], rows=[name]
         )

@@ -58,7 +58,7 @@ def rnn_decoders() -> Drawing:
         ("1. The context is the first state", "state"),
         ("2. Every step reads the context", "c, state"),
         ("3. … and the previous word", "c, token, state"),
-        ("Attention: another context at each step", "attention: c, token, state"),
+        ("4. Attention: a context per step", "attention: c, token, state"),
     ]
     block = 144
     drawing = Drawing(
@@ -100,7 +100,7 @@ def rnn_decoders() -> Drawing:
             for x in xs[1:]:
                 drawing.arrow([(x, low + 18), (x, low + 12)])
     drawing.words(
-        WIDTH / 2, 4 * block + 10, "wrong: words of CMUdict, mispronounced by small models", "faint"
+        WIDTH / 2, 4 * block + 10, "wrong: words of CMUdict, by small models", "faint"
     )
     return drawing
 
@@ -117,7 +117,7 @@ def alignment() -> Drawing:
     )
     sources, targets = ([word.strip("▁") for word in words] for words in (sources, targets))
     shares = attention[: len(targets) - 1, : len(sources)]  # (target, source), without the end
-    cell = 26
+    cell = 30
     drawing = Drawing(
         cell * len(shares) + 118, "Which German words a translator reads for each English word"
     )

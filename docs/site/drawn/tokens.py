@@ -55,13 +55,13 @@ def merges() -> Drawing:
         x = 8.0
         for word in split:
             for token in word:
-                width = 12.0 + 7.6 * len(token) if len(token) > 1 else 15.0
+                width = 6.0 + 8 * len(token) if len(token) > 1 else 13.0
                 new = i and token == "".join(rules[i - 1])
                 drawing.node(
                     (x + width / 2, top + 38), (width, 22), token, "attention" if new else "plain"
                 )
                 x += width
-            x += 5
+            x += 4
     drawing.words(
         WIDTH / 2, len(stages) * block + 8, "Ġ: a space. No other pair occurs twice.", "faint"
     )
@@ -108,10 +108,10 @@ def next_word() -> Drawing:
     return drawing
 
 
-def _searched() -> tuple[list[list[Candidate]], list[tuple[str, float]]]:
-    """Returns the candidates of each step of a search with two beams, and its results."""
-    names = ["[PAD]", "[START]", "[END]", *dict.fromkeys(w for row in _AFTER.values() for w in row)]
-    names = list(dict.fromkeys(names))
+def _searched(num_beams: int) -> tuple[list[list[Candidate]], list[tuple[str, float]]]:
+    """Returns the candidates of each step of a search, and its results."""
+    words = (word for row in _AFTER.values() for word in row)
+    names = list(dict.fromkeys(["[PAD]", "[START]", "[END]", *words]))
     table = np.zeros((len(names), len(names)), "float32")
     for word, others in _AFTER.items():
         for other, share in others.items():
@@ -128,7 +128,7 @@ def _searched() -> tuple[list[list[Candidate]], list[tuple[str, float]]]:
         [names.index("[START]")],
         end_token_id=names.index("[END]"),
         max_length=5,
-        num_beams=2,
+        num_beams=num_beams,
         length_penalty=0.0,
         on_step=steps.append,
     )
@@ -161,7 +161,8 @@ def _searched() -> tuple[list[list[Candidate]], list[tuple[str, float]]]:
 
 def beam_search() -> Drawing:
     """A search with two beams: its candidates, those that stay, and those that end."""
-    levels, results = _searched()
+    levels, results = _searched(2)
+    (greedy, greedy_chance), *_ = _searched(1)[1]
     block = 92
     drawing = Drawing(
         len(levels) * block + 128, "Beam search with two beams: candidates of each step, with chances"
@@ -176,8 +177,8 @@ def beam_search() -> Drawing:
         places: dict[Candidate, tuple[float, float]] = {}
         for i, each in enumerate(level):
             x = round(start + gap * i, 1)
-            drawing.line([parents[each.parent], (x, y - 19)], "" if each.is_kept else "dashed")
             color = "norm" if each.word == "[END]" else "attention" if each.is_kept else "end"
+            drawing.line([parents[each.parent], (x, y - 19)], "dashed" if color == "end" else "")
             drawing.node((x, y), (gap - 6, 38), f"{each.word}\n{each.chance:.3f}", color)
             places[each] = (x, y + 19)
         parents = [places[each] for each in order]
@@ -187,8 +188,7 @@ def beam_search() -> Drawing:
         drawing.words(x + 22, y, name, "", "start")
     for i, (text, chance) in enumerate(results):
         drawing.words(20, y + 30 + 18 * i, f"{i + 1}. “{text}”: {chance:.3f}", "bold" if not i else "", "start")
-    greedy = 0.5 * 0.4 * 0.55
-    drawing.words(20, y + 70, f"Greedy search ends at “a dog”: {greedy:.3f}", "faint", "start")
+    drawing.words(20, y + 70, f"Greedy search: “{greedy}”, {greedy_chance:.3f}", "faint", "start")
     return drawing
 
 

@@ -20,7 +20,7 @@ def label_smoothing() -> Drawing:
     # The loss is linear in the targets: the gradient at even logits gives them back.
     hard, smooth = (_targets(len(words), right, smoothing) for smoothing in (0.0, share))
     drawing = Drawing(
-        430, "Label smoothing moves 0.1 of the target to all words; certainty then costs"
+        404, "Label smoothing moves 0.1 of the target to all words; certainty then costs"
     )
     for x, name, targets, color in (
         (54, "hard target", hard, "orange"),
@@ -56,7 +56,7 @@ def label_smoothing() -> Drawing:
     drawing.words(WIDTH / 2 + 30, 190, "with smoothing (solid),", "")
     drawing.words(WIDTH / 2 + 30, 206, f"lowest at {shares[best]:.2f};")
     drawing.words(WIDTH / 2 + 30, 222, "hard (dashed), lowest at 1")
-    drawing.words(WIDTH / 2, 412, "probability that the model gives to the right word", "faint")
+    drawing.words(WIDTH / 2, 390, "probability that the model gives to the right word", "faint")
     return drawing
 
 
@@ -75,7 +75,7 @@ def _targets(count: int, right: int, smoothing: float) -> np.ndarray:
 def warm_up() -> Drawing:
     """The Transformer's learning rate, and BERT's."""
     drawing = Drawing(
-        440, "Learning rates rise to a peak, then fall with the inverse root, or in a line"
+        390, "Learning rates rise to a peak, then fall with the inverse root, or in a line"
     )
     base = noam(hidden_dim=512)
     bert = WarmupLinearDecay(1e-4, warmup_steps=10_000, total_steps=1_000_000)
@@ -84,10 +84,10 @@ def warm_up() -> Drawing:
         ("BERT: 10,000 steps up, then in a line to 0", bert, 1_000_000, 10_000, "orange"),
     ]
     for i, (name, schedule, steps, warmup, color) in enumerate(plots):
-        top = i * 220
+        top = i * 196
         peak = float(schedule(warmup - 1))
         drawing.words(8, top + 12, name, "bold", "start")
-        x, y, width, height = 20, top + 32, 300, 140
+        x, y, width, height = 20, top + 32, 300, 120
         numbers = np.unique(
             np.concatenate([np.linspace(0, steps - 1, 60), np.linspace(0, 2 * warmup, 20)]).astype(int)
         )
