@@ -5,7 +5,8 @@ legible; wider pages show it larger. Series have the colours of the charts.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -18,7 +19,12 @@ _LINE = 15  # between two lines of text
 _BASE = 4  # from the middle of a line of text down to its baseline
 _SERIES = {"blue": (BLUE, ""), "orange": (ORANGE, "6 3"), "green": (GREEN, "2 3")}
 _RAISED = re.compile(r"\^(\w)(.*)")  # W^Q
-_SHADE = 0.55  # of a weight of 1; numbers stay legible on it
+SHADE = 0.5  # of a weight of 1; numbers stay legible on it
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Returns a share in percent, as the pages write it."""
+    return f"{100 * share:.{digits}f} %"
 
 
 class Drawing(Picture):
@@ -29,7 +35,7 @@ class Drawing(Picture):
         title: text that screen readers read aloud.
     """
 
-    colors = {
+    colors: ClassVar[Mapping[str, tuple[str, str]]] = {
         **Picture.colors,
         **{name: (color, DARK[color]) for name, (color, _) in _SERIES.items()},
     }
@@ -76,9 +82,7 @@ class Drawing(Picture):
     def ring(self, place: Point, words: str = "+", color: str = "end", radius: float = 9) -> None:
         """Draws a circle with words in its middle."""
         x, y = place
-        self._elements.append(
-            f'<circle class="{color}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>'
-        )
+        self._elements.append(f'<circle class="{color}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>')
         self.words(x, y, words)
 
     def line(self, points: Sequence[Point], style: str = "") -> None:
@@ -92,7 +96,7 @@ class Drawing(Picture):
     ) -> None:
         """Draws a cell, the darker the larger the weight, from 0 to 1."""
         self.box(x, y, *size, "end", radius=0)
-        if opacity := round(_SHADE * weight, 2):
+        if opacity := round(SHADE * weight, 2):
             place = f'x="{x:g}" y="{y:g}" width="{size[0]:g}" height="{size[1]:g}"'
             self._elements.append(
                 f'<rect class="{color} shade" {place} fill-opacity="{opacity:g}"/>'
@@ -143,7 +147,7 @@ class Drawing(Picture):
                 length = round(width * float(share), 1)
                 self._elements.append(
                     f'<rect class="{color} shade" x="{x:g}" y="{middle - row / 2 + 2:g}" '
-                    f'width="{length:g}" height="{row - 4:g}" fill-opacity="{_SHADE}"/>'
+                    f'width="{length:g}" height="{row - 4:g}" fill-opacity="{SHADE}"/>'
                 )
                 self.words(x + length + 5, middle, shown.format(float(share)), "", "start")
 
@@ -154,7 +158,7 @@ class Drawing(Picture):
             *super().rules(scheme),
             stroke.replace("rect", "circle"),
             ".shade { stroke: none; }",
-            ".small { font-size: 11px; }",
+            ".small { font-size: 11.5px; }",
             ".line-dashed { stroke-dasharray: 3 3; }",
             *(
                 f".line-{name} {{ stroke: {self.colors[name][scheme]}; stroke-width: 2; "

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from drawn import attention, bert, models, positions, recurrence, tokens, training
 from drawing import Drawing
+from drawn import attention, bert, models, positions, recurrence, tokens, training
 
 IMAGES = Path(__file__).parents[1] / "images"
 PICTURES: dict[str, Callable[[], Drawing]] = {

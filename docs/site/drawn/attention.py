@@ -118,7 +118,9 @@ def multi_head_attention() -> Drawing:
     drawing.words(127, 198 + 42 - 6, f"attention of one head\nn × {head}")
     drawing.words(290, 252, f"{heads} times,\nin parallel", "faint")
     drawing.arrow([(middle, 264), (middle, 284)])
-    drawing.node((middle, 302), (190, 36), f"heads side by side\nn × {heads} · {head} = n × {hidden}")
+    drawing.node(
+        (middle, 302), (190, 36), f"heads side by side\nn × {heads} · {head} = n × {hidden}"
+    )
     drawing.arrow([(middle, 320), (middle, 340)])
     drawing.node((middle, 358), (190, 36), f"× W^O\n{hidden} × {hidden}", "plain")
     drawing.arrow([(middle, 376), (middle, 392)])
@@ -149,9 +151,7 @@ def masks() -> Drawing:
         top = i * block
         drawing.words(8, top + 12, caption, "bold", "start")
         words = [["✓" if cell else "" for cell in row] for row in mask]
-        drawing.table(
-            72, top + 42, mask, (62, 21), words=words, rows=queries, columns=keys
-        )
+        drawing.table(72, top + 42, mask, (62, 21), words=words, rows=queries, columns=keys)
     drawing.words(WIDTH / 2, 4 * block + 8, "rows: queries; columns: keys", "faint")
     return drawing
 
@@ -203,18 +203,18 @@ def local_attention() -> Drawing:
         drawing.table(x, 24, mask, cell)
         drawing.words(x + 72, 180, f"{int(mask.sum())} scores", "faint")
     drawing.words(WIDTH / 2, 214, "What the middle word knows after each layer", "bold")
-    step = np.asarray(Reach(window=window).mask(places, places), dtype=int)
-    kinds = ("local", "local", "global")
-    knows = np.eye(length, dtype=int)
-    row = {name: np.asarray(mask) for name, mask in (("local", step), ("global", np.ones_like(step)))}
-    for layer in range(4):
+    local, everywhere = (
+        np.asarray(reach.mask(places, places)) for reach in (Reach(window=window), Reach())
+    )
+    layers = (("", None), ("local", local), ("local", local), ("global", everywhere))
+    knows = np.eye(length, dtype=bool)  # (word, word)
+    for layer, (name, mask) in enumerate(layers):
         y = 352 - 34 * layer
-        if layer:
-            knows = (row[kinds[layer - 1]] @ knows > 0).astype(int)
-        seen = knows[length // 2]
-        drawing.table(106, y, seen[None], (17, 22))
-        name = f"{layer}, {kinds[layer - 1]}" if layer else ""
-        drawing.words(100, y + 11, f"layer {name}" if layer else "itself", "faint", "end")
+        if mask is not None:
+            knows = mask @ knows
+        drawing.table(106, y, knows[length // 2][None], (17, 22))
+        caption = f"layer {layer}, {name}" if name else "itself"
+        drawing.words(100, y + 11, caption, "faint", "end")
     drawing.words(WIDTH / 2, 388, "ModernBERT: two local layers after each global one", "faint")
     return drawing
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from drawing import WIDTH, Drawing
+from drawing import WIDTH, Drawing, percent
 
 from keras_transformers.data.pretraining.masking import Masker
 from keras_transformers.tokenizers import WordPieceTokenizer
@@ -94,7 +94,7 @@ def masking() -> Drawing:
     for j, word in enumerate(words):
         color = "attention" if word == "hairy" else "embedding"
         drawing.node((50 + 80 * j, 22), (68, 24), word, color)
-    drawing.words(332, 48, f"one of {1 / chosen.mean():.1f} tokens is chosen", "faint", "end")
+    drawing.words(332, 48, f"chosen: {percent(chosen.mean())} of all tokens", "faint", "end")
     outcomes = [
         ("[MASK]", "80 %: hidden", "feed_forward"),
         ("apple", "10 %: a random word", "norm"),
@@ -103,11 +103,9 @@ def masking() -> Drawing:
     for i, ((word, rule, color), share) in enumerate(zip(outcomes, shares, strict=True)):
         y = 108 + 64 * i
         drawing.words(8, y - 24, rule, "bold", "start")
-        drawing.words(332, y - 24, f"measured {share:.1%}", "faint", "end")
+        drawing.words(332, y - 24, f"measured: {percent(share)}", "faint", "end")
         for j, other in enumerate((*words[:3], word)):
-            drawing.node(
-                (50 + 80 * j, y), (68, 24), other, color if j == 3 else "end"
-            )
+            drawing.node((50 + 80 * j, y), (68, 24), other, color if j == 3 else "end")
     drawing.words(WIDTH / 2, 286, "In all three, the model must predict “hairy”.", "bold")
     drawing.words(WIDTH / 2, 310, f"measured: {int(chosen.sum()):,} chosen tokens", "faint")
     return drawing

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from drawing import WIDTH, Drawing
 
-import keras_transformers as kt
+from keras_transformers import families
 from keras_transformers.layers.norms import norm_layer
 
 Part = tuple[str, str]
@@ -13,17 +13,22 @@ Part = tuple[str, str]
 def transformer() -> Drawing:
     """The encoder and the decoder, from the tokens at the bottom to the probabilities."""
     vocabulary_size = 37_000
-    model = kt.transformer_base(vocabulary_size=vocabulary_size)
+    base = families.transformer.SIZES["transformer_base"]
+    width = base["hidden_dim"]
+    count = families.transformer.num_parameters(vocabulary_size=vocabulary_size, **base)
     drawing = Drawing(
         586, "The Transformer: encoder at the left, decoder at the right, inputs at the bottom"
     )
     left, right, bottom = 85, 255, 424
     self_attention, feed_forward = ("self-attention", "attention"), ("feed-forward", "feed_forward")
     masked, cross = ("masked\nself-attention", "attention"), ("cross-attention", "attention")
-    memory = _layer(drawing, "Encoder, 6 ×", left, bottom, [self_attention, feed_forward])[0]
-    top, place = _layer(drawing, "Decoder, 6 ×", right, bottom, [masked, cross, feed_forward])
+    memory = _layer(drawing, "Encoder", left, bottom, [self_attention, feed_forward])[0]
+    top, place = _layer(drawing, "Decoder", right, bottom, [masked, cross, feed_forward])
     drawing.arrow([(left, memory), (left, top - 8), (170, top - 8), (170, place), (200, place)])
-    for y, name, color in ((60, "softmax", "norm"), (98, f"linear, 512 → {vocabulary_size:,}", "plain")):
+    for y, name, color in (
+        (60, "softmax", "norm"),
+        (98, f"linear, {width} → {vocabulary_size:,}", "plain"),
+    ):
         drawing.node((right, y), (150, 24), name, color)
         drawing.arrow([(right, y - 12), (right, y - 26)])
     drawing.words(right, 14, "probabilities of\nthe next token", "bold")
@@ -36,12 +41,10 @@ def transformer() -> Drawing:
         drawing.ring((x, 456))
         drawing.words(x + 16, 456, "positions", "faint", "start")
         drawing.arrow([(x, 480), (x, 466)])
-        drawing.node((x, 492), (140, 24), "embedding, 512", "embedding")
+        drawing.node((x, 492), (140, 24), f"embedding, {width}", "embedding")
         drawing.arrow([(x, 520), (x, 505)])
         drawing.words(x, 536, f"{tokens}\n{name}")
-    drawing.words(
-        WIDTH / 2, 574, f"Transformer-Base: {model.count_params():,} parameters", "faint"
-    )
+    drawing.words(WIDTH / 2, 574, f"Transformer-Base: {count:,} parameters", "faint")
     return drawing
 
 
@@ -53,6 +56,7 @@ def _layer(
     top = bottom - sum(height + 60 for height in heights) - 8
     drawing.box(x - 81, top, 162, bottom - top, "frame")
     drawing.words(x - 77, top - 11, name, "bold", "start")
+    drawing.words(x + 77, top - 11, "6 ×", "bold", "end")
     y, middles = bottom, []
     for (words, color), height in zip(sublayers, heights, strict=True):
         fork, middle, norm = y - 8, y - 18 - height / 2, y - height - 38
@@ -76,7 +80,7 @@ def residual() -> Drawing:
     )
     columns = [
         (86, "Post-norm (2017)", "norm(x + f(x))", ("f", "+", "norm")),
-        (254, "Pre-norm (GPT-2, Llama)", "x + f(norm(x))", ("norm", "f", "+")),
+        (254, "Pre-norm (GPT-2)", "x + f(norm(x))", ("norm", "f", "+")),
     ]
     kinds = {"f": ("attention or\nfeed-forward", "attention"), "norm": ("layer norm", "norm")}
     for x, name, formula, order in columns:
@@ -100,7 +104,12 @@ def residual() -> Drawing:
     drawing.words(WIDTH / 2, 240, "Layer norm: mean 0, standard deviation 1", "bold")
     for y, numbers, name in ((268, vector[0], "before"), (300, normed, "after")):
         drawing.table(
-            100, y - 11, [[0, 0, 0, 0]], (56, 22), words=[[f"{n:.2f}" for n in numbers]], rows=[name]
+            100,
+            y - 11,
+            [[0, 0, 0, 0]],
+            (56, 22),
+            words=[[f"{n:.2f}" for n in numbers]],
+            rows=[name],
         )
     return drawing
 
@@ -132,15 +141,16 @@ def gpt_elmo_bert() -> Drawing:
                         way = 1 if shift < 0 else -1
                         height = levels[1] - 5 if shift < 0 else levels[1] + 5
                         drawing.arrow(
-                            [(xs[source] + shift + 11 * way, height), (x + shift - 12 * way, height)]
+                            [
+                                (xs[source] + shift + 11 * way, height),
+                                (x + shift - 12 * way, height),
+                            ]
                         )
             else:
                 for low, high in ((0, 1), (1, 2)):
                     for source in range(len(words)):
                         if i == 2 or source <= j:
-                            drawing.line(
-                                [(xs[source], levels[low] - 11), (x, levels[high] + 11)]
-                            )
+                            drawing.line([(xs[source], levels[low] - 11), (x, levels[high] + 11)])
         for j, x in enumerate(xs):
             drawing.node((x, levels[0]), (54, 22), words[j], "embedding")
             if i == 1:

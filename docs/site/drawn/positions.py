@@ -15,9 +15,9 @@ def rotary_positions() -> Drawing:
     rotate = RotaryPositions(base)
     heads = np.zeros((1, 1, 5, 2 * pairs), "float32")
     heads[..., :pairs] = 1  # each pair starts at (1, 0)
-    turned = np.asarray(
-        rotate(keras.ops.convert_to_tensor(heads), keras.ops.arange(5)[None])
-    )[0, 0]  # (position, 2 * pairs)
+    turned = np.asarray(rotate(keras.ops.convert_to_tensor(heads), keras.ops.arange(5)[None]))[
+        0, 0
+    ]  # (position, 2 * pairs)
     drawing = Drawing(
         372, "Rotary positions: each pair of numbers turns by an angle that grows with the position"
     )
@@ -30,9 +30,14 @@ def rotary_positions() -> Drawing:
             across, up = turned[position, pair], turned[position, pair + pairs]
             end = (x + radius * float(across), y - radius * float(up))
             drawing.line([(x, y), end])
-            if pair < 2:  # the third's are too close
+            if not pair or (position in (0, 4) and pair == 1):  # where there is room
                 far = radius + 9
-                drawing.words(round(x + far * float(across), 1), round(y - far * float(up), 1), str(position), "faint")
+                drawing.words(
+                    round(x + far * float(across), 1),
+                    round(y - far * float(up), 1),
+                    str(position),
+                    "faint",
+                )
         drawing.words(x, 14, f"pair {pair + 1}", "bold")
         drawing.words(x, 150, f"{angle:.1f}° a position", "faint")
     drawing.words(WIDTH / 2, 170, "vectors at positions 0 to 4", "faint")

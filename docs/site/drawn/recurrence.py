@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
-from drawing import WIDTH, Drawing
+from drawing import WIDTH, Drawing, percent
 
 ROOT = Path(__file__).parents[3]
 STUDY = ROOT / "benchmarks/results/studies/decoders.json"
@@ -63,13 +62,13 @@ def rnn_decoders() -> Drawing:
     block = 144
     drawing = Drawing(
         4 * block + 22,
-        "Decoders: the context as first state, at every step, with the previous word, and attention",
+        "Decoders: the context first, at every step, with the previous word, and attention",
     )
     xs = [104, 190, 276]
     for i, (caption, name) in enumerate(kinds):
         top = i * block
         drawing.words(8, top + 12, caption, "bold", "start")
-        drawing.words(332, top + 12, f"{errors[name]:.0%} wrong", "", "end")
+        drawing.words(332, top + 12, f"{percent(errors[name], 0)} wrong", "", "end")
         output, state, low = top + 36, top + 74, top + 116
         for j, x in enumerate(xs):
             sign = "₁₂₃"[j]
@@ -80,7 +79,12 @@ def rnn_decoders() -> Drawing:
                 drawing.arrow([(xs[j - 1] + 20, state), (x - 20, state)])
                 if i >= 2:
                     drawing.arrow(
-                        [(xs[j - 1] + 10, output), (x - 38, output), (x - 26, state - 9), (x - 20, state - 6)]
+                        [
+                            (xs[j - 1] + 10, output),
+                            (x - 38, output),
+                            (x - 26, state - 9),
+                            (x - 20, state - 6),
+                        ]
                     )
             if i == 3:
                 drawing.node((x, low), (40, 24), f"c{sign}", "attention")
@@ -99,9 +103,7 @@ def rnn_decoders() -> Drawing:
             drawing.line([(47, low), (60, low + 18), (xs[-1], low + 18)])
             for x in xs[1:]:
                 drawing.arrow([(x, low + 18), (x, low + 12)])
-    drawing.words(
-        WIDTH / 2, 4 * block + 10, "wrong: words of CMUdict, by small models", "faint"
-    )
+    drawing.words(WIDTH / 2, 4 * block + 10, "wrong: words of CMUdict, by small models", "faint")
     return drawing
 
 

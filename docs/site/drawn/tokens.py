@@ -97,7 +97,8 @@ def next_word() -> Drawing:
     ]
     block = 122
     drawing = Drawing(
-        3 * block + 4, "One table of probabilities under greedy search, temperature, top-k and top-p"
+        3 * block + 4,
+        "One table of probabilities under greedy search, temperature, top-k and top-p",
     )
     for i, (name, shares) in enumerate(kinds):
         x, top = 8 + 168 * (i % 2), block * (i // 2)
@@ -165,7 +166,8 @@ def beam_search() -> Drawing:
     (greedy, greedy_chance), *_ = _searched(1)[1]
     block = 92
     drawing = Drawing(
-        len(levels) * block + 128, "Beam search with two beams: candidates of each step, with chances"
+        len(levels) * block + 128,
+        "Beam search with two beams: candidates of each step, with chances",
     )
     parents = [(WIDTH / 2, 36.0)]
     drawing.node((WIDTH / 2, 24), (70, 24), "[START]", "embedding")
@@ -183,11 +185,21 @@ def beam_search() -> Drawing:
             places[each] = (x, y + 19)
         parents = [places[each] for each in order]
     y = len(levels) * block + 40
-    for x, name, color in ((20, "kept", "attention"), (110, "ended", "norm"), (206, "dropped", "end")):
+    for x, name, color in (
+        (20, "kept", "attention"),
+        (110, "ended", "norm"),
+        (206, "dropped", "end"),
+    ):
         drawing.box(x, y - 8, 16, 16, color)
         drawing.words(x + 22, y, name, "", "start")
     for i, (text, chance) in enumerate(results):
-        drawing.words(20, y + 30 + 18 * i, f"{i + 1}. “{text}”: {chance:.3f}", "bold" if not i else "", "start")
+        drawing.words(
+            20,
+            y + 30 + 18 * i,
+            f"{i + 1}. “{text}”: {chance:.3f}",
+            "bold" if not i else "",
+            "start",
+        )
     drawing.words(20, y + 70, f"Greedy search: “{greedy}”, {greedy_chance:.3f}", "faint", "start")
     return drawing
 

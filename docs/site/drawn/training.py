@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import tensorflow as tf
 from drawing import WIDTH, Drawing
 
 from keras_transformers.training import WarmupLinearDecay, noam, token_crossentropy
@@ -11,13 +12,6 @@ def label_smoothing() -> Drawing:
     """The targets of one token, hard and smoothed, and the loss over the model's certainty."""
     words, share = ("a", "cat", "dog", "sat", "the"), 0.1
     right = words.index("cat")
-    ids = keras.ops.convert_to_tensor([right])
-
-    def loss(logits: np.ndarray, smoothing: float) -> float:
-        rows = keras.ops.convert_to_tensor(logits[None].astype("float32"))
-        return float(token_crossentropy(ids, rows, label_smoothing=smoothing)[0])
-
-    # The loss is linear in the targets: the gradient at even logits gives them back.
     hard, smooth = (_targets(len(words), right, smoothing) for smoothing in (0.0, share))
     drawing = Drawing(
         404, "Label smoothing moves 0.1 of the target to all words; certainty then costs"
@@ -30,15 +24,14 @@ def label_smoothing() -> Drawing:
         drawing.bars(x, 24, targets, words, width=78, color=color)
     drawing.words(WIDTH / 2, 142, "Loss, by the probability of “cat”", "bold")
     shares = np.linspace(0.3, 0.998, 60)
-    curves = {}
-    for name, smoothing in (("orange", 0.0), ("blue", share)):
-        losses = []
-        for probability in shares:
-            rest = np.log((1 - probability) / (len(words) - 1))
-            logits = np.full(len(words), rest)
-            logits[right] = np.log(probability)
-            losses.append(loss(logits, smoothing))
-        curves[name] = np.array(losses)
+    logits = np.log((1 - shares) / (len(words) - 1))[:, None].repeat(len(words), 1)
+    logits[:, right] = np.log(shares)
+    rows = keras.ops.convert_to_tensor(logits.astype("float32"))  # (probability, word)
+    ids = keras.ops.full((len(shares),), right)
+    curves = {
+        name: np.asarray(token_crossentropy(ids, rows, label_smoothing=smoothing))
+        for name, smoothing in (("orange", 0.0), ("blue", share))
+    }
     left, top, width, height = 46, 164, 280, 190
 
     def place(probability: float, value: float) -> tuple[float, float]:
@@ -61,9 +54,7 @@ def label_smoothing() -> Drawing:
 
 
 def _targets(count: int, right: int, smoothing: float) -> np.ndarray:
-    """Returns the targets that `token_crossentropy` compares with: softmax minus its gradient."""
-    import tensorflow as tf
-
+    """Returns the targets that the loss compares with: probabilities minus its gradient."""
     logits = tf.Variable(tf.zeros((1, count)))
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(
@@ -89,7 +80,9 @@ def warm_up() -> Drawing:
         drawing.words(8, top + 12, name, "bold", "start")
         x, y, width, height = 20, top + 32, 300, 120
         numbers = np.unique(
-            np.concatenate([np.linspace(0, steps - 1, 60), np.linspace(0, 2 * warmup, 20)]).astype(int)
+            np.concatenate([np.linspace(0, steps - 1, 60), np.linspace(0, 2 * warmup, 20)]).astype(
+                int
+            )
         )
         points = [
             (x + width * n / steps, y + height * (1 - float(schedule(int(n))) / (1.15 * peak)))
