@@ -95,18 +95,22 @@ def qkv(
         ValueError: there is no such kind, layer or head, or there are too many tokens to draw.
     """
     seen = watched(pipeline, *texts, keep=lambda attended: attended)
-    seen = {each: found for each, found in seen.items() if found.layers[0].query is not None}
-    kinds = {each: (len(x.layers), x.layers[0].query.shape[1]) for each, x in seen.items()}
+    first = {name: layers[0] for name, (layers, _, _) in seen.items()}
+    kinds = {
+        name: (len(seen[name].layers), layer.query.shape[1])
+        for name, layer in first.items()
+        if layer.query is not None  # recurrent decoders have no heads
+    }
     kind = kind or list(kinds)[-1]
     num_layers, num_heads = kinds.get(kind, (0, 0))  # type: ignore[call-overload]
-    layer = num_layers - 1 if layer is None else layer
-    if not (0 <= layer < num_layers and 0 <= head < num_heads):
+    place = num_layers - 1 if layer is None else layer
+    if not (0 <= place < num_layers and 0 <= head < num_heads):
         raise ValueError(
-            f"kind {kind!r}, layer {layer}, head {head}: the model has "
+            f"kind {kind!r}, layer {place}, head {head}: the model has "
             + ", ".join(f"{n} layers of {m} heads of kind {x!r}" for x, (n, m) in kinds.items())
         )
     layers, queries, keys = seen[kind]  # type: ignore[index]
-    attended: Attended = layers[layer]
+    attended: Attended = layers[place]
     if len(queries) * len(keys) > _MOST_POINTS:
         raise ValueError(f"{len(keys)} tokens are too many to draw; give a shorter text")
     key_head = head * attended.key.shape[1] // num_heads
@@ -116,7 +120,7 @@ def qkv(
     return {
         "kinds": kinds,
         "kind": kind,
-        "layer": layer,
+        "layer": place,
         "head": head,
         "key_head": key_head,
         "queries": queries,

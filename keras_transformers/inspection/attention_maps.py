@@ -77,7 +77,10 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
     if others and not any(True for _ in attention_layers(pipeline.model)):
         return others
     seen = watched(pipeline, *texts, keep=lambda attended: np.asarray(attended.probabilities[0]))
-    maps = {kind: AttentionMap(np.stack(each.layers), *each[1:]) for kind, each in seen.items()}
+    maps = {
+        kind: AttentionMap(np.stack(layers), queries, keys)
+        for kind, (layers, queries, keys) in seen.items()
+    }
     return maps | others
 
 

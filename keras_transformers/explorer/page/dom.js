@@ -92,7 +92,9 @@ export function signed(values, rows, columns, label) {
 export function strips(vectors) {
   const largest = vectors.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
   return (vector, label) => {
-    const canvas = signed((i) => vector[i] / largest, 1, vector.length, label);
+    // The square root lets small values be seen beside large ones.
+    const colour = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / largest);
+    const canvas = signed((i) => colour(vector[i]), 1, vector.length, label);
     canvas.classList.add("strip");
     return canvas;
   };

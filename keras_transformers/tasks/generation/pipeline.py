@@ -463,8 +463,8 @@ class TextGenerator(Pipeline):
             The tokens, under the names of `Pipeline.read`: one in `predicted` for each step.
         """
         token_ids = self._prompts.tokens_to_continue(one_row("prompt", prompt)).to_tensor()
-        found = self._decoder.greedy(token_ids, on_logits, max_length=max_length)
-        predicted = found.token_ids[:, 0, : found.lengths[0, 0]]
+        search = self._decoder.greedy(token_ids, on_logits, max_length=max_length)
+        predicted = search.token_ids[:, 0, : search.lengths[0, 0]]
         read = tf.concat([token_ids, predicted], axis=1)
         return {
             "target": token_names(self.tokenizer, read[:, :-1]),

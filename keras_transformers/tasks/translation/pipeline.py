@@ -199,8 +199,8 @@ class Translator(Pipeline):
         """
         greedy = self.with_options(num_beams=1)
         source = self._source(one_row("text", text))
-        found = greedy._hypotheses(one_row("text", text), tf.constant(1), on_logits=on_logits)
-        predicted = found.token_ids[:, 0, : found.lengths[0, 0]]
+        search = greedy._hypotheses(one_row("text", text), tf.constant(1), on_logits=on_logits)
+        predicted = search.token_ids[:, 0, : search.lengths[0, 0]]
         read = tf.concat([[[self.target_tokenizer.start_token_id]], predicted], axis=1)
         return {
             "source": token_names(self.tokenizer, source),
