@@ -391,7 +391,11 @@ def next_tokens(
     """
     tokenizer, added = pipeline.tokenizer, list(added or [])
     tokens = tokenizer.tokenize(one_row("prompt", prompt))[0].numpy().tolist() + added
-    token_ids = tf.constant([[document_start(tokenizer), *tokens]], tf.int32)
+    # As the pipeline continues a prompt: the start token comes first if the tokenizer puts it
+    # before every text, or if there is nothing else to read.
+    needs_start = tokenizer.special_tokens(1)[0] or not tokens
+    start = [document_start(tokenizer)] if needs_start else []
+    token_ids = tf.constant([[*start, *tokens]], tf.int32)
     is_full = token_ids.shape[1] > pipeline.max_sequence_length
     alternatives = []
     if not is_full:

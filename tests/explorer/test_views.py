@@ -284,6 +284,19 @@ def test_next_tokens_are_those_of_the_model():
     assert not full["alternatives"]
 
 
+@pytest.mark.parametrize("make", [lambda: tiny.pipeline("generation"), tiny.talker])
+def test_next_tokens_are_those_of_the_first_step_of_decoding(make):
+    """Tokenizers without special tokens put nothing before a prompt."""
+    shown = subjects.of_pipeline("a", make()).views
+    following = shown["next"]({"prompt": "two dogs", "count": 5})["alternatives"]
+    first = shown["decoding"]({"prompt": "two dogs"})["steps"][0]["alternatives"]
+    np.testing.assert_allclose(
+        [each["probability"] for each in following],
+        [each["probability"] for each in first],
+        rtol=1e-4,
+    )
+
+
 def test_a_llama_shows_its_next_tokens_and_every_query_head():
     """Its queries and keys are turned, and two heads of queries share one of keys."""
     tokenizer = tiny.byte_pairs()
