@@ -45,7 +45,8 @@ def test_pages_have_no_fault(site):
 
 
 def test_faults_are_found(tmp_path):
-    code = f"<div class=md-typeset><pre tabindex=0><code>{'x' * 300}</code></pre></div>"
+    block = "<code tabindex=0 style='display: block; overflow: auto'>"
+    code = f"<div class=md-typeset><pre>{block}{'x' * 300}</code></pre></div>"
     cells = "".join(f"<td>{'wide' * 9}</td>" for _ in range(9))
     wide = (
         f'<div class="md-typeset__scrollwrap" style="overflow: auto"><table>{cells}</table></div>'
