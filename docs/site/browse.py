@@ -4,8 +4,8 @@
     python docs/site/browse.py                    # build/screenshots/<page>-<width>-<scheme>.png
     python docs/site/browse.py index.html chat.html
 
-At 1,300 and 390 pixels, light and dark. The exit status is 1 if a table scrolls sideways at 1,300
-pixels, if a page does so at either width, or if axe finds a serious fault.
+At 1,300 and 390 pixels, light and dark. The exit status is 1 if a table or code scrolls sideways at
+1,300 pixels, if a page does so at either width, or if axe finds a serious fault.
 """
 
 import argparse
@@ -27,10 +27,11 @@ ROOT = Path(__file__).parents[2]
 WIDTHS = (1300, 390)
 SCHEMES = ("light", "dark")
 # What is wider than the room it has, with the start of its text.
-_TOO_WIDE = """
-() => [...document.querySelectorAll(".md-typeset__scrollwrap")]
+TOO_WIDE = """
+() => [...document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")]
   .filter((box) => box.scrollWidth > box.clientWidth + 1)
-  .map((box) => `a table is ${box.scrollWidth - box.clientWidth} pixels too wide: `
+  .map((box) => `${box.tagName === "CODE" ? "code" : "a table"} is `
+    + `${box.scrollWidth - box.clientWidth} pixels too wide: `
     + box.innerText.trim().replace(/\\s+/g, " ").slice(0, 60))
 """
 _OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -64,7 +65,7 @@ def pages_of(site: Path) -> list[str]:
 
 def faults(page: Page, width: int) -> list[str]:
     """Returns what is wrong with the page that is open, one line each."""
-    found = page.evaluate(_TOO_WIDE) if width >= 1000 else []
+    found = page.evaluate(TOO_WIDE) if width >= 1000 else []
     if (pixels := page.evaluate(_OVERFLOW)) > 0:
         found.append(f"the page scrolls sideways by {pixels} pixels")
     for fault in Axe().run(page).response["violations"]:

@@ -19,11 +19,14 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import sync_playwright
 
+import keras_transformers as kt
 from keras_transformers.explorer import Subject, explorer_server, open_subjects
+from keras_transformers.explorer.subjects import of_pipeline
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs/images"
 GERMAN = "Zwei Hunde spielen im Schnee."
+_NEXT_STEP = "document.querySelector('.steps button:nth-of-type(3)').click();"
 
 
 class Picture(NamedTuple):
@@ -35,12 +38,36 @@ class Picture(NamedTuple):
     act: str = ""  # JavaScript
     width: int = 900
     scheme: Literal["light", "dark"] = "light"
+    height: int = 700  # at most
 
 
 PICTURES = {
     "search": Picture("minilm", "search", {}),
     "chat": Picture("smollm2", "chat", {"message": "What is the capital of France?"}, width=390),
     "next": Picture("smollm2", "next", {"prompt": "The capital of France is"}, scheme="dark"),
+    "decoding": Picture(
+        "smollm2",
+        "decoding",
+        {"prompt": "The capital of France is"},
+        _NEXT_STEP,
+        scheme="dark",
+        height=800,
+    ),
+    "qkv": Picture(
+        "minilm",
+        "qkv",
+        {"text": "The river bank was steep."},
+        f"document.querySelectorAll('#queries button')[3].click(); {_NEXT_STEP * 4}",
+        width=1100,
+        height=900,
+    ),
+    "inputs": Picture(
+        "pairs",
+        "inputs",
+        {"text": "My dog is cute.", "text_b": "He likes playing."},
+        width=1100,
+        height=900,
+    ),
     "tokens": Picture("minilm", "tokens", {"text": "Tokenization of unbelievable words"}),
     "parameters": Picture(
         "minilm",
@@ -87,8 +114,8 @@ def photograph(subjects: list[Subject]) -> None:
             page.wait_for_selector("#panel[data-shown]")
             if picture.act:
                 page.evaluate(picture.act)
-                page.wait_for_timeout(200)
-            height = min(700, page.evaluate("document.documentElement.scrollHeight"))
+                page.wait_for_timeout(700)
+            height = min(picture.height, page.evaluate("document.documentElement.scrollHeight"))
             path = IMAGES / f"explorer_{name}.png"
             page.screenshot(
                 path=path,
@@ -112,7 +139,9 @@ def main() -> None:
         for name, subject in zip(given, open_subjects(list(given.values())), strict=True)
     ]
     exports = [ROOT / "saved_models" / name for name in ("fill_mask_en", "translate_de_en")]
-    photograph([*subjects, *open_subjects(exports)])
+    # What it reads does not depend on its head, which is new.
+    pairs = kt.load(options.minilm, pipeline="regression", pair=True)
+    photograph([*subjects, of_pipeline("pairs", pairs), *open_subjects(exports)])
 
 
 if __name__ == "__main__":

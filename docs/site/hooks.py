@@ -4,17 +4,27 @@ MkDocs calls these functions; see https://www.mkdocs.org/dev-guide/plugins/#even
 """
 
 import ast
+import html
+import logging
 import posixpath
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "keras_transformers"
+_logger = logging.getLogger("mkdocs.hooks")  # with --strict, its warnings fail the build
+# Characters of code that fit a window of 1,300 pixels; docs/style.css sets the sizes.
+WIDEST_CODE = 95
+_BLOCK_OF_CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
 _CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+")
 _JOINT = re.compile(r"(?<=[_./,=(])(?=\w{3})|(?<=[a-z])(?=[A-Z])")  # of names in code
 _UPWARDS = re.compile(r"\]\((\.\./[^)#]+)")  # a link to a file of another folder
+_DOWN = re.compile(r"\]\(docs/([^)#]+)")  # a link of a file in the repository's root
+_COPIES = "repository/"  # where the site has the files outside docs/
 
 
 def on_config(config: Any) -> None:
@@ -39,25 +49,55 @@ def on_files(files: Any, config: Any) -> None:
         if not path.exists():
             raise PluginError(f"a page links to {name}, which does not exist")
         for file in [path] if path.is_file() else sorted(path.iterdir()):
-            place = f"repository/{file.relative_to(ROOT)}"
-            files.append(File.generated(config, place, abs_src_path=str(file)))
+            place = f"{_COPIES}{file.relative_to(ROOT)}"
+            if files.get_file_from_path(place) is None:  # another link may have added it
+                files.append(File.generated(config, place, abs_src_path=str(file)))
         if path.is_dir():
             listing = "\n".join(f"- [{file.name}]({file.name})" for file in sorted(path.iterdir()))
             text = f"# {name}\n\n{listing}\n"
-            files.append(File.generated(config, f"repository/{name}/index.md", content=text))
+            files.append(File.generated(config, f"{_COPIES}{name}/index.md", content=text))
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Points links out of docs/ at the site's copies."""
+    """Points links out of docs/ at the site's copies, and the links of copies back into docs/."""
+    uri = page.file.src_uri
+    folder = posixpath.dirname(uri) or "."
 
     def inside(match: re.Match) -> str:
-        name = _outside(page.file.src_uri, match[1])
+        name = _outside(uri, match[1])
         if name is None:
             return match[0]
-        target = f"repository/{name}{'/index.md' if (ROOT / name).is_dir() else ''}"
-        return f"]({posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or '.')}"
+        target = f"{_COPIES}{name}{'/index.md' if (ROOT / name).is_dir() else ''}"
+        return f"]({posixpath.relpath(target, folder)}"
 
-    return _UPWARDS.sub(inside, markdown)
+    def back(match: re.Match) -> str:
+        return f"]({posixpath.relpath(match[1], folder)}"
+
+    return _DOWN.sub(back, markdown) if uri.startswith(_COPIES) else _UPWARDS.sub(inside, markdown)
+
+
+def on_page_content(output: str, *, page: Any, **_: Any) -> str:
+    """Warns, which fails the build, of code that would scroll sideways; wraps that of copies."""
+    if page.file.src_uri.startswith(_COPIES):
+        return output.replace("<pre>", '<pre class="wrapped">')
+    for line in wide_lines(output):
+        _logger.warning(
+            "%s: a line of code takes the room of %d characters, and a window has %d: wrap %s",
+            *(page.file.src_uri, columns(line), WIDEST_CODE, line.strip()),
+        )
+    return output
+
+
+def wide_lines(output: str) -> list[str]:
+    """Returns the lines in a page's blocks of code that are wider than `WIDEST_CODE`."""
+    blocks = [html.unescape(_TAG.sub("", block)) for block in _BLOCK_OF_CODE.findall(output)]
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if columns(line) > WIDEST_CODE]
+
+
+def columns(line: str) -> int:
+    """Returns how many characters' room a line takes: a Chinese character takes two."""
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in line)
 
 
 def on_post_page(output: str, **_: Any) -> str:

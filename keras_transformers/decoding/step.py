@@ -30,7 +30,7 @@ A search over `batch` sentences with `num_beams` beams has `rows = batch * num_b
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import tensorflow as tf
@@ -78,6 +78,17 @@ def within_vocabulary(step: StepFunction, num_tokens: int) -> StepFunction:
 
     # The step's own attributes, such as its number of positions.
     return functools.update_wrapper(within, step)
+
+
+def telling(step: StepFunction, on_logits: Callable[[tf.Tensor], None]) -> StepFunction:
+    """Returns a step that passes its logits (rows, vocabulary) to a function, to show a search."""
+
+    def tells(token_ids: tf.Tensor, index: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
+        logits, cache = step(token_ids, index, cache)
+        on_logits(logits)
+        return logits, cache
+
+    return functools.update_wrapper(tells, step)
 
 
 class Hypotheses(NamedTuple):

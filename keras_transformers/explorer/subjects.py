@@ -67,6 +67,17 @@ def of_pipeline(name: str, pipeline: Pipeline) -> Subject:
         shown["tokens"] = lambda values: views.spelling(pipeline, values["text"])
     if views.has_attention(pipeline.model):
         shown["attention"] = lambda values: views.attention_of(pipeline, *_texts(pipeline, values))
+    if views.has_heads(pipeline.model):
+        chosen = ("kind", "layer", "head")
+        shown["qkv"] = lambda values: views.qkv(
+            pipeline,
+            *_texts(pipeline, values),
+            **{name: values[name] for name in chosen if name in values},
+        )
+    if views.has_embedding(pipeline.model) and "token_ids" in pipeline.model.input:
+        shown["inputs"] = lambda values: views.inputs(pipeline, *_texts(pipeline, values))
+    if hasattr(pipeline, "watch_greedy"):
+        shown["decoding"] = lambda values: views.decoding(pipeline, *_texts(pipeline, values))
     if views.positions(pipeline.model):
         shown["positions"] = lambda values: views.positions(pipeline.model)
     if pipeline.explained and views.has_embedding(pipeline.model):

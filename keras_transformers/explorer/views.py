@@ -9,16 +9,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.dependencies.private_api import run_through_graph
+from keras_transformers.dependencies.private_api import calls, run_through_graph
 from keras_transformers.explorer.spellings import spell
-from keras_transformers.inspection.attention_maps import attention, attention_layers
+from keras_transformers.inspection.attention_maps import attention, attention_layers, watched
 from keras_transformers.layers import (
     LastToken,
+    MultiHeadAttention,
     PositionEmbedding,
     RelativePositionBias,
     SinusoidalPositionEmbedding,
     TokenEmbedding,
 )
+from keras_transformers.layers.scopes import KERNELS, WATCHERS, Attended
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.token_inputs import one_row
@@ -29,6 +31,9 @@ _FARTHEST = 32  # distance drawn, in either direction
 _MOST_POINTS = 4_000_000  # probabilities in one answer
 _MOST_RESULTS = 10  # of a search
 _MOST_READ = 20_000  # tokens, to explain one search
+_MOST_VALUES = 64  # of a vector, drawn
+_MOST_STEPS = 12  # of a text that is continued
+_MOST_ALTERNATIVES = 5
 
 
 def has_attention(model: keras.Model) -> bool:
@@ -55,6 +60,185 @@ def attention_of(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
             "probabilities": _packed(maps.probabilities),
         }
     return by_kind
+
+
+def has_heads(model: keras.Model) -> bool:
+    """Returns whether `qkv` has something to show."""
+    return any(isinstance(layer, MultiHeadAttention) for layer, _ in attention_layers(model))
+
+
+def qkv(
+    pipeline: Pipeline,
+    *texts: str | bytes,
+    kind: str | None = None,
+    layer: int | None = None,
+    head: int = 0,
+) -> dict[str, Any]:
+    """Returns what one head computes, from queries, keys and values to their weighted sums.
+
+    Args:
+        pipeline: any pipeline whose model has attention with heads.
+        *texts: one row of its inputs.
+        kind: a kind of `inspection.attention`; the last one by default.
+        layer: counted from 0; the last one by default.
+        head: counted from 0.
+
+    Returns:
+        `kinds`, kind -> its numbers of layers and heads; the `kind`, `layer` and `head` that are
+        shown, and `key_head`, the head whose keys and values this one reads; the names of the
+        `queries` and `keys`; `dim`, the width of a head; `scale`, the factor on q · k. The numbers
+        are the layer's own, float32 in base64, little-endian: `query`, `key`, `value` and `context`
+        (positions, dim), `bias`, `scores` and `probabilities` (queries, keys); `bias` is null
+        without one, and `scores` are below -1e8 where a query may not attend.
+
+    Raises:
+        ValueError: there is no such kind, layer or head, or there are too many tokens to draw.
+    """
+    seen = watched(pipeline, *texts, keep=lambda attended: attended)
+    first = {name: layers[0] for name, (layers, _, _) in seen.items()}
+    kinds = {
+        name: (len(seen[name].layers), layer.query.shape[1])
+        for name, layer in first.items()
+        if layer.query is not None  # recurrent decoders have no heads
+    }
+    kind = kind or list(kinds)[-1]
+    num_layers, num_heads = kinds.get(kind, (0, 0))  # type: ignore[call-overload]
+    place = num_layers - 1 if layer is None else layer
+    if not (0 <= place < num_layers and 0 <= head < num_heads):
+        raise ValueError(
+            f"kind {kind!r}, layer {place}, head {head}: the model has "
+            + ", ".join(f"{n} layers of {m} heads of kind {x!r}" for x, (n, m) in kinds.items())
+        )
+    layers, queries, keys = seen[kind]  # type: ignore[index]
+    attended: Attended = layers[place]
+    if len(queries) * len(keys) > _MOST_POINTS:
+        raise ValueError(f"{len(keys)} tokens are too many to draw; give a shorter text")
+    key_head = head * attended.key.shape[1] // num_heads
+    bias = attended.bias
+    if bias is not None:
+        bias = tf.broadcast_to(bias, attended.scores.shape)[0, head]
+    return {
+        "kinds": kinds,
+        "kind": kind,
+        "layer": place,
+        "head": head,
+        "key_head": key_head,
+        "queries": queries,
+        "keys": keys,
+        "dim": attended.query.shape[-1],
+        "scale": attended.scale,
+        "query": _floats(attended.query[0, head]),
+        "key": _floats(attended.key[0, key_head]),
+        "value": _floats(attended.value[0, key_head]),
+        "bias": None if bias is None else _floats(bias),
+        "scores": _floats(attended.scores[0, head]),
+        "probabilities": _floats(attended.probabilities[0, head]),
+        "context": _floats(attended.context[0, head]),
+    }
+
+
+def inputs(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
+    """Returns what an encoder or a decoder reads at each position, and the vectors it adds up.
+
+    Returns:
+        `tokens`, `ids` and `segments` (null without them) by position, counted from 0; `width` of
+        the vectors that the layers add up and how many of their values are `shown`; and `vectors`,
+        float32 in base64 (positions, shown): of the `token`, and, where the model has them, of the
+        `segment` and the `position`, and their `sum`.
+    """
+    model, read = pipeline.model, {}
+    with KERNELS.use({model: lambda **inputs: read.update(inputs)}):
+        tokens = next(iter(pipeline.read(*texts).values()))
+    parts = anatomy(model)
+    segment_embedding = next(
+        (
+            layer
+            for layer, arguments, _ in calls(model)
+            if isinstance(layer, keras.layers.Embedding)
+            and any(x is model.input.get("segment_ids") for x in arguments)
+        ),
+        None,
+    )
+    vectors: dict[str, Any] = {}
+
+    def watching(layer: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            outputs = layer(*args, **kwargs)
+            if layer is parts.token_embedding and "token" not in vectors:
+                vectors["token"] = outputs
+            elif layer is segment_embedding:
+                vectors["segment"] = outputs
+            elif isinstance(layer, PositionEmbedding | SinusoidalPositionEmbedding):
+                zeros = tf.zeros_like(args[0])
+                vectors["position"] = layer(zeros, *args[1:], **kwargs)
+                vectors["sum"] = outputs
+            return outputs
+
+        return run
+
+    run_through_graph(model, read, watching)
+    width = vectors["token"].shape[-1]
+    shown = min(width, _MOST_VALUES)
+    return {
+        "tokens": tokens,
+        "ids": _first_row(read["token_ids"]),
+        "segments": _first_row(read["segment_ids"]) if "segment_ids" in read else None,
+        "width": width,
+        "shown": shown,
+        # Of several rows, such as a question's choices, the first one.
+        "vectors": {
+            name: _floats(tf.reshape(vector, (-1, vector.shape[-2], width))[0, :, :shown])
+            for name, vector in vectors.items()
+        },
+    }
+
+
+def decoding(pipeline: Any, text: str) -> dict[str, Any]:
+    """Returns the steps in which a decoder writes a text, the likeliest token each time.
+
+    Returns:
+        `source`, the encoder's tokens, or null; `target`, the decoder's inputs, and `predicted`,
+        the token chosen in each step, which is the next one's last input; and `steps`, each with
+        `alternatives`, the likeliest tokens with their probabilities, and `attention`, kind ->
+        float32 in base64 (layers, keys): what the last input attends to, as a mean over the heads.
+    """
+    watchable = [x for x in attention_layers(pipeline.model) if x[1] != "encoder"]
+    latest: dict[int, np.ndarray] = {}  # of each layer
+    steps: list[dict[str, Any]] = []
+    tokenizer = getattr(pipeline, "target_tokenizer", None) or pipeline.tokenizer
+    vocabulary = tokenizer.vocabulary
+
+    def watcher(place: int) -> Any:
+        def see(attended: Attended) -> None:
+            latest[place] = np.asarray(attended.probabilities[0, :, -1]).mean(axis=0)
+
+        return see
+
+    def see(logits: tf.Tensor) -> None:
+        probabilities = tf.nn.softmax(tf.cast(logits[0], tf.float32))
+        best, ids = tf.math.top_k(probabilities, min(_MOST_ALTERNATIVES, len(probabilities)))
+        kinds = dict.fromkeys(watchable[place][1] for place in latest)
+        of_kind = {
+            kind: [latest[i] for i in sorted(latest) if watchable[i][1] == kind] for kind in kinds
+        }
+        steps.append(
+            {
+                "alternatives": [
+                    {"token": vocabulary[i], "probability": probability}
+                    for i, probability in zip(ids.numpy(), best.numpy().tolist(), strict=True)
+                ],
+                "attention": {kind: _floats(np.stack(maps)) for kind, maps in of_kind.items()},
+            }
+        )
+
+    with WATCHERS.use({layer: watcher(place) for place, (layer, _) in enumerate(watchable)}):
+        options = {"max_length": _MOST_STEPS} if pipeline.text_names == ("prompt",) else {}
+        names = pipeline.watch_greedy(text, see, **options)
+    return {
+        "source": names.get("source"),
+        **{n: names[n] for n in ("target", "predicted")},
+        "steps": steps,
+    }
 
 
 def has_embedding(model: keras.Model) -> bool:
@@ -207,7 +391,11 @@ def next_tokens(
     """
     tokenizer, added = pipeline.tokenizer, list(added or [])
     tokens = tokenizer.tokenize(one_row("prompt", prompt))[0].numpy().tolist() + added
-    token_ids = tf.constant([[document_start(tokenizer), *tokens]], tf.int32)
+    # As the pipeline continues a prompt: the start token comes first if the tokenizer puts it
+    # before every text, or if there is nothing else to read.
+    needs_start = tokenizer.special_tokens(1)[0] or not tokens
+    start = [document_start(tokenizer)] if needs_start else []
+    token_ids = tf.constant([[*start, *tokens]], tf.int32)
     is_full = token_ids.shape[1] > pipeline.max_sequence_length
     alternatives = []
     if not is_full:
@@ -284,6 +472,14 @@ def _picture(kind: str, table: np.ndarray) -> dict[str, Any]:
 def _packed(probabilities: np.ndarray) -> str:
     shares = np.rint(np.clip(probabilities, 0, 1) * 65535).astype("<u2")
     return base64.b64encode(shares.tobytes()).decode()
+
+
+def _floats(values: Any) -> str:
+    return base64.b64encode(np.asarray(values).astype("<f4").tobytes()).decode()
+
+
+def _first_row(ids: tf.Tensor) -> list[int]:
+    return tf.reshape(ids, (-1, ids.shape[-1]))[0].numpy().tolist()
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
 
-from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import RecurrentDecoder, ScalarMix, TransformerBlock
 from keras_transformers.layers.dense import softmax
-from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.scopes import WATCHERS, Attended
 
 __all__ = ["AttentionMap", "attention", "layer_weights"]
 
@@ -77,10 +76,39 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
     others: dict[Kind, AttentionMap] = {} if mixed is None else {"layers": mixed}
     if others and not any(True for _ in attention_layers(pipeline.model)):
         return others
-    seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
+    seen = watched(pipeline, *texts, keep=lambda attended: np.asarray(attended.probabilities[0]))
+    maps = {
+        kind: AttentionMap(np.stack(layers), queries, keys)
+        for kind, (layers, queries, keys) in seen.items()
+    }
+    return maps | others
 
-    def watcher(kind: Kind) -> Callable[[Tensor], None]:
-        return lambda probabilities: seen[kind].append(np.asarray(probabilities[0]))
+
+class Watched(NamedTuple):
+    """What was kept of one kind of attention, layer by layer, and its positions' names."""
+
+    layers: list[Any]
+    queries: list[str]
+    keys: list[str]
+
+
+def watched(
+    pipeline: Any, *texts: str | bytes, keep: Callable[[Attended], Any]
+) -> dict[Kind, Watched]:
+    """Runs a pipeline's model on one row of texts and watches its attention; see `attention`.
+
+    Args:
+        pipeline: see `attention`.
+        *texts: see `attention`.
+        keep: called with what each layer's attention computes; returns what to keep of it.
+
+    Raises:
+        ValueError: the model has no attention, or the number of texts is wrong.
+    """
+    seen: dict[Kind, list[Any]] = {"encoder": [], "decoder": [], "cross": []}
+
+    def watcher(kind: Kind) -> Callable[[Attended], None]:
+        return lambda attended: seen[kind].append(keep(attended))
 
     with WATCHERS.use({layer: watcher(kind) for layer, kind in attention_layers(pipeline.model)}):
         names = pipeline.read(*texts)
@@ -89,12 +117,11 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
         "decoder": ("target", "target"),
         "cross": ("predicted", "source"),
     }
-    maps = {
-        kind: AttentionMap(np.stack(seen[kind]), *(names[side] for side in sides[kind]))
+    return {
+        kind: Watched(seen[kind], *(names[side] for side in sides[kind]))
         for kind in sides
         if seen[kind]
     }
-    return maps | others
 
 
 def layer_weights(model: keras.Model) -> AttentionMap | None:

@@ -27,7 +27,7 @@ def attend(
     any_visible: Tensor | None = None,
     scores_dtype: str = "float32",
     dropout: keras.layers.Dropout | None = None,
-    on_probabilities: Callable[[Tensor], None] | None = None,
+    watch: Callable[..., None] | None = None,
     return_probabilities: bool = False,
     training: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ def attend(
             `bias` hides keys; by default derived from `mask`.
         scores_dtype: dtype of scores and softmax.
         dropout: the dropout on the probabilities.
-        on_probabilities: called with the probabilities before dropout.
+        watch: called with `scores`, `probabilities` before dropout, and `context`.
         return_probabilities: whether to return them.
         training: whether to apply dropout.
 
@@ -63,7 +63,7 @@ def attend(
         probabilities (batch, heads, query, key), or None.
     """
     drops = bool(training and dropout is not None and dropout.rate)
-    shows = return_probabilities or on_probabilities is not None
+    shows = return_probabilities or watch is not None
     if not shows and fits_bands(reach, mask, bias):
         length = ops.shape(query)[2]
         if not isinstance(length, int) or length >= shortest_in_bands(reach):
@@ -102,7 +102,7 @@ def attend(
         any_visible=any_visible,
         scores_dtype=scores_dtype,
         dropout=dropout,
-        on_probabilities=on_probabilities,
+        watch=watch,
         return_probabilities=return_probabilities,
         training=training,
     )
@@ -119,13 +119,13 @@ def _whole(
     any_visible: Tensor,
     scores_dtype: str,
     dropout: keras.layers.Dropout | None,
-    on_probabilities: Callable[[Tensor], None] | None = None,
+    watch: Callable[..., None] | None = None,
     return_probabilities: bool = False,
     training: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Computes all scores at once; see `attend`."""
     drops = bool(training and dropout is not None and dropout.rate)
-    shows = return_probabilities or on_probabilities is not None
+    shows = return_probabilities or watch is not None
     visible = mask
     if reach != EVERYWHERE:
         by_position = reach.mask(ops.arange(ops.shape(query)[2]), ops.arange(ops.shape(key)[2]))
@@ -142,12 +142,12 @@ def _whole(
         # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.
         scores = ops.where(visible, scores, MASKED_SCORE)
     probabilities = softmax(scores)  # (batch, heads, query, key)
-    if on_probabilities is not None:
-        on_probabilities(probabilities)
     weights = ops.cast(probabilities, value.dtype)
     if dropout is not None:
         weights = dropout(weights, training=training)
     context = _zero_unseen(_by_group(weights, value), any_visible)
+    if watch is not None:
+        watch(scores=scores, probabilities=probabilities, context=context)
     return context, probabilities if return_probabilities else None
 
 

@@ -1,5 +1,6 @@
 """Multi-head attention ("Attention Is All You Need", section 3.2) and its key-value cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,7 +11,7 @@ from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense, at_least_float32
 from keras_transformers.layers.layouts import PADDED, Padded
 from keras_transformers.layers.masks import EVERYWHERE, Reach, four_axes
-from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.scopes import WATCHERS, Attended
 from keras_transformers.layers.tensors import Initializer, Shape, Tensor
 
 __all__ = ["MultiHeadAttention"]
@@ -222,11 +223,12 @@ class MultiHeadAttention(CompositeLayer):
             queries = layout.split(self.query(query), self.num_heads)
             keys, values = keys_values
         queries = self._placed(queries, self.query_norm, positions)
-        if self.scale_scores:  # scaling the query costs less than scaling (query, key) scores
-            queries = queries * self.head_dim**-0.5
+        # Scaling the query costs less than scaling (query, key) scores.
+        scale = self.head_dim**-0.5 if self.scale_scores else 1.0
         masks = layout.masks(attention_mask, attention_bias)
+        watch = WATCHERS.of(self)
         context, probabilities = attend(
-            queries,
+            queries * scale if self.scale_scores else queries,
             keys,
             values,
             mask=masks.mask,
@@ -235,7 +237,10 @@ class MultiHeadAttention(CompositeLayer):
             any_visible=masks.any_visible,
             scores_dtype=self.scores_dtype,
             dropout=self.dropout,
-            on_probabilities=WATCHERS.of(self),
+            watch=watch
+            and _telling(
+                watch, query=queries, key=keys, value=values, scale=scale, bias=masks.bias
+            ),
             return_probabilities=return_attention_scores,
             training=training,
         )
@@ -334,6 +339,11 @@ class MultiHeadAttention(CompositeLayer):
         """Makes a layer from the result of `get_config`."""
         positions = keras.saving.deserialize_keras_object(config.get("positions"))
         return super().from_config({**config, "positions": positions})
+
+
+def _telling(watch: Callable[[Attended], None], **projected: Any) -> Callable[..., None]:
+    """Returns a function that adds what `attend` computed, and tells the watcher."""
+    return lambda **computed: watch(Attended(**projected, **computed))
 
 
 def empty_cache(rows: Tensor, attention: MultiHeadAttention, length: int) -> KeysValues:

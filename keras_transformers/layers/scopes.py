@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from keras_transformers.layers.tensors import Tensor
 
@@ -54,5 +54,31 @@ class Scope(Generic[Value]):
 # features), and for an attention its queries, keys and values alone, as `layouts.joined_product`.
 KERNELS: Scope[Callable[..., Any]] = Scope("kernels")
 
-# Called with the attention probabilities (batch, heads, query, key) whenever a layer computes some.
-WATCHERS: Scope[Callable[[Tensor], None]] = Scope("watchers")
+
+class Attended(NamedTuple):
+    """What an attention computed, as it computed it; recurrent decoders have probabilities alone.
+
+    Attributes:
+        probabilities: (batch, heads, query, key), before dropout.
+        query: (batch, heads, query, head_dim), with its norm and rotation, before it is scaled.
+        key: (batch, key heads, key, head_dim), with its norm and rotation.
+        value: (batch, key heads, key, head_dim).
+        scale: the factor on the products of queries and keys, mostly 1 / sqrt(head_dim).
+        bias: what is added to them, (batch or 1, heads or 1, query, key), or None.
+        scores: the sum, (batch, heads, query, key); `masks.MASKED_SCORE` where a query may not
+            attend.
+        context: the values weighted by the probabilities, (batch, heads, query, head_dim).
+    """
+
+    probabilities: Tensor
+    query: Tensor = None
+    key: Tensor = None
+    value: Tensor = None
+    scale: float = 1.0
+    bias: Tensor = None
+    scores: Tensor = None
+    context: Tensor = None
+
+
+# Called with what a layer's attention computes, whenever it computes some.
+WATCHERS: Scope[Callable[[Attended], None]] = Scope("watchers")

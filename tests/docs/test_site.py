@@ -1,5 +1,6 @@
 """The site in a real browser: pages fit, axe finds no serious fault, and search finds pages."""
 
+import contextlib
 import importlib.util
 import os
 import subprocess
@@ -30,7 +31,7 @@ PAGES = ["index.html", "performance.html", "tutorials/transformer.html", "galler
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         check=True,
@@ -44,27 +45,55 @@ def test_pages_have_no_fault(site):
 
 
 def test_faults_are_found(tmp_path):
+    block = "<code tabindex=0 style='display: block; overflow: auto'>"
+    code = f"<div class=md-typeset><pre>{block}{'x' * 300}</code></pre></div>"
     cells = "".join(f"<td>{'wide' * 9}</td>" for _ in range(9))
     wide = (
         f'<div class="md-typeset__scrollwrap" style="overflow: auto"><table>{cells}</table></div>'
     )
     pale = '<p style="color: #eee; background: #fff">pale</p>'
     page = "<!doctype html><html lang=en><title>t</title><body><main><h1>t</h1>{}</main></html>"
-    bodies = {"wide": wide, "pale": pale, "broad": '<div style="width: 500px">a</div>', "fine": "a"}
+    bodies = {
+        "wide": wide,
+        "code": code,
+        "pale": pale,
+        "broad": '<div style="width: 500px">a</div>',
+        "fine": "a",
+    }
     for name, body in bodies.items():
         (tmp_path / f"{name}.html").write_text(page.format(body), "utf-8")
     found = list(browse.browse(tmp_path, [f"{name}.html" for name in bodies], tmp_path))
     assert [line for line in found if "fine.html" in line] == []
     assert sum("a table is" in line and "at 1300 pixels" in line for line in found) == 2
-    assert not [line for line in found if "a table is" in line and "at 390 pixels" in line]
+    assert sum("code is" in line and "at 1300 pixels" in line for line in found) == 2
+    assert not [line for line in found if " is " in line and "at 390 pixels" in line]
     assert sum("axe, color-contrast" in line for line in found) == 4
     assert sum("the page scrolls sideways" in line and "at 390" in line for line in found) == 2
     assert len(list(tmp_path.glob("*.png"))) == 4 * len(bodies)
 
 
+def test_no_code_scrolls_sideways(site):
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=browse.browser_path(), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": browse.WIDTHS[0], "height": 800})
+        page.set_default_timeout(60_000)
+        for path in sorted(site.rglob("*.html")):
+            page.goto(path.as_uri())
+            assert page.evaluate(browse.TOO_WIDE) == [], path
+        browser.close()
+
+
 @pytest.mark.parametrize("width", browse.WIDTHS)
-def test_search_finds_a_page_and_opens_it(site, width):
-    with browse.served(site) as address, sync_api.sync_playwright() as driver:
+@pytest.mark.parametrize("place", ["served", "from files"])
+def test_search_finds_a_page_and_opens_it(site, width, place):
+    opened = (
+        contextlib.nullcontext(f"{site.as_uri()}/")
+        if place == "from files"
+        else browse.served(site)
+    )
+    with opened as address, sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=browse.browser_path(), args=["--no-sandbox"]
         )
@@ -72,7 +101,7 @@ def test_search_finds_a_page_and_opens_it(site, width):
         page.set_default_timeout(60_000)
         asked = []
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(address)
+        page.goto(f"{address}index.html")
         if width < 600:
             page.click("label.md-header__button[for=__search]")
         else:

@@ -147,7 +147,78 @@ def test_attention_follows_the_keyboard(page):
     assert before != after
     page.locator("#tab-attention").focus()
     shown(page, lambda: page.keyboard.press("ArrowRight"))
-    assert page.evaluate("document.activeElement.id") == "tab-tokens"
+    assert page.evaluate("document.activeElement.id") == "tab-qkv"
+
+
+def test_a_head_is_shown_step_by_step_with_the_keyboard(page):
+    choose(page, "classification")
+    page.fill("#input-text", "a good film")
+    shown(page, lambda: page.click("#tab-qkv"))
+    table = page.locator("#panel table.qkv")
+    assert page.locator("#queries button").all_inner_texts() == [
+        *("[CLS]", "a", "good", "film", "[SEP]")
+    ]
+    assert table.locator("tbody tr").count() == 7  # the query, its keys, their sum
+    titles = ["", "k", "q \u00d7 k", "q · k", "score (÷ √4)", "softmax", "v", "softmax \u00d7 v"]
+    for step in range(5):
+        assert page.inner_text("#caption").startswith(f"{step + 1}.")
+        visible = [each for each in table.locator("th[scope=col]").all() if each.is_visible()]
+        assert [each.inner_text() for each in visible] == titles[: (2, 3, 5, 6, 8)[step]]
+        page.focus(".steps input")
+        page.keyboard.press("ArrowRight")
+    assert page.locator("#context").is_visible()
+    shares = [float(each.split()[0]) for each in table.inner_text().split("\t") if "%" in each]
+    assert abs(sum(shares) - 100) < 0.5
+    before = table.inner_text()
+    page.locator("#queries button").nth(1).focus()
+    assert table.inner_text() != before
+    before = table.inner_text()
+    page.get_by_label("Head").select_option("2")
+    page.wait_for_function(
+        "before => document.querySelector('table.qkv').innerText !== before", arg=before
+    )
+    assert page.inner_text("#caption").startswith("5.")  # the step stays
+
+
+def test_decoding_plays_and_pauses(page):
+    choose(page, "translation")
+    shown(page, lambda: page.click("#tab-decoding"))
+    written = page.locator("#written .token")
+    assert written.count() == 1
+    inputs = page.locator("#decoder .token").count()
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("() => document.querySelectorAll('#written .token').length === 3")
+    page.get_by_role("button", name="Pause").click()
+    assert page.locator("#decoder .token").count() == inputs + 2
+    # What is written in a step is what the next one reads last.
+    assert page.locator("#decoder .token").last.inner_text() == written.nth(1).inner_text()
+    page.get_by_role("button", name="Back").click()
+    assert written.count() == 2
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.new')).animationName") == "arrive"
+    )
+
+
+def test_less_motion_leaves_the_steps_to_the_reader(page):
+    page.emulate_media(reduced_motion="reduce")
+    choose(page, "translation")
+    shown(page, lambda: page.click("#tab-decoding"))
+    assert page.get_by_role("button", name="Play").count() == 0
+    page.get_by_role("button", name="Forward").click()
+    assert page.locator("#written .token").count() == 2
+    assert page.evaluate("getComputedStyle(document.querySelector('.new')).animationName") == "none"
+
+
+def test_a_pair_is_read_as_one_sequence(page):
+    visit(page, "model=next_sentence&view=inputs&text=a+good+film&text_b=bad")
+    cards = page.locator(".inputs li")
+    assert [each.split("\n")[0] for each in cards.all_inner_texts()] == [
+        *("[CLS]", "a", "good", "film", "[SEP]", "bad", "[SEP]")
+    ]
+    assert "segment A" in cards.nth(4).inner_text()
+    assert "segment B" in cards.nth(5).inner_text()
+    assert "position 5" in cards.nth(5).inner_text()
+    assert cards.nth(5).locator("canvas").count() == 4
 
 
 def test_generation_goes_token_by_token_and_back(page):
@@ -281,7 +352,11 @@ def test_a_conversation_goes_on_by_keyboard(page, model):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "task", ["classification", "embedding", "translation", "image_classification", "talker"]
+    "task",
+    [
+        *("classification", "embedding", "translation", "image_classification", "talker"),
+        "next_sentence",
+    ],
 )
 def test_axe_finds_no_serious_fault(page, scheme, task):
     page.emulate_media(color_scheme=scheme)
@@ -313,7 +388,12 @@ def test_it_speaks_chinese_and_fits_a_phone(browser, address):
         choose(page, task)
         assert not re.search("[a-z]", page.inner_text("#about")), task
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    for view in ("model=embedding&view=search", "model=talker&view=chat&message=abc"):
+    views = (
+        *("model=embedding&view=search", "model=talker&view=chat&message=abc"),
+        *("model=next_sentence&view=inputs", "model=translation&view=decoding&text=Hund"),
+        *("model=translation&view=qkv&text=Hund", "model=generation&view=qkv"),
+    )
+    for view in views:
         visit(page, view)
         assert page.locator("#panel .error").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -14,7 +14,9 @@ import keras_transformers as kt
 from keras_transformers.explorer import subjects, views
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection import attention
+from keras_transformers.inspection.attention_maps import attention_layers
 from keras_transformers.layers.relative_positions import RelativePositionBias, buckets
+from keras_transformers.layers.scopes import WATCHERS
 from keras_transformers.tasks.task import all_tasks
 
 BUCKETS = {"num_buckets": 8, "max_distance": 16, "bidirectional": True}
@@ -39,6 +41,175 @@ def test_too_many_tokens_are_refused(monkeypatch):
     monkeypatch.setattr(views, "_MOST_POINTS", 10)
     with pytest.raises(ValueError, match="5 tokens.*give"):
         view("classification", "attention", text="a good film")
+
+
+def floats(packed, *shape):
+    return np.frombuffer(base64.b64decode(packed), "<f4").reshape(shape)
+
+
+def heads(shown, text, kind, layer):
+    """The arrays of every head of a layer; what each head's own numbers add up to is checked."""
+    (name,) = [each for each in ("text", "prompt") if each in shown.about["inputs"]]
+    num_heads = shown.views["qkv"]({name: text, "kind": kind})["kinds"][kind][1]
+    found = []
+    for head in range(num_heads):
+        each = shown.views["qkv"]({name: text, "kind": kind, "layer": layer, "head": head})
+        queries, keys, dim = len(each["queries"]), len(each["keys"]), each["dim"]
+        query, context = (floats(each[name], queries, dim) for name in ("query", "context"))
+        key, value = (floats(each[name], keys, dim) for name in ("key", "value"))
+        scores, shares = (floats(each[n], queries, keys) for n in ("scores", "probabilities"))
+        expected = query @ key.T * each["scale"]
+        if each["bias"]:
+            expected += floats(each["bias"], queries, keys)
+        visible = scores > -1e8
+        np.testing.assert_allclose(scores[visible], expected[visible], rtol=1e-5, atol=1e-5)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(
+            shares, weights / weights.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-6
+        )
+        np.testing.assert_allclose(context, shares @ value, rtol=1e-5, atol=1e-5)
+        found.append(each | {"query": query, "key": key, "value": value, "context": context})
+    return found
+
+
+def test_one_heads_numbers_are_the_layers_own():
+    pipeline = tiny.pipeline("classification")
+    model = pipeline.model
+    block = model.get_layer("encoder_layer_0")
+    hidden, mask = keras.Model(model.input, block.input)(pipeline.encode(["a good film"]))
+    layer = block.self_attention
+    found = heads(subjects.of_pipeline("a", pipeline), "a good film", "encoder", 0)
+    for name in ("query", "key", "value"):
+        expected = getattr(layer, name)(hidden)[0].numpy()
+        own = np.concatenate([each[name] for each in found], axis=1)
+        np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-6)
+    context = np.concatenate([each["context"] for each in found], axis=1)
+    np.testing.assert_allclose(
+        layer.output_projection(context[None]), layer(hidden, attention_mask=mask), atol=1e-5
+    )
+    assert found[1]["scale"] == 0.5
+    assert [each["key_head"] for each in found] == [0, 1]
+
+
+def test_a_translators_heads_are_of_three_kinds():
+    shown = subjects.of_pipeline("a", tiny.pipeline("translation"))
+    for kind in ("encoder", "decoder", "cross"):
+        found = heads(shown, "two dogs", kind, 0)[0]
+        masked = floats(found["scores"], len(found["queries"]), len(found["keys"])) < -1e8
+        assert masked.any() == (kind == "decoder")
+        if kind == "decoder":
+            assert (masked == np.triu(np.ones_like(masked), k=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "cross"}, "'cross'.*1 layers of 2 heads of kind 'encoder'"),
+        ({"layer": 1}, "layer 1"),
+        ({"head": -1}, "head -1"),
+    ],
+)
+def test_an_unknown_head_is_refused(fields, said):
+    with pytest.raises(ValueError, match=said):
+        view("classification", "qkv", text="a good film", **fields)
+
+
+def test_too_many_tokens_have_no_head(monkeypatch):
+    monkeypatch.setattr(views, "_MOST_POINTS", 10)
+    with pytest.raises(ValueError, match="5 tokens.*give"):
+        view("classification", "qkv", text="a good film")
+
+
+def test_a_pair_is_read_as_tokens_segments_and_positions():
+    texts = {"text": "a good film", "text_b": "bad"}
+    found = view("next_sentence", "inputs", **texts)
+    assert found["tokens"] == ["[CLS]", "a", "good", "film", "[SEP]", "bad", "[SEP]"]
+    assert found["ids"] == [tiny.VOCABULARY.index(token) for token in found["tokens"]]
+    assert found["segments"] == [0, 0, 0, 0, 0, 1, 1]
+    model = tiny.pipeline("next_sentence").model
+    read = {name: floats(vectors, 7, 8) for name, vectors in found["vectors"].items()}
+    tables = {
+        name: model.get_layer(f"{name}_embedding").embeddings.numpy()
+        for name in ("token", "segment", "position")
+    }
+    rows = {"token": found["ids"], "segment": found["segments"], "position": range(7)}
+    for name, table in tables.items():
+        np.testing.assert_array_equal(read[name], table[list(rows[name])])
+    np.testing.assert_allclose(
+        read["sum"], read["token"] + read["segment"] + read["position"], rtol=1e-5, atol=1e-6
+    )
+    encoded = tiny.pipeline("next_sentence").encode(*([text] for text in texts.values()))
+    before_norm = keras.Model(model.input, model.get_layer("position_embedding").output)
+    np.testing.assert_array_equal(read["sum"], before_norm(encoded)[0])
+
+
+def test_wide_vectors_are_drawn_in_part(monkeypatch):
+    monkeypatch.setattr(views, "_MOST_VALUES", 3)
+    found = view("multiple_choice", "inputs", text="a good film", choices=["bad", "good"])
+    assert (found["shown"], found["width"]) == (3, 8)
+    assert floats(found["vectors"]["sum"], 7, 3).shape == (7, 3)
+    assert found["segments"][-2:] == [1, 1]  # of the first choice
+
+
+def test_a_decoder_without_segments_reads_tokens_and_positions():
+    found = view("generation", "inputs", prompt="two dogs")
+    assert found["segments"] is None
+    assert list(found["vectors"]) == ["token", "position", "sum"]
+
+
+@pytest.mark.parametrize("task", ["translation", "generation", "recurrent"])
+def test_the_steps_of_decoding_are_those_of_the_model(task):
+    """A pass over the whole text computes the same as the steps, to float32 rounding."""
+    if task == "recurrent":
+        tokens = tiny.sentence_pieces()
+        model = tiny.lively(tiny.seq2seq(vocabulary_size=tokens.vocabulary_size, hidden_dim=8))
+        pipeline = kt.pipelines.Translator(model, tokens, max_sequence_length=9, num_beams=2)
+    else:
+        pipeline = tiny.pipeline(task)
+    text = "a small dog"
+    (name,) = pipeline.text_names
+    found = subjects.of_pipeline("a", pipeline).views["decoding"]({name: text})
+    steps, predicted = found["steps"], found["predicted"]
+    assert len(steps) == len(predicted) > 1
+    assert found["target"][len(found["target"]) - len(steps) + 1 :] == predicted[:-1]
+    tokenizer = getattr(pipeline, "target_tokenizer", None) or pipeline.tokenizer
+    place = {token: i for i, token in enumerate(tokenizer.vocabulary)}
+    read = tf.constant([[place[token] for token in found["target"]]])
+    if task == "generation":
+        written = tokenizer.detokenize([[place[token] for token in predicted]]).numpy()[0]
+        answer = pipeline(text, top_k=1, max_length=len(steps))
+        assert answer.text == written.decode("utf-8", "replace")
+        inputs, kinds = {"token_ids": read}, {"decoder"}
+    else:
+        # A forced end token cuts the text that a greedy translation returns.
+        source = pipeline._source(tf.constant([text]))
+        assert found["source"] == [tokenizer.vocabulary[i] for i in source[0].numpy()]
+        inputs = {"source_token_ids": source, "target_token_ids": read}
+        kinds = {"cross"} if task == "recurrent" else {"cross", "decoder"}
+    kept = []
+    layers = [x for x in attention_layers(pipeline.model) if x[1] in kinds]
+    watchers = {
+        layer: lambda attended, kind=kind: kept.append((kind, attended.probabilities[0]))
+        for layer, kind in layers
+    }
+    with WATCHERS.use(watchers):
+        logits = pipeline.model(inputs)["logits"][0, -len(steps) :]
+        if task == "recurrent":
+            pipeline.model.cross_attention_scores(source, read)
+    for i, step in enumerate(steps):
+        own = tf.nn.softmax(logits[i]).numpy()
+        shown = [each["probability"] for each in step["alternatives"]]
+        np.testing.assert_allclose(shown, np.sort(own)[::-1][:5], rtol=1e-4, atol=1e-6)
+        assert set(step["attention"]) == kinds
+        for kind, maps in kept:
+            row = np.asarray(maps)[:, len(found["target"]) - len(steps) + i].mean(axis=0)
+            attention = floats(step["attention"][kind], -1)
+            np.testing.assert_allclose(attention, row[: len(attention)], rtol=1e-4, atol=1e-6)
+            assert np.abs(row[len(attention) :]).max(initial=0) == 0
+
+
+def test_nothing_to_translate_has_no_steps():
+    assert view("translation", "decoding", text="")["steps"] == []
 
 
 def test_gradient_times_input_is_the_slope_of_the_answers_logit():
@@ -113,6 +284,19 @@ def test_next_tokens_are_those_of_the_model():
     assert not full["alternatives"]
 
 
+@pytest.mark.parametrize("make", [lambda: tiny.pipeline("generation"), tiny.talker])
+def test_next_tokens_are_those_of_the_first_step_of_decoding(make):
+    """Tokenizers without special tokens put nothing before a prompt."""
+    shown = subjects.of_pipeline("a", make()).views
+    following = shown["next"]({"prompt": "two dogs", "count": 5})["alternatives"]
+    first = shown["decoding"]({"prompt": "two dogs"})["steps"][0]["alternatives"]
+    np.testing.assert_allclose(
+        [each["probability"] for each in following],
+        [each["probability"] for each in first],
+        rtol=1e-4,
+    )
+
+
 def test_a_llama_shows_its_next_tokens_and_every_query_head():
     """Its queries and keys are turned, and two heads of queries share one of keys."""
     tokenizer = tiny.byte_pairs()
@@ -135,6 +319,9 @@ def test_a_llama_shows_its_next_tokens_and_every_query_head():
     assert maps["shape"] == (2, 4, length, length)
     shares = np.frombuffer(base64.b64decode(maps["probabilities"]), "<u2") / 65535
     shares = shares.reshape(maps["shape"])
+    found = heads(subjects.of_pipeline("llama", pipeline), "two dogs", "decoder", 1)
+    assert [each["key_head"] for each in found] == [0, 0, 1, 1]
+    np.testing.assert_array_equal(found[2]["key"], found[3]["key"])
     np.testing.assert_allclose(shares.sum(axis=-1), 1, atol=1e-3)
     assert not np.triu(shares, k=1).any()
     assert not np.allclose(

@@ -76,6 +76,14 @@ def test_a_translator_shows_three_kinds():
     np.testing.assert_allclose(found["cross"].probabilities[-1].mean(axis=0), shown, atol=1e-6)
 
 
+def test_a_translators_own_translation_is_not_watched_while_its_graph_is_traced():
+    fresh = tiny.pipeline("translation").with_options(num_beams=2)
+    found = attention(fresh, "two dogs")
+    again = attention(fresh, "two dogs", fresh("two dogs").text)
+    for kind, maps in found.items():
+        np.testing.assert_array_equal(maps.probabilities, again[kind].probabilities)
+
+
 def test_a_recurrent_model_shows_its_alignment():
     tokenizer = tiny.sentence_pieces()
     model = tiny.seq2seq(

@@ -1,7 +1,7 @@
 // What each token attends to: any head, by hover or by Tab.
 
 import * as api from "./api.js";
-import { bytes, h, heatmap, percent, shaded, visible } from "./dom.js";
+import { bytes, h, heatmap, menu, percent, range, shaded, visible } from "./dom.js";
 import { picture } from "./answer.js";
 import { word } from "./words.js";
 
@@ -36,16 +36,11 @@ function draw(root, maps, state, image) {
   state.layer = Math.min(state.layer, layers - 1);
   state.query = Math.min(state.query, rows - 1);
   const redraw = (changes) => draw(root, maps, Object.assign(state, changes), image);
-  const select = (name, options, value) => {
-    const element = h("select", { change: (event) => redraw({ [name]: isNaN(event.target.value) ? event.target.value : Number(event.target.value) }) },
-      options.map(([key, text]) => h("option", { value: key }, text)));
-    element.value = String(value);
-    return h("label", {}, `${word(name)} `, element);
-  };
+  const select = (name, options) => menu(word(name), options, state[name], (value) => redraw({ [name]: value }));
   const controls = h("div", { class: "row" },
-    select("kind", Object.keys(maps).map((kind) => [kind, word(kind)]), state.kind),
-    select("layer", range(layers).map((i) => [i, i + 1]), state.layer),
-    select("head", [[-1, word("mean")], ...range(heads).map((i) => [i, i + 1])], state.head));
+    select("kind", Object.keys(maps).map((kind) => [kind, word(kind)])),
+    select("layer", range(layers).map((i) => [i, i + 1])),
+    select("head", [[-1, word("mean")], ...range(heads).map((i) => [i, i + 1])]));
 
   const keys = h("div", { class: "tokens", id: "keys" });
   const shown = h("div", {});
@@ -90,8 +85,4 @@ function onImage(image, map, share) {
   grid.style.width = "";
   box.append(grid);
   return [box, h("p", { class: "soft" }, `[CLS] ${percent(share(0))}`)];
-}
-
-function range(count) {
-  return [...Array(count).keys()];
 }

@@ -47,6 +47,18 @@ export function bars(pairs) {
   }));
 }
 
+export function range(count) {
+  return [...Array(count).keys()];
+}
+
+/** Returns a menu of [value, text] pairs; `choose` gets the value as it was passed. */
+export function menu(label, options, value, choose) {
+  const element = h("select", { change: () => choose(options[element.selectedIndex][0]) },
+    options.map(([, text]) => h("option", {}, text)));
+  element.selectedIndex = options.findIndex(([each]) => each === value);
+  return h("label", {}, `${label} `, element);
+}
+
 export function percent(value) {
   return `${(100 * value).toFixed(value < 0.0995 ? 2 : 1)} %`;
 }
@@ -54,6 +66,38 @@ export function percent(value) {
 /** Returns the bytes of base64. */
 export function bytes(base64) {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+/** Returns the 32-bit floats of base64. */
+export function floats(base64) {
+  return new Float32Array(bytes(base64).buffer);
+}
+
+/** Draws values from -1 to 1 (rows, columns) into a new canvas: blue above 0, red below. */
+export function signed(values, rows, columns, label) {
+  const canvas = h("canvas", { role: "img", "aria-label": label });
+  canvas.width = columns;
+  canvas.height = rows;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  for (let i = 0; i < rows * columns; i += 1) {
+    const value = values(i);
+    image.data.set([value < 0 ? 200 : 40, 90, value < 0 ? 60 : 200, Math.round(255 * Math.abs(value))], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/** Returns a function that draws a vector as a line of colours, the strongest for `largest`. */
+export function strips(vectors) {
+  const largest = vectors.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
+  return (vector, label) => {
+    // The square root lets small values be seen beside large ones.
+    const colour = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / largest);
+    const canvas = signed((i) => colour(vector[i]), 1, vector.length, label);
+    canvas.classList.add("strip");
+    return canvas;
+  };
 }
 
 /** Draws values from 0 to 1 (rows, columns) into a new canvas, `scale` pixels each. */

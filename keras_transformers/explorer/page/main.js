@@ -8,17 +8,20 @@ import { showAnswer } from "./answer.js";
 import { showAttention } from "./attention.js";
 import { showBeams } from "./beams.js";
 import { showChat } from "./chat.js";
+import { showDecoding } from "./decoding.js";
+import { showInputs } from "./inputs.js";
 import { showNext } from "./next.js";
 import { showParameters } from "./parameters.js";
 import { showPositions } from "./positions.js";
+import { showQkv } from "./qkv.js";
 import { EXAMPLE, showSearch } from "./search.js";
 import { showTokens } from "./tokens.js";
 
 // In the order of the tabs. `shares` is part of the answer.
 const VIEWS = {
   answer: showAnswer, chat: showChat, search: showSearch, next: showNext,
-  attention: showAttention, beams: showBeams, tokens: showTokens, positions: showPositions,
-  parameters: showParameters,
+  attention: showAttention, qkv: showQkv, decoding: showDecoding, beams: showBeams,
+  tokens: showTokens, inputs: showInputs, positions: showPositions, parameters: showParameters,
 };
 // Views that read other texts than the model's inputs, with what stands there at first.
 const FIELDS = { chat: { message: "" }, search: EXAMPLE };

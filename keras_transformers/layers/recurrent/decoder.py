@@ -18,7 +18,7 @@ from keras_transformers.layers.recurrent.bridges import (
 )
 from keras_transformers.layers.recurrent.cells import run_cell, scan_steps, time_major
 from keras_transformers.layers.recurrent.choices import Bridge, Context, Readout, check_choices
-from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.scopes import WATCHERS, Attended
 from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["RecurrentDecoder"]
@@ -210,7 +210,10 @@ class RecurrentDecoder(CompositeLayer):
             The readout (rows, output_dim), and the new state.
         """
         gates = self._token_gates(inputs)
-        state, context, _ = self._advance(gates, state, source, noise, num_queries)
+        state, context, probabilities = self._advance(gates, state, source, noise, num_queries)
+        watch = WATCHERS.of(self)
+        if probabilities is not None and watch is not None:
+            watch(Attended(probabilities[:, None, None]))  # as those of one head and one query
         if self.input_feeding:
             return state["feed"], state
         if context is None:
@@ -265,7 +268,7 @@ class RecurrentDecoder(CompositeLayer):
         outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
         watch = WATCHERS.of(self)
         if return_attention_scores and watch is not None:
-            watch(probabilities[:, None])  # as those of one head
+            watch(Attended(probabilities[:, None]))  # as those of one head
         return (outputs, probabilities) if return_attention_scores else outputs
 
     def compute_output_spec(

@@ -1,16 +1,23 @@
 """Continues rows of tokens: in one graph, or step by step."""
 
 import functools
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.decoding.greedy import greedy_search
 from keras_transformers.decoding.rows import ROW_OPTIONS, row_search, state_specs
 from keras_transformers.decoding.single_path import Path, SinglePath, Step, step_by_step
-from keras_transformers.decoding.step import Cache, StepFunction, within_vocabulary
+from keras_transformers.decoding.step import (
+    Cache,
+    Hypotheses,
+    StepFunction,
+    telling,
+    within_vocabulary,
+)
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.pieces import pieces
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
@@ -76,6 +83,21 @@ class Decoder:
             "log_probability": sampled.scores[:, 0],
             "finished": sampled.finished[:, 0],
         }
+
+    def greedy(
+        self, token_ids: tf.Tensor, on_logits: Callable[[tf.Tensor], None], *, max_length: int
+    ) -> Hypotheses:
+        """Continues rows (batch, prompt) without padding; see `TextGenerator.watch_greedy`."""
+        step, last_token_ids, cache = self._model.start_decoding(token_ids)
+        step = within_vocabulary(step, self._tokenizer.vocabulary_size)
+        return greedy_search(
+            telling(step, on_logits),
+            last_token_ids,
+            cache,
+            end_token_id=self._tokenizer.end_token_id,
+            max_length=min(max_length, self._longest + 1 - token_ids.shape[1]),
+            growing_axis=_GROWING_AXIS,
+        )
 
     def steps(self, rows: Mapping[str, tf.Tensor]) -> Iterator[Step]:
         """Reads rows and returns the steps of `sample`, which are computed one by one."""

@@ -449,6 +449,28 @@ class TextGenerator(Pipeline):
         )
         return {"target": token_names(self.tokenizer, token_ids)}
 
+    def watch_greedy(
+        self, prompt: str | bytes, on_logits: Callable[[tf.Tensor], None], *, max_length: int
+    ) -> dict[str, list[str]]:
+        """Continues one prompt with the likeliest token each time, whatever the options say.
+
+        Args:
+            prompt: one text.
+            on_logits: called after each step with the logits (1, vocabulary) of the next token.
+            max_length: how many tokens to add at most, as far as the model has positions.
+
+        Returns:
+            The tokens, under the names of `Pipeline.read`: one in `predicted` for each step.
+        """
+        token_ids = self._prompts.tokens_to_continue(one_row("prompt", prompt)).to_tensor()
+        search = self._decoder.greedy(token_ids, on_logits, max_length=max_length)
+        predicted = search.token_ids[:, 0, : search.lengths[0, 0]]
+        read = tf.concat([token_ids, predicted], axis=1)
+        return {
+            "target": token_names(self.tokenizer, read[:, :-1]),
+            "predicted": token_names(self.tokenizer, predicted),
+        }
+
     def score(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the log-probability of texts and of each of their tokens, in the graph.
 

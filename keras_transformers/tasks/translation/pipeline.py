@@ -14,8 +14,10 @@ from keras_transformers.decoding.step import (
     Cache,
     Hypotheses,
     StepFunction,
+    telling,
     within_vocabulary,
 )
+from keras_transformers.layers.scopes import WATCHERS
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.token_inputs import (
@@ -183,12 +185,36 @@ class Translator(Pipeline):
         """Translates one text and calls `on_step` after each step of the beam search."""
         return self._hypotheses(one_row("text", text), tf.constant(self.num_beams), on_step)
 
+    def watch_greedy(
+        self, text: str | bytes, on_logits: Callable[[tf.Tensor], None]
+    ) -> dict[str, list[str]]:
+        """Translates one text with the likeliest token each time, whatever `num_beams` says.
+
+        Args:
+            text: one text.
+            on_logits: called after each step with the logits (1, vocabulary) of the next token.
+
+        Returns:
+            The tokens, under the names of `Pipeline.read`: one in `predicted` for each step.
+        """
+        greedy = self.with_options(num_beams=1)
+        source = self._source(one_row("text", text))
+        search = greedy._hypotheses(one_row("text", text), tf.constant(1), on_logits=on_logits)
+        predicted = search.token_ids[:, 0, : search.lengths[0, 0]]
+        read = tf.concat([[[self.target_tokenizer.start_token_id]], predicted], axis=1)
+        return {
+            "source": token_names(self.tokenizer, source),
+            "target": token_names(self.target_tokenizer, read[:, :-1]),
+            "predicted": token_names(self.target_tokenizer, predicted),
+        }
+
     def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on a text and a translation, the model's own by default.
 
         See `Pipeline.read`.
         """
-        pair = texts if len(texts) > 1 else (*texts, self(*texts).text)
+        with WATCHERS.use({}):  # of the search nothing is shown, and it may trace a graph
+            pair = texts if len(texts) > 1 else (*texts, self(*texts).text)
         text, translation = map(one_row, ("text", "translation"), pair)
         source = self._source(text)
         ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
@@ -271,6 +297,7 @@ class Translator(Pipeline):
         text: tf.Tensor,
         num_wanted: tf.Tensor,
         on_step: Callable[[BeamStep], None] | None = None,
+        on_logits: Callable[[tf.Tensor], None] | None = None,
     ) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
@@ -284,6 +311,8 @@ class Translator(Pipeline):
         step = within_vocabulary(step, _num_tokens(self.target_tokenizer))
         if self.force_end:
             step = _forcing(step, self.target_tokenizer.end_token_id, limits)
+        if on_logits is not None:
+            step = telling(step, on_logits)
         return beam_search(
             step,
             tf.fill([tf.shape(source)[0]], self.target_tokenizer.start_token_id),

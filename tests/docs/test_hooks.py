@@ -1,0 +1,60 @@
+"""What fails the build of the site: code that is too wide, and dead links."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs/site/hooks.py")
+hooks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(hooks)
+WIDEST = "x" * hooks.WIDEST_CODE
+
+
+@pytest.mark.parametrize(
+    ("code", "is_wide"),
+    [
+        (WIDEST, False),
+        (f"{WIDEST}x", True),
+        (f"<span>{WIDEST[1:]}</span>&lt;", False),
+        (f"<span>{WIDEST}</span>&lt;", True),
+        (f"x\n{WIDEST}x\nx", True),
+        ("中" * (hooks.WIDEST_CODE // 2), False),
+        ("中" * (hooks.WIDEST_CODE // 2 + 1), True),
+    ],
+)
+def test_wide_code_is_seen(code, is_wide):
+    page = (
+        f"<p>{WIDEST}{WIDEST}</p><pre id=a><code>{code}</code></pre><code>{WIDEST}{WIDEST}</code>"
+    )
+    assert bool(hooks.wide_lines(page)) == is_wide
+
+
+def test_make_docs_fails_at_wide_code_and_at_a_dead_link(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/page.md").write_text(f"# Page\n\n    {WIDEST}x\n\n[a](nowhere.md)\n", "utf-8")
+    (tmp_path / "hook.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'docs/site')!r})\n"
+        "from hooks import on_page_content\n",
+        "utf-8",
+    )
+    (tmp_path / "mkdocs.yml").write_text(
+        "site_name: test\nstrict: true\nhooks: [hook.py]\nnav: [page.md]\nplugins: []\n", "utf-8"
+    )
+    options = re.search(r"/mkdocs (build.*)", (ROOT / "Makefile").read_text("utf-8"))[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", *options.split()],
+        cwd=tmp_path,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "page.md: a line of code takes the room of 96 characters" in done.stderr
+    assert "nowhere.md" in done.stderr
