@@ -78,14 +78,8 @@ def rnn_decoders() -> Drawing:
             if j:
                 drawing.arrow([(xs[j - 1] + 20, state), (x - 20, state)])
                 if i >= 2:
-                    drawing.arrow(
-                        [
-                            (xs[j - 1] + 10, output),
-                            (x - 38, output),
-                            (x - 26, state - 9),
-                            (x - 20, state - 6),
-                        ]
-                    )
+                    down = [(x - 38, output), (x - 26, state - 9), (x - 20, state - 6)]
+                    drawing.arrow([(xs[j - 1] + 10, output), *down])
             if i == 3:
                 drawing.node((x, low), (40, 24), f"c{sign}", "attention")
                 drawing.arrow([(x, low - 12), (x, state + 12)])
@@ -121,12 +115,13 @@ def alignment() -> Drawing:
     shares = attention[: len(targets) - 1, : len(sources)]  # (target, source), without the end
     cell = 30
     drawing = Drawing(
-        cell * len(shares) + 118, "Which German words a translator reads for each English word"
+        cell * len(shares) + 118,
+        "Which German words a translator reads for each English word that it writes",
     )
     left = 82
     for j, word in enumerate(sources):
         drawing.turned(left + (j + 0.5) * cell, 72, "end" if word == "</s>" else word)
-    words = [[f"{share:.1f}"[1:] if 0.15 < share < 0.95 else "" for share in row] for row in shares]
+    words = [[f"{share:.1f}" if share > 0.15 else "" for share in row] for row in shares]
     drawing.table(left, 80, shares, (cell, cell), words=words, rows=targets[:-1])
     drawing.words(WIDTH / 2, 80 + cell * len(shares) + 24, "rows: written in this order", "faint")
     return drawing

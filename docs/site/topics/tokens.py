@@ -1,5 +1,6 @@
 """Tokens: merges of letters, and the choice of the next word."""
 
+import itertools
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -41,13 +42,14 @@ def merges() -> Drawing:
         tokenizer = BytePairTokenizer.train([_TEXT], Path(folder) / "bpe")
     rules = tokenizer.merges
     words = [list(("Ġ" if place else "") + word) for place, word in enumerate(_TEXT.split())]
-    stages = [("letters", [list(word) for word in words])]
+    stages = [("letters", words)]
     for left, right in rules:
+        count = sum(pair == (left, right) for word in words for pair in itertools.pairwise(word))
         words = [_merged(word, left, right) for word in words]
-        stages.append((f"{left} + {right} → {left + right}", [list(word) for word in words]))
+        stages.append((f"{left} + {right} → {left + right}, {count} times", words))
     block = 64
     drawing = Drawing(
-        len(stages) * block + 24, f"Byte-pair encoding on “{_TEXT}”: the merges, one by one"
+        len(stages) * block + 40, f"Byte-pair encoding on “{_TEXT}”: the merges, one by one"
     )
     for i, (caption, split) in enumerate(stages):
         top = i * block
@@ -62,9 +64,8 @@ def merges() -> Drawing:
                 )
                 x += width
             x += 4
-    drawing.words(
-        WIDTH / 2, len(stages) * block + 8, "Ġ: a space. No other pair occurs twice.", "faint"
-    )
+    note = "Every pair that is left occurs once: stop.\nĠ: the space before a word"
+    drawing.words(WIDTH / 2, len(stages) * block + 15, note, "faint")
     return drawing
 
 
@@ -167,7 +168,7 @@ def beam_search() -> Drawing:
     block = 92
     drawing = Drawing(
         len(levels) * block + 128,
-        "Beam search with two beams: candidates of each step, with chances",
+        "Beam search with two beams: the candidates of each step, with their probabilities",
     )
     parents = [(WIDTH / 2, 36.0)]
     drawing.node((WIDTH / 2, 24), (70, 24), "[START]", "embedding")
@@ -185,21 +186,13 @@ def beam_search() -> Drawing:
             places[each] = (x, y + 19)
         parents = [places[each] for each in order]
     y = len(levels) * block + 40
-    for x, name, color in (
-        (20, "kept", "attention"),
-        (110, "ended", "norm"),
-        (206, "dropped", "end"),
-    ):
+    legend = ((20, "kept", "attention"), (110, "ended", "norm"), (206, "dropped", "end"))
+    for x, name, color in legend:
         drawing.box(x, y - 8, 16, 16, color)
         drawing.words(x + 22, y, name, "", "start")
     for i, (text, chance) in enumerate(results):
-        drawing.words(
-            20,
-            y + 30 + 18 * i,
-            f"{i + 1}. “{text}”: {chance:.3f}",
-            "bold" if not i else "",
-            "start",
-        )
+        line = f"{i + 1}. “{text}”: {chance:.3f}"
+        drawing.words(20, y + 30 + 18 * i, line, "" if i else "bold", "start")
     drawing.words(20, y + 70, f"Greedy search: “{greedy}”, {greedy_chance:.3f}", "faint", "start")
     return drawing
 
