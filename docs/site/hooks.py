@@ -1,16 +1,20 @@
-"""What the site has besides the pages in docs/: the reference, and files that pages link to.
+"""What the site has besides the pages in docs/: the reference, files that pages link to, languages.
 
 MkDocs calls these functions; see https://www.mkdocs.org/dev-guide/plugins/#events.
 """
 
 import ast
+import logging
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
+import languages
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = "keras_transformers"
+CHINESE = "中文"  # the name of the language, and of its part of the navigation
 _CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+")
 _JOINT = re.compile(r"(?<=[_./,=(])(?=\w{3})|(?<=[a-z])(?=[A-Z])")  # of names in code
@@ -19,6 +23,7 @@ _UPWARDS = re.compile(r"\]\((\.\./[^)#]+)")  # a link to a file of another folde
 
 def on_config(config: Any) -> None:
     """Adds the reference to the navigation: the names at the top, and a page per room."""
+    logging.getLogger("jieba").setLevel("WARNING")  # search's words of Chinese: not its dictionary
     pages = [{room: f"reference/{room}.md"} for room in _rooms()]
     config.nav.append({"Reference": [{PACKAGE: "reference/index.md"}, *pages]})
 
@@ -28,6 +33,9 @@ def on_files(files: Any, config: Any) -> None:
     from mkdocs.exceptions import PluginError  # here: a test reads this file without MkDocs
     from mkdocs.structure.files import File
 
+    uris = [page.src_uri for page in files.documentation_pages()]
+    if faults := languages.faults(uris, config.extra["english_only"]):
+        raise PluginError("\n".join(faults))
     files.append(File.generated(config, "reference/index.md", content=_top()))
     for room, modules in _rooms().items():
         text = _reference(room, modules)
@@ -58,6 +66,29 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return f"]({posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or '.')}"
 
     return _UPWARDS.sub(inside, markdown)
+
+
+def on_page_context(context: Any, *, page: Any, config: Any, nav: Any) -> Any:
+    """Gives a page the navigation and the theme's words in its language, and links to both."""
+    from mkdocs.structure.nav import Navigation
+
+    uri = f"docs/{page.file.src_uri}"
+    chinese = languages.is_chinese(uri)
+    [section] = (item for item in nav if item.title == CHINESE)
+    home = section.children[0] if chinese else nav.homepage
+    items = section.children if chinese else [item for item in nav if item is not section]
+    context["nav"] = Navigation(items, nav.pages)
+    context["nav"].homepage = home
+    # A page without a partner leads to the other language's first page.
+    urls = {f"docs/{other.file.src_uri}": other.url for other in nav.pages}
+    other = urls.get(languages.partner_of(uri), section.children[0].url)
+    links = (other, page.url) if chinese else (page.url, other)
+    config.theme["language"] = "zh" if chinese else "en"
+    config.extra["alternate"] = [
+        {"name": name, "lang": lang, "link": link}
+        for name, lang, link in zip(("English", CHINESE), ("en", "zh"), links, strict=True)
+    ]
+    return context
 
 
 def on_post_page(output: str, **_: Any) -> str:
