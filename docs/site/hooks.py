@@ -91,10 +91,11 @@ def on_page_context(context: Any, *, page: Any, config: Any, nav: Any) -> Any:
     return context
 
 
-def on_post_page(output: str, **_: Any) -> str:
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
     """Lets code in tables break at its joints, and names the search dialog for screen readers."""
     dialog = 'data-md-component="search" role="dialog"'
-    output = output.replace(dialog, f'{dialog} aria-label="Search"')
+    label = "搜索" if languages.is_chinese(f"docs/{page.file.src_uri}") else "Search"
+    output = output.replace(dialog, f'{dialog} aria-label="{label}"')
     return _CELL.sub(lambda cell: _CODE.sub(_with_breaks, cell[0]), output)
 
 
