@@ -122,3 +122,17 @@ def copy_checkout(folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / name, folder / name)
     return names
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of two colours, such as "#ffffff", that WCAG 2 defines."""
+    first, second = sorted(_luminance(colour) for colour in (one, other))
+    return (second + 0.05) / (first + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -9,8 +9,9 @@
   first input is changed, and layers are added until the last output changes. Within a recurrent
   layer the change passes from step to step, so there each position counts.
 
-Self-attention restricted to r neighbours is attention under a band mask; a convolution has a kernel
-of k positions, without dilation. Width 16, 1 sequence, float32.
+Self-attention restricted to r neighbours is attention under a band mask. A convolution's kernel
+covers a position and the k - 1 before it; with dilation, layer i = 0, 1, ... leaves k^i - 1 out
+between two of them. Lengths are powers of k = 3. Width 16, 1 sequence, float32.
 """
 
 import os
@@ -27,19 +28,20 @@ import tensorflow as tf
 from keras_transformers.layers import MultiHeadAttention
 from keras_transformers.layers.recurrent.cells import Recurrent
 
-LENGTHS, WIDTH, NEIGHBOURS, KERNEL = (32, 64, 128, 256), 16, 16, 3
+LENGTHS, WIDTH, NEIGHBOURS, KERNEL = (27, 81, 243), 16, 16, 3
 Layer = Callable[[Any], Any]
+Make = Callable[[int, int], Layer]  # from the length and the number of layers below
 _LOOPS = ("While", "StatelessWhile")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
-def attention(length: int) -> Layer:
+def attention(length: int, below: int) -> Layer:
     """Self-attention over all positions."""
     layer = MultiHeadAttention(1, WIDTH)
     return lambda inputs: layer(inputs)
 
 
-def restricted(length: int) -> Layer:
+def restricted(length: int, below: int) -> Layer:
     """Self-attention over NEIGHBOURS positions, half of them on each side."""
     layer = MultiHeadAttention(1, WIDTH)
     places = np.arange(length)
@@ -47,23 +49,29 @@ def restricted(length: int) -> Layer:
     return lambda inputs: layer(inputs, attention_mask=band[None])
 
 
-def convolution(length: int) -> Layer:
-    """A convolution over KERNEL positions."""
-    return keras.layers.Conv1D(WIDTH, KERNEL, padding="same")
+def convolution(length: int, below: int) -> Layer:
+    """A convolution over KERNEL positions in a row."""
+    return keras.layers.Conv1D(WIDTH, KERNEL, padding="causal")
 
 
-def recurrent(length: int) -> Layer:
+def dilated(length: int, below: int) -> Layer:
+    """A convolution over KERNEL positions, each layer's further apart than those of the last."""
+    return keras.layers.Conv1D(WIDTH, KERNEL, padding="causal", dilation_rate=KERNEL**below)
+
+
+def recurrent(length: int, below: int) -> Layer:
     """A GRU."""
     layer = Recurrent("gru", WIDTH)
     return lambda inputs: layer(inputs)[0]
 
 
 # Name -> the layer, and the paper's steps and path.
-SUBJECTS: dict[str, tuple[Callable[[int], Layer], str, str]] = {
+SUBJECTS: dict[str, tuple[Make, str, str]] = {
     "self-attention": (attention, "1", "1"),
     f"self-attention, {NEIGHBOURS} neighbours": (restricted, "1", "n / r"),
     "recurrent": (recurrent, "n", "n"),
     f"convolution, {KERNEL} positions": (convolution, "1", "n / k"),
+    f"convolution, {KERNEL} positions, dilated": (dilated, "1", "log_k(n)"),
 }
 
 
@@ -113,7 +121,7 @@ def _in_order(nodes: dict[str, Any]) -> list[str]:
     return list(done)
 
 
-def path(make: Callable[[int], Layer], length: int) -> int:
+def path(make: Make, length: int) -> int:
     """Returns how many computations lie between the first input and the last output."""
     keras.utils.set_random_seed(0)
     inputs = np.random.default_rng(0).normal(size=(1, length, WIDTH)).astype("float32")
@@ -121,7 +129,7 @@ def path(make: Callable[[int], Layer], length: int) -> int:
     changed[0, 0] += 1
     one, other = tf.constant(inputs), tf.constant(changed)
     for number in range(1, length + 1):
-        layer = make(length)
+        layer = make(length, number - 1)
         one, other = layer(one), layer(other)
         # Which outputs the change has reached; each change is then made large again, so that it
         # does not vanish in float32: only its presence matters, not its size.
@@ -146,7 +154,7 @@ def main() -> None:
     for name, (make, paper_steps, paper_path) in SUBJECTS.items():
         cells = []
         for counts, paper in (
-            ([steps(make(length), length) for length in LENGTHS], paper_steps),
+            ([steps(make(length, 0), length) for length in LENGTHS], paper_steps),
             ([path(make, length) for length in LENGTHS], paper_path),
         ):
             cells += [*map(str, counts), f"{exponent(counts):.2f}", paper]

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from checks import contrast
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
 ROOT = Path(__file__).parents[2]
@@ -31,20 +32,6 @@ def test_colours_have_contrast(light):
         return
     assert contrast(light, "#ffffff") >= 4.5
     assert contrast(charts.DARK[light], "#1e2129") >= 4.5
-
-
-def contrast(one, other):
-    """The ratio that WCAG 2 defines."""
-    first, second = sorted(luminance(colour) for colour in (one, other))
-    return (second + 0.05) / (first + 0.05)
-
-
-def luminance(colour):
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [
-        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def pictures():
