@@ -211,7 +211,8 @@ def test_summary_of_bert_base_with_both_heads(capsys, zeros):
     assert status == 0
     assert "total 109,705,010: as registered (109,705,010)" in out
     assert "paper's figure 110M: agrees" in out
-    for cell in ("V*H", "4H^2+4H", "2H*I+I+H", "2,362,368", "(?, ?, 30000)"):
+    assert "I = 4H = 3,072" in out
+    for cell in ("V*H", "12H^2+13H", "4H^2+4H", "8H^2+5H", "2,362,368", "(?, ?, 30000)"):
         assert cell in out
 
 

@@ -215,7 +215,12 @@ def _show(result: dict[str, Any], html: str | None) -> None:
 def _print(result: dict[str, Any], console: Any) -> None:
     from rich.table import Table
 
-    letters = ", ".join(f"{letter} = {value:,}" for letter, value in result["symbols"].items())
+    from keras_transformers.inspection.parameters import inner_multiple
+
+    symbols = {letter: f"{value:,}" for letter, value in result["symbols"].items()}
+    if times := inner_multiple(result["symbols"]):
+        symbols["I"] = f"{times}H = {symbols['I']}"
+    letters = ", ".join(f"{letter} = {value}" for letter, value in symbols.items())
     table = Table(title=f"{result['name']} ({letters})", title_justify="left")
     for name in ("layer", "connected to", "output shape", "activation"):
         table.add_column(name, no_wrap=name != "connected to")

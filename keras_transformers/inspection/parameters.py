@@ -44,7 +44,8 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
     Args:
         model: a functional model.
         symbols: letters for sizes, such as {"V": 30522, "P": 512, "H": 768, "I": 3072}. A size
-            without a letter stays a number, so every formula is exact.
+            without a letter stays a number, so every formula is exact. An inner width I that is a
+            multiple of the width H is written with H, so that BERT's block has 12H^2+13H.
 
     Returns:
         Rows; those without "/" in their name add up to `model.count_params()`.
@@ -101,18 +102,28 @@ def _first_output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | N
 
 def _formula(variables: Iterable[Any], symbols: Mapping[str, int], tables: Set[int]) -> str:
     terms: Counter[tuple[str, ...]] = Counter()
+    times = inner_multiple(symbols)
     for variable in variables:
         factor, letters = 1, []
         rows = "P" if id(variable) in tables else "V" if _is_table(variable) else ""
         for position, size in enumerate(variable.shape):
             letter = _letter(size, "" if position else rows, symbols)
-            if letter:
+            if letter == "I" and times:
+                letters.append("H")
+                factor *= times
+            elif letter:
                 letters.append(letter)
             else:
                 factor *= size
         terms[tuple(sorted(letters, key=list(symbols).index))] += factor
     ordered = sorted(terms.items(), key=lambda item: -len(item[0]))
     return "+".join(_term(count, letters) for letters, count in ordered) or "0"
+
+
+def inner_multiple(symbols: Mapping[str, int]) -> int:
+    """Returns how many times H the inner width I is; 0 if it is no multiple or one is missing."""
+    times, rest = divmod(symbols.get("I", 0), symbols.get("H", 1))
+    return 0 if rest or "H" not in symbols else times
 
 
 def _is_table(variable: Any) -> bool:
