@@ -3,7 +3,7 @@
     python docs/site/pictures.py                 # docs/images/transformer.svg and the others
     python docs/site/pictures.py masks merges
 
-A picture is a function in `drawn`, and its file has the function's name. Its numbers come from the
+A picture is a function in `topics`, and its file has the function's name. Its numbers come from the
 code that they explain.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drawing import Drawing
-from drawn import attention, bert, models, positions, recurrence, tokens, training
+from topics import attention, bert, models, positions, recurrence, tokens, training
 
 IMAGES = Path(__file__).parents[1] / "images"
 PICTURES: dict[str, Callable[[], Drawing]] = {

@@ -121,12 +121,13 @@ def alignment() -> Drawing:
     shares = attention[: len(targets) - 1, : len(sources)]  # (target, source), without the end
     cell = 30
     drawing = Drawing(
-        cell * len(shares) + 118, "Which German words a translator reads for each English word"
+        cell * len(shares) + 118,
+        "Which German words a translator reads for each English word that it writes",
     )
     left = 82
     for j, word in enumerate(sources):
         drawing.turned(left + (j + 0.5) * cell, 72, "end" if word == "</s>" else word)
-    words = [[f"{share:.1f}"[1:] if 0.15 < share < 0.95 else "" for share in row] for row in shares]
+    words = [[f"{share:.1f}" if share > 0.15 else "" for share in row] for row in shares]
     drawing.table(left, 80, shares, (cell, cell), words=words, rows=targets[:-1])
     drawing.words(WIDTH / 2, 80 + cell * len(shares) + 24, "rows: written in this order", "faint")
     return drawing

@@ -1,5 +1,6 @@
 """Tokens: merges of letters, and the choice of the next word."""
 
+import itertools
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -41,13 +42,14 @@ def merges() -> Drawing:
         tokenizer = BytePairTokenizer.train([_TEXT], Path(folder) / "bpe")
     rules = tokenizer.merges
     words = [list(("Ġ" if place else "") + word) for place, word in enumerate(_TEXT.split())]
-    stages = [("letters", [list(word) for word in words])]
+    stages = [("letters", words)]
     for left, right in rules:
+        count = sum(pair == (left, right) for word in words for pair in itertools.pairwise(word))
         words = [_merged(word, left, right) for word in words]
-        stages.append((f"{left} + {right} → {left + right}", [list(word) for word in words]))
+        stages.append((f"{left} + {right} → {left + right}, {count} times", words))
     block = 64
     drawing = Drawing(
-        len(stages) * block + 24, f"Byte-pair encoding on “{_TEXT}”: the merges, one by one"
+        len(stages) * block + 40, f"Byte-pair encoding on “{_TEXT}”: the merges, one by one"
     )
     for i, (caption, split) in enumerate(stages):
         top = i * block
@@ -62,9 +64,8 @@ def merges() -> Drawing:
                 )
                 x += width
             x += 4
-    drawing.words(
-        WIDTH / 2, len(stages) * block + 8, "Ġ: a space. No other pair occurs twice.", "faint"
-    )
+    note = "Every pair that is left occurs once: stop.\nĠ: the space before a word"
+    drawing.words(WIDTH / 2, len(stages) * block + 15, note, "faint")
     return drawing
 
 
