@@ -155,17 +155,31 @@ def test_a_page_in_one_language_is_named_with_the_remedy(languages):
         assert [part for part in parts if part not in fault] == []
 
 
-@pytest.mark.parametrize("page", ["zh/glossary.md", "glossary.md", "tutorials/transformer.md"])
-def test_the_build_fails_on_a_page_without_its_partner(page, hooks):
+@pytest.fixture(scope="module")
+def site():
+    """The site's configuration and files, as MkDocs gives them to the hooks."""
     for package in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(package, reason="needs the extra docs")
     from mkdocs.config import load_config
-    from mkdocs.exceptions import PluginError
     from mkdocs.structure.files import get_files
 
     config = load_config(str(ROOT / "mkdocs.yml"))
-    files = get_files(config)
-    files.remove(files.get_file_from_path(page))
+    return config, lambda: get_files(config)
+
+
+def test_every_page_has_its_partner(site, hooks):
+    config, files = site
+    pages = [page.src_uri for page in files().documentation_pages()]
+    assert hooks.languages.faults(pages, config.extra["english_only"]) == []
+
+
+@pytest.mark.parametrize("page", ["zh/glossary.md", "glossary.md", "tutorials/transformer.md"])
+def test_the_build_fails_on_a_page_without_its_partner(page, site, hooks):
+    from mkdocs.exceptions import PluginError
+
+    config, files = site
+    remaining = files()
+    remaining.remove(remaining.get_file_from_path(page))
     other = hooks.languages.partner_of(f"docs/{page}")
     with pytest.raises(PluginError, match=f"{other} has no partner: write docs/{page}"):
-        hooks.on_files(files, config)
+        hooks.on_files(remaining, config)
