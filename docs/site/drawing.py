@@ -12,13 +12,14 @@ from xml.sax.saxutils import escape
 import numpy as np
 from charts import BLUE, DARK, GREEN, ORANGE
 
-from keras_transformers.inspection.svg import Picture, Point
+from keras_transformers.inspection.svg import FAINT, Picture, Point
 
 WIDTH = 340
 _LINE = 15  # between two lines of text
 _BASE = 4  # from the middle of a line of text down to its baseline
 _SERIES = {"blue": (BLUE, ""), "orange": (ORANGE, "6 3"), "green": (GREEN, "2 3")}
-_RAISED = re.compile(r"\^(\w)(.*)")  # W^Q
+_HIGH = re.compile(r"\^(\w)([^<]*)")  # W^Q
+_RAISED = r'<tspan class="small" dy="-4">\1</tspan><tspan dy="4">\2</tspan>'
 SHADE = 0.5  # of a weight of 1; numbers stay legible on it
 
 
@@ -44,20 +45,21 @@ class Drawing(Picture):
     def __init__(self, height: float, title: str) -> None:
         super().__init__(WIDTH, height, title=title)
 
+    def text(
+        self, x: float, y: float, words: str, *, style: str = "", anchor: str = "start"
+    ) -> None:
+        """Writes one line, as in `Picture`, with a letter after "^" raised."""
+        super().text(x, y, words, style=style, anchor=anchor)
+        self._elements[-1] = _HIGH.sub(_RAISED, self._elements[-1])
+
     def words(
         self, x: float, y: float, words: str, style: str = "", anchor: str = "middle"
     ) -> None:
-        """Writes lines around the height `y`; `x` is their middle, or what `anchor` says.
-
-        A letter after "^" is raised, one of them in a line.
-        """
+        """Writes lines around the height `y`; `x` is their middle, or what `anchor` says."""
         lines = words.split("\n")
         for place, line in enumerate(lines):
             below = (place - (len(lines) - 1) / 2) * _LINE + _BASE
             self.text(x, y + below, line, style=style, anchor=anchor)
-            raised = r'<tspan class="small" dy="-4">\1</tspan><tspan dy="4">\2</tspan>'
-            body, _, end = self._elements[-1].rpartition("</text>")
-            self._elements[-1] = f"{_RAISED.sub(raised, body)}</text>{end}"
 
     def turned(self, x: float, y: float, words: str) -> None:
         """Writes a word upwards from (x, y)."""
@@ -153,10 +155,9 @@ class Drawing(Picture):
 
     def rules(self, scheme: int) -> list[str]:
         """Returns the rules of the style sheet, with those of lines and circles."""
-        stroke = next(rule for rule in super().rules(scheme) if rule.startswith("rect "))
         return [
             *super().rules(scheme),
-            stroke.replace("rect", "circle"),
+            f"circle {{ stroke: {FAINT[scheme]}; }}",
             ".shade { stroke: none; }",
             ".small { font-size: 11.5px; }",
             ".line-dashed { stroke-dasharray: 3 3; }",

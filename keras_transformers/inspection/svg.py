@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 # On light pages, on dark ones.
 _INK = ("#1b1b1b", "#e8e8e8")
-_FAINT = ("#5c5c5c", "#a9adb5")
+FAINT = ("#5c5c5c", "#a9adb5")
 
 Point = tuple[float, float]
 
@@ -112,7 +112,7 @@ class Picture:
 
     def rules(self, scheme: int) -> list[str]:
         """Returns the rules of the style sheet of the light (0) or dark (1) scheme."""
-        ink, faint = _INK[scheme], _FAINT[scheme]
+        ink, faint = _INK[scheme], FAINT[scheme]
         fills = [f".{name} {{ fill: {colors[scheme]}; }}" for name, colors in self.colors.items()]
         return [
             *fills,

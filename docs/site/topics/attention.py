@@ -201,7 +201,7 @@ def local_attention() -> Drawing:
         mask = np.asarray(reach.mask(places, places))
         drawing.words(x + 72, 12, name, "bold")
         drawing.table(x, 24, mask, cell)
-        drawing.words(x + 72, 180, f"{int(mask.sum())} scores", "faint")
+        drawing.words(x + 72, 180, f"{int(mask.sum())} scores of {length} words", "faint")
     drawing.words(WIDTH / 2, 214, "What the middle word knows after each layer", "bold")
     local, everywhere = (
         np.asarray(reach.mask(places, places)) for reach in (Reach(window=window), Reach())

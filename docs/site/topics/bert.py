@@ -35,7 +35,7 @@ def bert_input() -> Drawing:
             drawing.words(x, y, "+")
         drawing.words(262, y, "=")
     drawing.words(
-        WIDTH / 2, 42 + row * len(tokens) + 4, "vectors of 768 numbers, from three tables", "faint"
+        WIDTH / 2, 42 + row * len(tokens) + 4, f"{len(tokens)} sums of 768 numbers each", "faint"
     )
     return drawing
 

@@ -20,15 +20,16 @@ def transformer() -> Drawing:
         586, "The Transformer: encoder at the left, decoder at the right, inputs at the bottom"
     )
     left, right, bottom = 85, 255, 424
-    self_attention, feed_forward = ("self-attention", "attention"), ("feed-forward", "feed_forward")
+    attention, feed_forward = ("self-attention", "attention"), ("feed-forward", "feed_forward")
     masked, cross = ("masked\nself-attention", "attention"), ("cross-attention", "attention")
-    memory = _layer(drawing, "Encoder", left, bottom, [self_attention, feed_forward])[0]
-    top, place = _layer(drawing, "Decoder", right, bottom, [masked, cross, feed_forward])
+    memory, _ = _layer(drawing, left, bottom, [attention, feed_forward])
+    top, place = _layer(drawing, right, bottom, [masked, cross, feed_forward])
+    for x, upper, name in ((left, memory, "encoder"), (right, top, "decoder")):
+        drawing.words(x - 77, upper - 11, name.capitalize(), "bold", "start")
+        drawing.words(x + 77, upper - 11, f"{base[f'num_{name}_layers']} ×", "bold", "end")
     drawing.arrow([(left, memory), (left, top - 8), (170, top - 8), (170, place), (200, place)])
-    for y, name, color in (
-        (60, "softmax", "norm"),
-        (98, f"linear, {width} → {vocabulary_size:,}", "plain"),
-    ):
+    linear = f"linear, {width} → {vocabulary_size:,}"
+    for y, name, color in ((60, "softmax", "norm"), (98, linear, "plain")):
         drawing.node((right, y), (150, 24), name, color)
         drawing.arrow([(right, y - 12), (right, y - 26)])
     drawing.words(right, 14, "probabilities of\nthe next token", "bold")
@@ -48,15 +49,11 @@ def transformer() -> Drawing:
     return drawing
 
 
-def _layer(
-    drawing: Drawing, name: str, x: float, bottom: float, sublayers: list[Part]
-) -> tuple[float, float]:
+def _layer(drawing: Drawing, x: float, bottom: float, sublayers: list[Part]) -> tuple[float, float]:
     """Draws a layer, upwards, and returns its upper edge and the middle of the second sublayer."""
     heights = [40 if "\n" in words else 26 for words, _ in sublayers]
     top = bottom - sum(height + 60 for height in heights) - 8
     drawing.box(x - 81, top, 162, bottom - top, "frame")
-    drawing.words(x - 77, top - 11, name, "bold", "start")
-    drawing.words(x + 77, top - 11, "6 ×", "bold", "end")
     y, middles = bottom, []
     for (words, color), height in zip(sublayers, heights, strict=True):
         fork, middle, norm = y - 8, y - 18 - height / 2, y - height - 38
@@ -103,14 +100,8 @@ def residual() -> Drawing:
             drawing.arrow([(x, y + 2), (x, y - 10)])
     drawing.words(WIDTH / 2, 240, "Layer norm: mean 0, standard deviation 1", "bold")
     for y, numbers, name in ((268, vector[0], "before"), (300, normed, "after")):
-        drawing.table(
-            100,
-            y - 11,
-            [[0, 0, 0, 0]],
-            (56, 22),
-            words=[[f"{n:.2f}" for n in numbers]],
-            rows=[name],
-        )
+        words = [[f"{number:.2f}" for number in numbers]]
+        drawing.table(100, y - 11, [[0] * 4], (56, 22), words=words, rows=[name])
     return drawing
 
 

@@ -15,9 +15,8 @@ def rotary_positions() -> Drawing:
     rotate = RotaryPositions(base)
     heads = np.zeros((1, 1, 5, 2 * pairs), "float32")
     heads[..., :pairs] = 1  # each pair starts at (1, 0)
-    turned = np.asarray(rotate(keras.ops.convert_to_tensor(heads), keras.ops.arange(5)[None]))[
-        0, 0
-    ]  # (position, 2 * pairs)
+    places = keras.ops.arange(5)[None]
+    turned = np.asarray(rotate(keras.ops.convert_to_tensor(heads), places))[0, 0]  # (place, width)
     drawing = Drawing(
         372, "Rotary positions: each pair of numbers turns by an angle that grows with the position"
     )
@@ -27,20 +26,16 @@ def rotary_positions() -> Drawing:
         angle = math.degrees(math.atan2(turned[1, pair + pairs], turned[1, pair]))
         drawing.ring((x, y), "", radius=radius)
         for position in range(5):
-            across, up = turned[position, pair], turned[position, pair + pairs]
-            end = (x + radius * float(across), y - radius * float(up))
+            across, up = map(float, turned[position, [pair, pair + pairs]])
+            end = (x + radius * across, y - radius * up)
             drawing.line([(x, y), end])
-            if not pair or (position in (0, 4) and pair == 1):  # where there is room
+            if pair == 0 or (pair == 1 and position in (0, 4)):  # where there is room
                 far = radius + 9
-                drawing.words(
-                    round(x + far * float(across), 1),
-                    round(y - far * float(up), 1),
-                    str(position),
-                    "faint",
-                )
+                left, top = (round(each, 1) for each in (x + far * across, y - far * up))
+                drawing.words(left, top, str(position), "faint")
         drawing.words(x, 14, f"pair {pair + 1}", "bold")
         drawing.words(x, 150, f"{angle:.1f}° a position", "faint")
-    drawing.words(WIDTH / 2, 170, "vectors at positions 0 to 4", "faint")
+    drawing.words(WIDTH / 2, 170, f"vectors at positions 0 to 4, base {base:.0f}", "faint")
     drawing.words(WIDTH / 2, 202, "q · k after the rotation, by the distance alone", "bold")
     products = turned @ turned.T  # (query, key)
     drawing.table(
@@ -50,7 +45,7 @@ def rotary_positions() -> Drawing:
         (48, 22),
         words=[[f"{value:.2f}" for value in row] for row in products],
         rows=[f"query at {i}" for i in range(5)],
-        columns=[f"key at {i}"[-1] for i in range(5)],
+        columns=[str(i) for i in range(5)],
     )
     drawing.words(WIDTH / 2, 362, "same distance, same product: equal diagonals", "faint")
     return drawing

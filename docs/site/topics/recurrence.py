@@ -78,14 +78,8 @@ def rnn_decoders() -> Drawing:
             if j:
                 drawing.arrow([(xs[j - 1] + 20, state), (x - 20, state)])
                 if i >= 2:
-                    drawing.arrow(
-                        [
-                            (xs[j - 1] + 10, output),
-                            (x - 38, output),
-                            (x - 26, state - 9),
-                            (x - 20, state - 6),
-                        ]
-                    )
+                    down = [(x - 38, output), (x - 26, state - 9), (x - 20, state - 6)]
+                    drawing.arrow([(xs[j - 1] + 10, output), *down])
             if i == 3:
                 drawing.node((x, low), (40, 24), f"c{sign}", "attention")
                 drawing.arrow([(x, low - 12), (x, state + 12)])

@@ -168,7 +168,7 @@ def beam_search() -> Drawing:
     block = 92
     drawing = Drawing(
         len(levels) * block + 128,
-        "Beam search with two beams: candidates of each step, with chances",
+        "Beam search with two beams: the candidates of each step, with their probabilities",
     )
     parents = [(WIDTH / 2, 36.0)]
     drawing.node((WIDTH / 2, 24), (70, 24), "[START]", "embedding")
@@ -186,21 +186,13 @@ def beam_search() -> Drawing:
             places[each] = (x, y + 19)
         parents = [places[each] for each in order]
     y = len(levels) * block + 40
-    for x, name, color in (
-        (20, "kept", "attention"),
-        (110, "ended", "norm"),
-        (206, "dropped", "end"),
-    ):
+    legend = ((20, "kept", "attention"), (110, "ended", "norm"), (206, "dropped", "end"))
+    for x, name, color in legend:
         drawing.box(x, y - 8, 16, 16, color)
         drawing.words(x + 22, y, name, "", "start")
     for i, (text, chance) in enumerate(results):
-        drawing.words(
-            20,
-            y + 30 + 18 * i,
-            f"{i + 1}. “{text}”: {chance:.3f}",
-            "bold" if not i else "",
-            "start",
-        )
+        line = f"{i + 1}. “{text}”: {chance:.3f}"
+        drawing.words(20, y + 30 + 18 * i, line, "" if i else "bold", "start")
     drawing.words(20, y + 70, f"Greedy search: “{greedy}”, {greedy_chance:.3f}", "faint", "start")
     return drawing
 

@@ -79,11 +79,8 @@ def warm_up() -> Drawing:
         peak = float(schedule(warmup - 1))
         drawing.words(8, top + 12, name, "bold", "start")
         x, y, width, height = 20, top + 32, 300, 120
-        numbers = np.unique(
-            np.concatenate([np.linspace(0, steps - 1, 60), np.linspace(0, 2 * warmup, 20)]).astype(
-                int
-            )
-        )
+        ends = ((0, 2 * warmup, 20), (2 * warmup, steps - 1, 60))
+        numbers = np.concatenate([np.linspace(*each).astype(int) for each in ends])
         points = [
             (x + width * n / steps, y + height * (1 - float(schedule(int(n))) / (1.15 * peak)))
             for n in numbers
