@@ -122,8 +122,8 @@ def _formula(variables: Iterable[Any], symbols: Mapping[str, int], tables: Set[i
 
 def inner_multiple(symbols: Mapping[str, int]) -> int:
     """Returns how many times H the inner width I is; 0 if it is no multiple or one is missing."""
-    times, rest = divmod(symbols.get("I", 0), symbols.get("H", 1))
-    return 0 if rest or "H" not in symbols else times
+    inner, width = symbols.get("I", 0), symbols.get("H", 0)
+    return inner // width if width and inner % width == 0 else 0
 
 
 def _is_table(variable: Any) -> bool:
