@@ -1,19 +1,10 @@
 """Writes SVG pictures that follow the reader's choice of a light or dark page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 from xml.sax.saxutils import escape, quoteattr
 
-# Fill colours by class: on light pages, on dark ones.
-_COLORS = {
-    "page": ("#ffffff", "#16181d"),
-    "frame": ("#f3f3f3", "#22262e"),
-    "plain": ("#e3e6ea", "#333a45"),
-    "embedding": ("#f6dede", "#573638"),
-    "attention": ("#fbe3c2", "#5b4423"),
-    "norm": ("#f1f3c1", "#4b4d24"),
-    "feed_forward": ("#c9e7f5", "#224a5d"),
-    "end": ("#ffffff", "#16181d"),
-}
+# On light pages, on dark ones.
 _INK = ("#1b1b1b", "#e8e8e8")
 _FAINT = ("#5c5c5c", "#a9adb5")
 
@@ -28,6 +19,10 @@ class Picture:
         height: height of the picture.
         title: text that screen readers read aloud.
 
+    Attributes:
+        colors: fill colours by class, on light pages and on dark ones.
+        zoom: how much larger the picture is on a page that has room for it.
+
     Example:
         >>> picture = Picture(40, 20, title="a box")
         >>> picture.box(5, 5, 30, 10, "plain")
@@ -36,8 +31,20 @@ class Picture:
         2
     """
 
+    colors: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "page": ("#ffffff", "#16181d"),
+        "frame": ("#f3f3f3", "#22262e"),
+        "plain": ("#e3e6ea", "#333a45"),
+        "embedding": ("#f6dede", "#573638"),
+        "attention": ("#fbe3c2", "#5b4423"),
+        "norm": ("#f1f3c1", "#4b4d24"),
+        "feed_forward": ("#c9e7f5", "#224a5d"),
+        "end": ("#ffffff", "#16181d"),
+    }
+    zoom: ClassVar[float] = 1.0
+
     def __init__(self, width: float, height: float, *, title: str) -> None:
-        self._size = f"{width:g}", f"{height:g}"
+        self._size = width, height
         self._title = title
         self._elements: list[str] = []
         self.box(0, 0, width, height, "page", radius=0)
@@ -52,12 +59,11 @@ class Picture:
             y: upper edge.
             width: width of the rectangle.
             height: height of the rectangle.
-            color: "page", "frame", "plain", "embedding", "attention", "norm", "feed_forward" or
-                "end".
+            color: one of `colors`.
             radius: radius of the corners.
         """
-        if color not in _COLORS:
-            raise ValueError(f"color {color!r} is unknown: use one of {', '.join(_COLORS)}")
+        if color not in self.colors:
+            raise ValueError(f"color {color!r} is unknown: use one of {', '.join(self.colors)}")
         size = f'width="{width:g}" height="{height:g}" rx="{radius:g}"'
         self._elements.append(f'<rect class="{color}" x="{x:g}" y="{y:g}" {size}/>')
 
@@ -86,12 +92,15 @@ class Picture:
     def __str__(self) -> str:
         """Returns the file's text."""
         width, height = self._size
+        size = f'width="{self.zoom * width:g}" height="{self.zoom * height:g}"'
+        light, dark = ("\n".join(self.rules(scheme)) for scheme in (0, 1))
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-                f'viewBox="0 0 {width} {height}" role="img" aria-label={quoteattr(self._title)}>',
+                f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
+                f'viewBox="0 0 {width:g} {height:g}" role="img" '
+                f"aria-label={quoteattr(self._title)}>",
                 f"<title>{escape(self._title)}</title>",
-                f"<style>\n{_style(0)}\n@media (prefers-color-scheme: dark) {{\n{_style(1)}\n}}",
+                f"<style>\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}",
                 "</style>",
                 '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
                 'markerHeight="8" orient="auto"><path class="head" d="M0 0 L8 4 L0 8 z"/></marker>',
@@ -101,19 +110,18 @@ class Picture:
             ]
         )
 
-
-def _style(scheme: int) -> str:
-    """Returns the style sheet of the light (0) or dark (1) scheme."""
-    ink, faint = _INK[scheme], _FAINT[scheme]
-    rules = [f".{name} {{ fill: {colors[scheme]}; }}" for name, colors in _COLORS.items()]
-    rules += [
-        f"rect {{ stroke: {faint}; }}",
-        ".page { stroke: none; }",
-        f"text {{ fill: {ink}; font: 12px sans-serif; }}",
-        ".bold { font-weight: bold; }",
-        ".large { font-size: 16px; }",
-        f".faint {{ fill: {faint}; }}",
-        f"path {{ fill: none; stroke: {faint}; }}",
-        f".head {{ fill: {faint}; stroke: none; }}",
-    ]
-    return "\n".join(rules)
+    def rules(self, scheme: int) -> list[str]:
+        """Returns the rules of the style sheet of the light (0) or dark (1) scheme."""
+        ink, faint = _INK[scheme], _FAINT[scheme]
+        fills = [f".{name} {{ fill: {colors[scheme]}; }}" for name, colors in self.colors.items()]
+        return [
+            *fills,
+            f"rect {{ stroke: {faint}; }}",
+            ".page { stroke: none; }",
+            f"text {{ fill: {ink}; font: 12px sans-serif; }}",
+            ".bold { font-weight: bold; }",
+            ".large { font-size: 16px; }",
+            f".faint {{ fill: {faint}; }}",
+            f"path {{ fill: none; stroke: {faint}; }}",
+            f".head {{ fill: {faint}; stroke: none; }}",
+        ]
