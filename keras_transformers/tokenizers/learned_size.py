@@ -18,8 +18,8 @@ def log_size(path: str | os.PathLike[str], num_tokens: int, vocabulary_size: int
     """
     if num_tokens < vocabulary_size:
         _logger.warning(
-            "%s: %d tokens, not vocabulary_size=%d: no pair of tokens is left to merge; use more "
-            "text for more tokens",
+            "%s: %d tokens, not vocabulary_size=%d: no other pair of tokens occurs often enough to "
+            "merge; use more text for more tokens",
             os.fspath(path),
             num_tokens,
             vocabulary_size,
