@@ -6,7 +6,8 @@ DATA contains text/wikitext2.*.txt.gz and sst2/*.tsv.gz. Each rule learns 4,000 
 95 % of WikiText-2's valid and test. A BERT of 2 layers of 64 then reads that text a number of
 times (the same bytes, so more updates if the tokens are shorter): masked words and next sentences,
 AdamW. All pieces of a word are masked or none, so that a long word is not guessed from its other
-half. The held-out figures:
+half. Rows have 64 tokens and longer sentences are cut, so more tokens per word also mean less text
+per sentence. The held-out figures:
 
 - tokens per word, and the share of the words that are one token;
 - bits per character of the masked words: the loss of all their pieces, divided by their characters,
@@ -40,7 +41,7 @@ from keras_transformers.training import (  # noqa: E402
     adamw,
 )
 
-VOCABULARY_SIZE, LENGTH, BATCH_SIZE = 4000, 256, 8
+VOCABULARY_SIZE, LENGTH, BATCH_SIZE = 4000, 64, 32
 MODEL = {"num_layers": 2, "num_heads": 2, "hidden_dim": 64}
 
 
