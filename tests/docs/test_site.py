@@ -27,14 +27,6 @@ PAGES = ["index.html", "performance.html", "tutorials/transformer.html", "galler
 PAGES += ["zh/index.html", "zh/tutorials/transformer.html", "zh/glossary.html"]
 
 
-@pytest.fixture
-def browser():
-    with sync_api.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=browse.browser_path(), args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
@@ -72,8 +64,11 @@ def test_faults_are_found(tmp_path):
 
 
 @pytest.mark.parametrize("width", browse.WIDTHS)
-def test_search_finds_a_page_and_opens_it(site, browser, width):
-    with browse.served(site) as address:
+def test_search_finds_a_page_and_opens_it(site, width):
+    with browse.served(site) as address, sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=browse.browser_path(), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": width, "height": 800})
         page.set_default_timeout(60_000)
         asked = []
@@ -90,6 +85,15 @@ def test_search_finds_a_page_and_opens_it(site, browser, width):
         page.wait_for_url("**/chat.html*")
         assert page.inner_text("h1").startswith("Chat")
         assert all(url.startswith((address, "data:", "blob:")) for url in asked)
+        browser.close()
+
+
+@pytest.fixture
+def browser():
+    with sync_api.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=browse.browser_path(), args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 def test_search_finds_chinese_words_within_sentences(site, browser):
