@@ -101,12 +101,11 @@ def test_search_finds_chinese_words_within_sentences(site, browser):
     with browse.served(site) as address:
         page = browser.new_page()
         page.set_default_timeout(60_000)
-        page.goto(f"{address}zh/index.html")
         for words in ("残差连接", "束搜索"):
+            page.goto(f"{address}zh/index.html")
             page.fill(".md-search__input", words)
-            page.locator(
-                ".md-search-result__link[href*='zh/tutorials/transformer']"
-            ).first.wait_for()
+            link = ".md-search-result__link[href*='zh/tutorials/transformer.html']"
+            page.locator(link).first.wait_for()
 
 
 def test_the_theme_switches_the_language_of_a_page(site, browser):
