@@ -62,17 +62,17 @@ def without_partner(pages: set[str], english_only: list[str]) -> list[str]:
     from pathspec import GitIgnoreSpec  # here: only the site's build has it for certain
 
     alone = GitIgnoreSpec.from_lines(english_only)
-    found, setting = [], "english_only in mkdocs.yml"
+    messages, setting = [], "english_only in mkdocs.yml"
     for page in sorted(pages):
         other = partner_of(page)
         in_docs = page.startswith(f"{DOCS}/") and not is_chinese(page)
         excused = in_docs and alone.match_file(page.removeprefix(f"{DOCS}/"))
         if other in pages and excused:
-            found.append(f"{page} has the partner {other}: remove it from {setting}")
+            messages.append(f"{page} has the partner {other}: remove it from {setting}")
         elif other not in pages and not excused:
             remedy = f"add it to {setting}" if in_docs else "remove this one"
-            found.append(f"{page} has no partner: write {other}, or {remedy}")
-    return found
+            messages.append(f"{page} has no partner: write {other}, or {remedy}")
+    return messages
 
 
 def faults(pages: Iterable[str], english_only: list[str]) -> list[str]:
@@ -85,8 +85,8 @@ def faults(pages: Iterable[str], english_only: list[str]) -> list[str]:
     names = {f"{DOCS}/{page}" for page in pages} | {
         name for pair in _READMES.items() for name in pair if (ROOT / name).is_file()
     }
-    if found := without_partner(names, english_only):
-        return found
+    if alone := without_partner(names, english_only):
+        return alone
     both = sorted(name for name in names if is_chinese(name))
     return [fault for page in both for fault in differences(partner_of(page), page)]
 
@@ -106,14 +106,14 @@ class Section:
 
 def sections(page: str, text: str) -> list[Section]:
     """Splits a page at its headings; links point to the English page where there are two."""
-    # The lines of the front matter stay, empty, so that numbers of lines are those of the file.
+    # Empty lines take the front matter's place, so that lines keep their numbers in the file.
     text = _FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text)
-    lines, found = text.splitlines(keepends=True), [Section("", 0)]
+    lines, parts = text.splitlines(keepends=True), [Section("", 0)]
     tokens = _MARKDOWN.parse(text)
     for before, token in zip([None, *tokens], tokens, strict=False):
         if before is not None and before.type == "heading_open":
-            found.append(Section(token.content, int(before.tag[1])))
-        section = found[-1]
+            parts.append(Section(token.content, int(before.tag[1])))
+        section = parts[-1]
         if token.type in ("fence", "code_block"):
             assert token.map is not None
             section.blocks.append((token.map[0], token.map[1]))
@@ -123,7 +123,7 @@ def sections(page: str, text: str) -> list[Section]:
             section.links.update(_target(page, link) for link in _SOURCES.findall(token.content))
         elif token.type == "inline":
             _read_text(token, page, section)
-    return found
+    return parts
 
 
 def _read_text(token: Token, page: str, section: Section) -> None:
@@ -169,11 +169,11 @@ def differences(english: str, chinese: str) -> list[str]:
         )
         titles = [page[first].title if first < len(page) else "(end)" for page in (ours, theirs)]
         return [f"{chinese} has the heading {titles[0]!r} where {english} has {titles[1]!r}"]
-    faults = []
+    messages = []
     for our, their in zip(ours, theirs, strict=True):
         place = f"{chinese}, under {our.title!r}:"
         if our.code != their.code:
-            faults.append(f"{place} other code than in {english}; run {_COMMAND}")
+            messages.append(f"{place} other code than in {english}; run {_COMMAND}")
         for what, mine, yours in (
             ("names", Counter(our.names), Counter(their.names)),
             ("figures", our.figures, their.figures),
@@ -182,8 +182,8 @@ def differences(english: str, chinese: str) -> list[str]:
             for more, side in ((yours - mine, "only in"), (mine - yours, "not in")):
                 if more:
                     values = ", ".join(map(str, more.elements()))
-                    faults.append(f"{place} {what} {side} {english}: {values}")
-    return faults
+                    messages.append(f"{place} {what} {side} {english}: {values}")
+    return messages
 
 
 def with_code_of(english: str, chinese: str) -> str:
@@ -211,15 +211,19 @@ def with_code_of(english: str, chinese: str) -> str:
 
 def main() -> None:
     """Copies the code, and prints what else differs; the exit status is 1 if something does."""
-    faults = []
+    messages = []
     for english, chinese in pairs():
         try:
-            (ROOT / chinese).write_text(with_code_of(english, chinese), "utf-8")
-        except ValueError as error:
-            faults.append(str(error))
-        faults += differences(english, chinese)
-    print("\n".join(faults) or "The Chinese pages have the code, figures and links of the English.")
-    sys.exit(bool(faults))
+            text = with_code_of(english, chinese)
+        except (OSError, ValueError) as error:
+            messages.append(str(error))
+            continue
+        (ROOT / chinese).write_text(text, "utf-8")
+        messages += differences(english, chinese)
+    print(
+        "\n".join(messages) or "The Chinese pages have the code, figures and links of the English."
+    )
+    sys.exit(bool(messages))
 
 
 if __name__ == "__main__":
