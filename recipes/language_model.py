@@ -36,7 +36,6 @@ from keras_transformers.evaluation import (
     compare_with_cache_and_ngrams,
 )
 from keras_transformers.ranges import (
-    Default,
     PositiveInt,
     Rate,
 )
@@ -53,8 +52,8 @@ class Config(TextFiles, GenerationOptions):
     """Trains a causal language model and measures it on held-out text."""
 
     vocabulary: Path | None = None  # a folder such as GPT-2's; None: learned from the data
-    # of a learned vocabulary; by default fewer if the text yields fewer
-    vocabulary_size: PositiveInt = Default(4000)
+    # of a learned vocabulary; fewer, with a warning, if the text yields fewer
+    vocabulary_size: PositiveInt = 4000
 
     num_layers: PositiveInt = 4
     num_heads: PositiveInt = 4

@@ -216,6 +216,18 @@ def test_summary_of_bert_base_with_both_heads(capsys, zeros):
         assert cell in out
 
 
+def test_summary_shows_the_shapes_of_a_length(capsys, zeros):
+    given = ("summary", "bert_tiny", "--heads", "pretraining", "--length")
+    status, out, _ = run(capsys, *given, "512")
+    assert status == 0
+    for cell in ("(?, 512, 128)", "(?, 77, 30522)"):  # 15 % of the words are masked
+        assert cell in out
+    assert "(?, ?, " not in out
+    status, _, err = run(capsys, *given, "513")
+    assert status == 2
+    assert says(err, "--length 513 ... bert_tiny ... 512 positions ... at most")
+
+
 def test_summary_as_json_adds_up(capsys, zeros):
     status, out, _ = run(capsys, "summary", "bert_tiny", "--json")
     result = json.loads(out)

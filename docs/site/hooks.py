@@ -1,4 +1,4 @@
-"""What the site has besides the pages in docs/: the reference, and files that pages link to.
+"""What the site has besides the pages in docs/: the reference, files that pages link to, languages.
 
 MkDocs calls these functions; see https://www.mkdocs.org/dev-guide/plugins/#events.
 """
@@ -12,6 +12,8 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import languages
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = "keras_transformers"
 _logger = logging.getLogger("mkdocs.hooks")  # with --strict, its warnings fail the build
@@ -19,6 +21,7 @@ _logger = logging.getLogger("mkdocs.hooks")  # with --strict, its warnings fail 
 WIDEST_CODE = 95
 _BLOCK_OF_CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
+CHINESE = "中文"  # the name of the language, and of its part of the navigation
 _CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+")
 _JOINT = re.compile(r"(?<=[_./,=(])(?=\w{3})|(?<=[a-z])(?=[A-Z])")  # of names in code
@@ -29,6 +32,7 @@ _COPIES = "repository/"  # where the site has the files outside docs/
 
 def on_config(config: Any) -> None:
     """Adds the reference to the navigation: the names at the top, and a page per room."""
+    logging.getLogger("jieba").setLevel("WARNING")  # search's words of Chinese: not its dictionary
     pages = [{room: f"reference/{room}.md"} for room in _rooms()]
     config.nav.append({"Reference": [{PACKAGE: "reference/index.md"}, *pages]})
 
@@ -38,6 +42,9 @@ def on_files(files: Any, config: Any) -> None:
     from mkdocs.exceptions import PluginError  # here: a test reads this file without MkDocs
     from mkdocs.structure.files import File
 
+    uris = [page.src_uri for page in files.documentation_pages()]
+    if faults := languages.faults(uris, config.extra["english_only"]):
+        raise PluginError("\n".join(faults))
     files.append(File.generated(config, "reference/index.md", content=_top()))
     for room, modules in _rooms().items():
         text = _reference(room, modules)
@@ -100,10 +107,34 @@ def columns(line: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in line)
 
 
-def on_post_page(output: str, **_: Any) -> str:
+def on_page_context(context: Any, *, page: Any, config: Any, nav: Any) -> Any:
+    """Gives a page the navigation and the theme's words in its language, and links to both."""
+    from mkdocs.structure.nav import Navigation
+
+    uri = f"docs/{page.file.src_uri}"
+    chinese = languages.is_chinese(uri)
+    [section] = (item for item in nav if item.title == CHINESE)
+    home = section.children[0] if chinese else nav.homepage
+    items = section.children if chinese else [item for item in nav if item is not section]
+    context["nav"] = Navigation(items, nav.pages)
+    context["nav"].homepage = home
+    # A page without a partner leads to the other language's first page.
+    urls = {f"docs/{other.file.src_uri}": other.url for other in nav.pages}
+    other = urls.get(languages.partner_of(uri), section.children[0].url)
+    links = (other, page.url) if chinese else (page.url, other)
+    config.theme["language"] = "zh" if chinese else "en"
+    config.extra["alternate"] = [
+        {"name": name, "lang": lang, "link": link}
+        for name, lang, link in zip(("English", CHINESE), ("en", "zh"), links, strict=True)
+    ]
+    return context
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
     """Lets code in tables break at its joints, and names the search dialog for screen readers."""
     dialog = 'data-md-component="search" role="dialog"'
-    output = output.replace(dialog, f'{dialog} aria-label="Search"')
+    label = "搜索" if languages.is_chinese(f"docs/{page.file.src_uri}") else "Search"
+    output = output.replace(dialog, f'{dialog} aria-label="{label}"')
     return _CELL.sub(lambda cell: _CODE.sub(_with_breaks, cell[0]), output)
 
 

@@ -24,6 +24,7 @@ NOTEBOOKS = ROOT / "docs/notebooks"
 AS_NOTEBOOKS = (
     *("transformer", "counting_bert", "recurrence_to_attention", "pretrain_to_serve"),
     *("fit_in_a_notebook", "bert_to_llama", "how_a_model_chooses"),
+    "how_text_becomes_tokens",
 )
 SLOW = "<!-- slow -->"  # at the end of a page that takes more than a few seconds
 # In a notebook the current folder is its own, which has no recipes and should stay clean.

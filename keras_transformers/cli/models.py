@@ -52,6 +52,8 @@ class List(Command):
         return 0
 
 
+_LENGTH = 128  # tokens per text, for --flops
+
 _Heads = Annotated[
     Literal["pretraining"] | None, argument("{pretraining}", "put these heads on top")
 ]
@@ -72,7 +74,7 @@ class Summary(Command):
     heads: _Heads = None
     flops: bool = False  # also show operations and bytes of a forward pass in float32
     batch_size: PositiveInt = 1  # for --flops: texts in the batch
-    length: PositiveInt = 128  # for --flops: tokens per text
+    length: OptionalCount = None  # tokens per text, in the shapes; for --flops 128 by default
     html: OptionalFile = None  # write the table to this file instead
     json: bool = False  # print JSON
 
@@ -80,6 +82,7 @@ class Summary(Command):
         """Prints the count by layer; fails if it differs from the registered or published count."""
         from keras_transformers import heads
         from keras_transformers.inspection import agrees_with_figure, parameter_table
+        from keras_transformers.inspection.lengths import at_length
         from keras_transformers.models.registry import entry
 
         if self.json and self.html is not None:
@@ -99,6 +102,8 @@ class Summary(Command):
             expected += heads.pretraining_parameters(
                 vocabulary_size=symbols["V"], hidden_dim=symbols["H"]
             )
+        if self.length is not None:
+            model = at_length(model, self.length)
         rows = parameter_table(model, symbols)
         total = sum(row.num_parameters for row in rows if "/" not in row.name)
         agrees = not model_entry.paper_figure or agrees_with_figure(total, model_entry.paper_figure)
@@ -113,7 +118,7 @@ class Summary(Command):
             "paper_note": model_entry.paper_note or None,
         }
         if self.flops:
-            _add_costs(result, model, self.batch_size, self.length)
+            _add_costs(result, model, self.batch_size, self.length or _LENGTH)
         if self.json:
             print(json.dumps(result, indent=1))
         else:

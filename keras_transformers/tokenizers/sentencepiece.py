@@ -13,7 +13,7 @@ import tensorflow_text
 
 from keras_transformers.dependencies.private_api import name_sentencepiece_model
 from keras_transformers.files import check_new, read_lines, replaced
-from keras_transformers.ranges import Default
+from keras_transformers.tokenizers.learned_size import log_size
 from keras_transformers.tokenizers.targets import Targets
 from keras_transformers.tokenizers.tensors import row_by_row
 
@@ -22,7 +22,6 @@ __all__ = ["SentencePieceTokenizer"]
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
-_MOST_TOKENS = re.compile(r"value <= (\d+)")  # in an error of SentencePiece's trainer
 
 MODEL_FILE = "vocabulary.model"
 
@@ -82,7 +81,7 @@ class SentencePieceTokenizer(Targets, tf.Module):
         files: Iterable[str | os.PathLike[str]],
         path: str | os.PathLike[str],
         *,
-        vocabulary_size: int = Default(8000),
+        vocabulary_size: int = 8000,
         character_coverage: float = 0.9995,
         normalization: Normalization = "nmt_nfkc",
     ) -> "SentencePieceTokenizer":
@@ -94,8 +93,8 @@ class SentencePieceTokenizer(Targets, tf.Module):
             files: UTF-8 text, one sentence per line, plain or compressed.
                 Include every language that shares the vocabulary. Empty lines are skipped.
             path: the model to write, usually `*.model`.
-            vocabulary_size: number of tokens, including the 4 special ones and 256 bytes. By
-                default fewer if the text yields fewer.
+            vocabulary_size: number of tokens, including the 4 special ones and 256 bytes; fewer,
+                with a warning, if every word has become one token.
             character_coverage: share of the text's characters, from 0.98 to 1, that get tokens; the
                 rarest ones are written as bytes.
             normalization: SentencePiece's name of the normalization. "nfkc" is Unicode NFKC; "nmt_"
@@ -109,7 +108,7 @@ class SentencePieceTokenizer(Targets, tf.Module):
             FileExistsError: `path` exists.
             FileNotFoundError: one of the files or the folder of `path` does not exist.
             ValueError: the text is empty, not UTF-8 (the message names file and line), or has too
-                few or too many different characters and words for `vocabulary_size`.
+                many different characters for `vocabulary_size`.
         """
         sources, path = [Path(file) for file in files], check_new(path)
         lines = (line for source in sources for line in read_lines(source) if line)
@@ -121,6 +120,7 @@ class SentencePieceTokenizer(Targets, tf.Module):
                     model_type="bpe",
                     byte_fallback=True,
                     vocab_size=vocabulary_size,
+                    hard_vocab_limit=False,  # stop when nothing is left to merge
                     character_coverage=character_coverage,
                     normalization_rule_name=normalization,
                     pad_id=cls.pad_token_id,
@@ -131,17 +131,10 @@ class SentencePieceTokenizer(Targets, tf.Module):
                     minloglevel=2,
                 )
         except RuntimeError as error:
-            limit = _MOST_TOKENS.search(str(error))
-            if limit and isinstance(vocabulary_size, Default):
-                return cls.train(
-                    sources,
-                    path,
-                    vocabulary_size=int(limit[1]),
-                    character_coverage=character_coverage,
-                    normalization=normalization,
-                )
             raise ValueError(_explain(error, sources, vocabulary_size)) from error
-        return cls(path)
+        tokenizer = cls(path)
+        log_size(path, tokenizer.vocabulary_size, vocabulary_size)
+        return tokenizer
 
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self._tokenizer.tokenize(text)
@@ -244,11 +237,6 @@ def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int)
     text, where = str(error), ", ".join(map(str, sources)) or "no files"
     if "sentences_.empty()" in text:
         return f"{where}: no text to learn a vocabulary from"
-    if limit := _MOST_TOKENS.search(text):
-        return (
-            f"{where}: too little text for vocabulary_size={vocabulary_size}; it yields at most "
-            f"{limit[1]} tokens"
-        )
     if limit := re.search(r"required_chars\. \d+ vs (\d+)", text):
         return (
             f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens, bytes "

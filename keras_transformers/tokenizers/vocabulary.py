@@ -1,13 +1,18 @@
 """Reads, learns and writes WordPiece vocabularies: one token per line, in the order of ids."""
 
 import collections
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from keras_transformers.files import check_new, read_lines, write_lines
+from keras_transformers.tokenizers.likely_merges import CONTINUES, LikelyMerges
+
+WordPieceMerges = Literal["likelihood", "frequency"]
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -78,30 +83,30 @@ def learn(
     files: Sequence[str | os.PathLike[str]],
     *,
     vocabulary_size: int,
+    merges: WordPieceMerges,
     lowercase: bool,
     min_frequency: int,
     max_characters: int,
     first_tokens: Sequence[str] = SPECIAL_TOKENS,
     unknown_token: str = UNKNOWN,
 ) -> list[str]:
-    """Learns tokens with the `tokenizers` library; the same lines give the same tokens.
+    """Learns tokens; the same lines give the same tokens.
 
     `first_tokens` get the first ids. See `WordPieceTokenizer.train` for the other arguments and for
     errors.
     """
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    splitter = pre_tokenizers.BertPreTokenizer()
+    if merges not in get_args(WordPieceMerges):
+        choices = " or ".join(map(repr, get_args(WordPieceMerges)))
+        raise ValueError(f"merges={merges!r}: use {choices}")
+    text = _Text(files, lowercase=lowercase)
     starts: collections.Counter[str] = collections.Counter()
     suffixes: collections.Counter[str] = collections.Counter()
-    for line in _lines(files):
-        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(line)):
-            starts[word[0]] += 1
-            suffixes.update(word[1:])
+    for word in text.words():
+        starts[word[0]] += 1
+        suffixes.update(word[1:])
     counts = starts + suffixes
     alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
-    # By default the trainer numbers suffixes in hash table order and breaks ties by these numbers,
-    # so each run learns a different vocabulary. It keeps numbers assigned in advance.
-    special_tokens = [*first_tokens, *(f"##{c}" for c in alphabet if c in suffixes)]
+    special_tokens = [*first_tokens, *(CONTINUES + c for c in alphabet if c in suffixes)]
     where = ", ".join(map(str, files)) or "no files"
     num_fixed = len(special_tokens) + len(alphabet)
     if not alphabet:
@@ -111,8 +116,14 @@ def learn(
             f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens and the "
             f"{len(alphabet)} characters, at the start of words and inside, need {num_fixed}"
         )
-    tokenizer = Tokenizer(models.WordPiece(unk_token=unknown_token))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    if merges == "likelihood":
+        known = set(alphabet)  # words with other characters are unknown to the tokenizer
+        frequencies = collections.Counter(word for word in text.words() if known.issuperset(word))
+        pieces = filter(_is_usable, LikelyMerges(frequencies, min_frequency=min_frequency))
+        learned = itertools.islice(pieces, vocabulary_size - num_fixed)
+        return [*special_tokens, *alphabet, *learned]
+    # By default the trainer numbers suffixes in hash table order and breaks ties by these numbers,
+    # so each run learns a different vocabulary. It keeps numbers assigned in advance.
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
         min_frequency=min_frequency,
@@ -121,14 +132,32 @@ def learn(
         limit_alphabet=len(alphabet),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_lines(files), trainer)
+    tokenizer = Tokenizer(models.WordPiece(unk_token=unknown_token))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = text.normalizer, text.splitter
+    tokenizer.train_from_iterator(text.lines(), trainer)
     ids = tokenizer.get_vocab()
-    usable = [token for token in ids if len(token.removeprefix("##").encode()) <= _LONGEST_TOKEN]
-    return sorted(usable, key=lambda token: ids[token])
+    return sorted(filter(_is_usable, ids), key=lambda token: ids[token])
 
 
-def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterator[str]:
-    return (line for file in files for line in read_lines(Path(file)))
+class _Text:
+    """The lines and words of files, which can be read again."""
+
+    def __init__(self, files: Sequence[str | os.PathLike[str]], *, lowercase: bool) -> None:
+        self._files = files
+        self.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        self.splitter = pre_tokenizers.BertPreTokenizer()
+
+    def lines(self) -> Iterator[str]:
+        return (line for file in self._files for line in read_lines(Path(file)))
+
+    def words(self) -> Iterator[str]:
+        for line in self.lines():
+            for word, _ in self.splitter.pre_tokenize_str(self.normalizer.normalize_str(line)):
+                yield word
+
+
+def _is_usable(token: str) -> bool:
+    return len(token.removeprefix(CONTINUES).encode()) <= _LONGEST_TOKEN
 
 
 def _place(path: str | os.PathLike[str] | None, index: int) -> str:

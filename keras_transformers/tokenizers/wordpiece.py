@@ -12,8 +12,10 @@ from keras_transformers.files import check_new
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
 from keras_transformers.tokenizers.described.parts import Parts
+from keras_transformers.tokenizers.learned_size import log_size
 from keras_transformers.tokenizers.normalization import bert_characters
 from keras_transformers.tokenizers.tensors import Texts, row_numbers, texts_of
+from keras_transformers.tokenizers.vocabulary import WordPieceMerges
 
 __all__ = ["WordPieceTokenizer"]
 
@@ -146,6 +148,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         path: str | os.PathLike[str],
         *,
         vocabulary_size: int = 30522,
+        merges: WordPieceMerges = "frequency",
         lowercase: bool = True,
         min_frequency: int = 2,
         max_characters: int = 1000,
@@ -158,7 +161,12 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
             files: UTF-8 text, plain or compressed. Each file is read twice.
             path: the vocabulary to write, usually `vocab.txt`: the special tokens, the single
                 characters, then the word pieces in the order learned.
-            vocabulary_size: number of tokens; fewer if the text has fewer pieces.
+            vocabulary_size: number of tokens; fewer, with a warning, if no more pieces occur
+                `min_frequency` times.
+            merges: which two adjacent pieces become the next token: "likelihood", those with the
+                highest count(ab) / (count(a) count(b)), which is WordPiece's definition (Schuster &
+                Nakajima 2012); "frequency", those with the highest count(ab), as in byte-pair
+                encoding.
             lowercase: see `WordPieceTokenizer`.
             min_frequency: how often two adjacent pieces must occur to be merged.
             max_characters: how many of the most frequent characters get tokens; words with other
@@ -170,13 +178,14 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         Raises:
             FileExistsError: `path` exists.
             FileNotFoundError: one of the files or the folder of `path` does not exist.
-            ValueError: the text is empty, not UTF-8 (the message names file and line), or has too
-                many different characters for `vocabulary_size`.
+            ValueError: there are no such `merges`; or the text is empty, not UTF-8 (the message
+                names file and line), or has too many different characters for `vocabulary_size`.
         """
         check_new(path)
         tokens = vocabularies.learn(
             files,
             vocabulary_size=vocabulary_size,
+            merges=merges,
             lowercase=lowercase,
             min_frequency=min_frequency,
             max_characters=max_characters,
@@ -184,6 +193,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
             unknown_token=cls.special_names["unknown"],
         )
         vocabularies.write(tokens, path)
+        log_size(path, len(tokens), vocabulary_size)
         return cls(path, lowercase=lowercase)
 
     def tokenize(self, text: Texts) -> tf.RaggedTensor:

@@ -1,19 +1,12 @@
 """The reference of the site has every public name."""
 
-import importlib.util
 from pathlib import Path
 
 import keras_transformers as kt
 from keras_transformers.models.registry import all_entries
 
-spec = importlib.util.spec_from_file_location(
-    "hooks", Path(__file__).parents[2] / "docs/site/hooks.py"
-)
-hooks = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(hooks)
 
-
-def test_every_room_and_every_name_in_it():
+def test_every_room_and_every_name_in_it(hooks):
     rooms = hooks._rooms()
     shown = {name for room in rooms.values() for names in room.values() for name in names}
     for room in kt._ROOMS:
@@ -22,14 +15,14 @@ def test_every_room_and_every_name_in_it():
         assert not {name for name in missing if not _is_module(room, name)}, room
 
 
-def test_every_model_has_its_familys_builder():
+def test_every_model_has_its_familys_builder(hooks):
     families = hooks._rooms()["families"]
     for name, entry in all_entries().items():
         module = entry.factory.__module__
         assert module.split(".")[-2] in families[module], name
 
 
-def test_the_names_at_the_top():
+def test_the_names_at_the_top(hooks):
     page = hooks._top()
     for name in kt._NAMES:
         assert f"`kt.{name}`" in page

@@ -25,6 +25,7 @@ pytestmark = [
     ),
 ]
 PAGES = ["index.html", "performance.html", "tutorials/transformer.html", "gallery.html"]
+PAGES += ["zh/index.html", "zh/tutorials/transformer.html", "zh/glossary.html"]
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +115,41 @@ def test_search_finds_a_page_and_opens_it(site, width, place):
         assert page.inner_text("h1").startswith("Chat")
         assert all(url.startswith((address, "data:", "blob:")) for url in asked)
         browser.close()
+
+
+@pytest.fixture
+def browser():
+    with sync_api.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=browse.browser_path(), args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+def test_search_finds_chinese_words_within_sentences(site, browser):
+    pytest.importorskip("jieba", reason="needs the extra docs")
+    with browse.served(site) as address:
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
+        for words in ("残差连接", "束搜索"):
+            page.goto(f"{address}zh/index.html")
+            page.fill(".md-search__input", words)
+            link = ".md-search-result__link[href*='zh/tutorials/transformer.html']"
+            page.locator(link).first.wait_for()
+
+
+def test_the_theme_switches_the_language_of_a_page(site, browser):
+    page = browser.new_page()
+    page.goto((site / "tutorials/transformer.html").as_uri())
+    for lang, title, menu in (("zh", "逐步理解", "术语表"), ("en", "The Transformer", "Guides")):
+        page.hover(".md-header__option .md-select")
+        page.click(f"a.md-select__link[hreflang={lang}]")
+        page.wait_for_function(f"document.documentElement.lang == '{lang}'")
+        assert page.inner_text("h1").startswith(title)
+        shown = page.inner_text("nav.md-nav--primary")
+        assert menu in shown
+        assert ("Guides" in shown) == (lang == "en")
+        assert ("术语表" in shown) == (lang == "zh")
+    # A page in English only leads to the first page in Chinese.
+    page.goto((site / "training.html").as_uri())
+    link = page.locator("a.md-select__link[hreflang=zh]")
+    assert link.get_attribute("href") == "zh/index.html"

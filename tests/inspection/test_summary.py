@@ -1,5 +1,7 @@
 import re
 
+import pytest
+
 import keras_transformers as kt
 
 BLOCK = [
@@ -18,6 +20,21 @@ BLOCK = [
     ("self_attention_dropout", "(None, None, 768)", 0),
     ("feed_forward_dropout", "(None, None, 768)", 0),
 ]
+
+
+def test_a_summary_of_one_length_shows_its_shapes():
+    printed = []
+    model = kt.bert_tiny(vocabulary_size=100)
+    for length in (512, None):
+        kt.inspection.summary(model, length=length, print_fn=printed.append, line_length=120)
+    assert "(None, 512, 128)" in printed[0]
+    assert "(None, None, 128)" in printed[1]
+    count = f"Total params: {model.count_params():,}"
+    assert count in printed[0]
+    assert count in printed[1]
+    for wrong, message in ((0, "length=0: must be 1"), (513, "length=513: .* 512 positions")):
+        with pytest.raises(ValueError, match=message):
+            kt.inspection.summary(model, length=wrong)
 
 
 def test_keras_own_summary_of_bert_base_opens_its_blocks(monkeypatch):

@@ -1,10 +1,15 @@
 """WordPiece vocabularies: files, invalid files, and training."""
 
 import gzip
+import itertools
+from collections import Counter
 
+import numpy as np
 import pytest
+from checks import says
 
 from keras_transformers.tokenizers import WordPieceTokenizer, vocabulary
+from keras_transformers.tokenizers.likely_merges import LikelyMerges
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXT = (
@@ -100,6 +105,94 @@ def test_training_keeps_case_and_accents_when_told(tmp_path):
     uncased = WordPieceTokenizer.train([file], tmp_path / "uncased")
     assert "elan" in uncased.vocabulary
     assert not set("Éé") & set("".join(uncased.vocabulary))
+
+
+PAIRS = {"ac": 20, "ad": 20, "ae": 20, "af": 20, "cb": 20, "db": 20, "eb": 20, "fb": 20}
+
+
+@pytest.mark.parametrize(("merges", "first"), [("likelihood", "xy"), ("frequency", "ac")])
+def test_the_first_merge(tmp_path, merges, first):
+    """The score of xy is 9 / (9 * 9), that of the more frequent ac only 20 / (90 * 20)."""
+    words = PAIRS | {"ab": 10, "xy": 9}
+    file = write(tmp_path / "a.txt", "\n".join(f"{word} " * n for word, n in words.items()))
+    fixed = [*SPECIAL, *"abcdefxy", *(f"##{letter}" for letter in "bcdefy")]
+    tokenizer = WordPieceTokenizer.train(
+        [file], tmp_path / "vocab.txt", vocabulary_size=len(fixed) + 1, merges=merges
+    )
+    assert set(tokenizer.vocabulary) - set(fixed) == {first}
+
+
+def test_unknown_merges_are_refused_by_naming_the_choices(tmp_path):
+    file = write(tmp_path / "a.txt", TEXT)
+    with pytest.raises(ValueError, match="merges='pmi'") as error:
+        WordPieceTokenizer.train([file], tmp_path / "vocab.txt", merges="pmi")
+    assert says(str(error.value), "'likelihood' ... 'frequency'")
+    assert not (tmp_path / "vocab.txt").exists()
+
+
+def merged_one_by_one(words, min_frequency):
+    """Counts everything anew before each merge."""
+    splits = {word: [word[0], *(f"##{c}" for c in word[1:])] for word in words}
+    pieces = {piece for split in splits.values() for piece in split}
+    while True:
+        counts, pairs = Counter(), Counter()
+        for word, times in words.items():
+            for piece in splits[word]:
+                counts[piece] += times
+            for pair in itertools.pairwise(splits[word]):
+                pairs[pair] += times
+        scores = {
+            pair: (-count / (counts[pair[0]] * counts[pair[1]]), -count, pair)
+            for pair, count in pairs.items()
+            if count >= min_frequency
+        }
+        if not scores:
+            return
+        best = min(scores, key=scores.get)
+        merged = best[0] + best[1].removeprefix("##")
+        for word, split in splits.items():
+            joined, rest = [], split
+            while rest:
+                is_best = tuple(rest[:2]) == best
+                joined.append(merged if is_best else rest[0])
+                rest = rest[2 if is_best else 1 :]
+            splits[word] = joined
+        if merged not in pieces:
+            pieces.add(merged)
+            yield merged
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_merges_by_likelihood_are_those_of_a_full_count(seed):
+    random = np.random.default_rng(seed)
+    words = {
+        "".join(random.choice(list("aabcd"), random.integers(1, 9))): int(random.integers(1, 30))
+        for _ in range(60)
+    }
+    expected = list(merged_one_by_one(words, 2))
+    assert list(LikelyMerges(words, min_frequency=2)) == expected
+    assert len(expected) > 50
+
+
+def test_likely_pieces_are_of_known_words_and_short_enough(tmp_path):
+    """Words with rare characters are unknown to the tokenizer, so it learns nothing from them."""
+    file = write(tmp_path / "a.txt", f"{'ab ' * 900}{'xa ' * 2}{'ba' * 200} {'ba' * 200}")
+    tokenizer = WordPieceTokenizer.train(
+        [file], tmp_path / "vocab.txt", merges="likelihood", max_characters=2
+    )
+    assert set("".join(tokenizer.vocabulary[5:])) == set("ab#")
+    assert 100 < max(map(len, tokenizer.vocabulary)) <= 258
+
+
+def test_a_vocabulary_of_too_little_text_is_smaller_and_its_size_is_logged(tmp_path, caplog):
+    file = write(tmp_path / "a.txt", "low low lower")
+    for merges in ("likelihood", "frequency"):
+        path = tmp_path / merges
+        size = WordPieceTokenizer.train([file], path, vocabulary_size=50, merges=merges)
+        assert says(caplog.text, f"{path} ... {size.vocabulary_size} tokens ... =50 ... more text")
+    caplog.clear()
+    WordPieceTokenizer.train([file], tmp_path / "enough", vocabulary_size=size.vocabulary_size)
+    assert not caplog.text
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 from keras_transformers.data.pretraining import sets
 from keras_transformers.data.pretraining.batches import Document
 from keras_transformers.ranges import Fraction, PositiveInt
+from keras_transformers.tokenizers.vocabulary import WordPieceMerges
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["PretrainingFiles"]
@@ -23,6 +24,7 @@ class PretrainingFiles:
     dev_fraction: Fraction = 0.05  # share of the documents to hold out; the same for all seeds
     vocabulary: Path | None = None  # vocab.txt; None: learned from the text
     vocabulary_size: PositiveInt = 8000  # size of a learned vocabulary
+    merges: WordPieceMerges = "frequency"  # how it is learned: see `WordPieceTokenizer.train`
     lowercase: bool = True  # False for cased vocabularies
     whole_words: bool = False  # mask all pieces of a word or none
     # share of the tokens to predict in training; dev keeps BERT's 0.15, for comparable figures
@@ -68,6 +70,7 @@ class PretrainingFiles:
             tokenizer=tokenizer,
             vocabulary=self.vocabulary,
             vocabulary_size=self.vocabulary_size,
+            merges=self.merges,
             lowercase=self.lowercase,
             whole_words=self.whole_words,
             mask_probability=self.mask_probability,

@@ -27,6 +27,7 @@ from keras_transformers.data.pretraining.batches import (
     split_documents,
     write_documents,
 )
+from keras_transformers.tokenizers.vocabulary import WordPieceMerges
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["Corpus", "PretrainingSets", "make_sets", "read_text"]
@@ -222,6 +223,7 @@ def make_sets(
     tokenizer: WordPieceTokenizer | None = None,
     vocabulary: str | os.PathLike[str] | None = None,
     vocabulary_size: int = 30522,
+    merges: WordPieceMerges = "frequency",
     lowercase: bool = True,
     whole_words: bool = False,
     mask_probability: float = MASK_PROBABILITY,
@@ -243,6 +245,7 @@ def make_sets(
         vocabulary: a file with one token per line. None uses the folder's vocabulary or, if it has
             none, learns one from the training documents.
         vocabulary_size: size of a learned vocabulary.
+        merges: how it is learned: see `WordPieceTokenizer.train`.
         lowercase: whether the tokenizer lowercases.
         whole_words: see `PretrainingOptions`.
         mask_probability: share of the tokens that training examples predict.
@@ -263,7 +266,7 @@ def make_sets(
         return sets
     _hold_out(documents, folder, dev_fraction)
     if tokenizer is None:
-        tokenizer = _tokenizer(folder, vocabulary, vocabulary_size, lowercase)
+        tokenizer = _tokenizer(folder, vocabulary, vocabulary_size, merges, lowercase)
     else:
         _keep_vocabulary(folder, tokenizer)
     for length in lengths:
@@ -326,6 +329,7 @@ def _tokenizer(
     folder: Path,
     vocabulary: str | os.PathLike[str] | None,
     vocabulary_size: int,
+    merges: WordPieceMerges,
     lowercase: bool,
 ) -> WordPieceTokenizer:
     path = folder / _VOCABULARY
@@ -339,5 +343,9 @@ def _tokenizer(
     if path.exists():
         return WordPieceTokenizer(path, lowercase=lowercase)
     return WordPieceTokenizer.train(
-        [folder / "train.txt.gz"], path, vocabulary_size=vocabulary_size, lowercase=lowercase
+        [folder / "train.txt.gz"],
+        path,
+        vocabulary_size=vocabulary_size,
+        merges=merges,
+        lowercase=lowercase,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformers.data.translation.parallel_text import Pair, multi30k_files, read_multi30k
-from keras_transformers.ranges import Default, PositiveInt
+from keras_transformers.ranges import PositiveInt
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 
 __all__ = ["PairSplits", "ParallelFiles"]
@@ -27,8 +27,8 @@ class ParallelFiles:
     source_language: str = "de"
     target_language: str = "en"
     test_split: str = "test_2016_flickr"
-    # one vocabulary for both languages; by default fewer if the text yields fewer
-    vocabulary_size: PositiveInt = Default(8000)
+    # one vocabulary for both languages; fewer, with a warning, if the text yields fewer
+    vocabulary_size: PositiveInt = 8000
     # the targets' own vocabulary; --vocabulary-size is then only the sources'
     target_vocabulary_size: PositiveInt | None = None
 

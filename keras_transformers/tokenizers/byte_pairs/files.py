@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from keras_transformers.files import check_new, new_folder, read_json, read_lines
 from keras_transformers.files.surrogates import check_text
-from keras_transformers.ranges import Default
 
 NAMES = ("vocab.json", "merges.txt")  # Hugging Face's names, which `write` uses
 _FILE_NAMES = (NAMES, ("encoder.json", "vocab.bpe"))  # OpenAI's
@@ -72,11 +71,11 @@ def read(
     derived = {*byte_symbols(), *special_tokens, *unused_tokens}
     derived.update(left + right for left, right in merges)
     unmade = [token for token in tokens if token not in derived]
-    if unmade or not merges:
-        example = f", such as {unmade[0]!r}" if unmade else ""
+    if unmade:
         raise ValueError(
             f"{entriesfile}: none of its {len(merges)} merges produces {len(unmade)} tokens of "
-            f"{tokens_file}{example}: it is truncated, or belongs to another vocabulary"
+            f"{tokens_file}, such as {unmade[0]!r}: it is truncated, or belongs to another "
+            "vocabulary"
         )
     return Vocabulary(tokens, merges)
 
@@ -151,9 +150,13 @@ def _read_merges(file: Path, tokens: set[str]) -> list[Merge]:
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:
+    is_empty = True
     for number, text in enumerate(texts):
         check_text(f"text {number}", text)
+        is_empty = is_empty and not text
         yield text
+    if is_empty:
+        raise ValueError("no text to learn a vocabulary from: pass at least one that is not empty")
 
 
 def learn(
@@ -192,11 +195,6 @@ def learn(
     merges = [(left, right) for left, right in pairs]
     pieces = dict.fromkeys([*byte_tokens, *(left + right for left, right in merges)])
     tokens = [*pieces, *special_tokens]
-    if len(tokens) < vocabulary_size and not isinstance(vocabulary_size, Default):
-        raise ValueError(
-            f"too little text for vocabulary_size={vocabulary_size}: with "
-            f"min_frequency={min_frequency} it yields {len(tokens)} tokens"
-        )
     return Vocabulary(tokens, merges)
 
 

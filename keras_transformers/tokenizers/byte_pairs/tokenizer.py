@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
-from keras_transformers.ranges import Default
 from keras_transformers.tokenizers import offsets
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
@@ -24,6 +23,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 )
 from keras_transformers.tokenizers.byte_pairs.merging import Merges
 from keras_transformers.tokenizers.described.parts import Parts
+from keras_transformers.tokenizers.learned_size import log_size
 from keras_transformers.tokenizers.packing import Packing
 from keras_transformers.tokenizers.tensors import Texts, item_numbers, kept, texts_of
 
@@ -120,7 +120,7 @@ class BytePairTokenizer(Packing, tf.Module):
         texts: Iterable[str],
         path: str | os.PathLike[str],
         *,
-        vocabulary_size: int = Default(8000),
+        vocabulary_size: int = 8000,
         min_frequency: int = 2,
     ) -> Self:
         """Learns a vocabulary from text and writes its folder, atomically.
@@ -128,8 +128,8 @@ class BytePairTokenizer(Packing, tf.Module):
         Args:
             texts: documents, including line ends.
             path: the folder to create.
-            vocabulary_size: number of tokens, including the 256 bytes and special tokens. By
-                default fewer if the text yields fewer.
+            vocabulary_size: number of tokens, including the 256 bytes and special tokens; fewer,
+                with a warning, if no more pairs occur `min_frequency` times.
             min_frequency: how often a pair must occur to be merged.
 
         Returns:
@@ -138,7 +138,7 @@ class BytePairTokenizer(Packing, tf.Module):
         Raises:
             FileExistsError: `path` exists.
             FileNotFoundError: the parent folder of `path` does not exist.
-            ValueError: `vocabulary_size` leaves no room for merges, or the text is too short.
+            ValueError: `vocabulary_size` leaves no room for merges, or there is no text.
         """
         check_new(path)
         learned = byte_pair_files.learn(
@@ -148,6 +148,7 @@ class BytePairTokenizer(Packing, tf.Module):
             min_frequency=min_frequency,
         )
         byte_pair_files.write(learned, path)
+        log_size(path, len(learned.tokens), vocabulary_size)
         return cls(path)
 
     def tokenize(self, text: Texts) -> tf.RaggedTensor:

@@ -2,6 +2,7 @@
 
 import json
 
+import checks
 import encoder_decoder_toys as toys
 import keras
 import keras_hub
@@ -270,3 +271,31 @@ def test_a_task_without_a_pipeline_is_refused_by_name(preset):
     with pytest.raises(ValueError, match="no pipeline .*BertTextEmbedder"):
         kt.load(preset)
     assert kt.load(preset, pipeline="embedding").task == "embedding"
+
+
+def test_layers_of_keras_nlp_and_ours_train_in_one_functional_model(tmp_path):
+    import keras_nlp
+
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    hidden = keras_nlp.layers.TokenAndPositionEmbedding(50, 8, 16, name="embedding")(token_ids)
+    hidden = kt.layers.TransformerBlock(
+        attention=kt.layers.MultiHeadAttention(num_heads=2, hidden_dim=16),
+        feed_forward=kt.layers.FeedForward(32, 16, activation="gelu"),
+        name="ours",
+    )(hidden)
+    hidden = keras_nlp.layers.TransformerEncoder(32, 2, name="theirs")(hidden)
+    logits = keras.layers.Dense(2, name="logits")(hidden[:, 0])
+    model = keras.Model({"token_ids": token_ids}, {"logits": logits})
+    model.compile(kt.training.adamw(1e-2), loss={"logits": kt.training.TokenCrossentropy()})
+    random = np.random.default_rng(0)
+    ids = random.integers(0, 50, (64, 8)).astype("int32")
+    labels = (ids[:, 0] < 25).astype("int32")
+    before = {layer.name: [np.asarray(w) for w in layer.weights] for layer in model.layers}
+    model.fit({"token_ids": ids}, {"logits": labels}, epochs=20, batch_size=32, verbose=0)
+    for name in ("embedding", "ours", "theirs"):
+        weights = model.get_layer(name).weights
+        assert any((np.asarray(w) != b).any() for w, b in zip(weights, before[name], strict=True))
+    found = called(model, {"token_ids": ids})["logits"]
+    assert (np.asarray(found).argmax(axis=-1) == labels).mean() > 0.9
+    again = checks.round_trip(model, tmp_path)
+    np.testing.assert_array_equal(called(again, {"token_ids": ids})["logits"], found)

@@ -54,6 +54,14 @@ def test_the_vocabulary_is_learned_from_the_documents_to_train_on_alone(tmp_path
             assert (word in sets.tokenizer.vocabulary) == is_known
 
 
+def test_the_vocabulary_is_learned_by_the_merges_that_are_chosen(tmp_path):
+    learned = {
+        merges: make(tmp_path / merges, lengths=[], merges=merges).tokenizer.vocabulary
+        for merges in ("likelihood", "frequency")
+    }
+    assert learned["likelihood"] != learned["frequency"]
+
+
 def test_what_is_there_is_kept(made):
     def never():
         raise AssertionError("read again")

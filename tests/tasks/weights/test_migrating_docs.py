@@ -32,7 +32,10 @@ NOW = {
     for title, text in SECTIONS.items()
     if "\nNow:\n" in text
 }
-SLOW = {"Fine-tuning", "keras-hub and keras-nlp", "OpenNMT-tf"}  # exports; importing keras-hub
+# They export, train, or import keras-hub.
+SLOW = {
+    *("Fine-tuning", "keras-hub and keras-nlp", "Pretraining with keras-bert", "OpenNMT-tf"),
+}
 
 
 def bert(task):
