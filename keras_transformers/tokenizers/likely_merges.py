@@ -20,8 +20,9 @@ class Candidate(NamedTuple):
 
     Attributes:
         score: minus count(left right) / (count(left) count(right)).
-        frequency: minus how often the pair occurs; of equal scores the more frequent pair comes first,
-            then the first in alphabetical order, so that the same text gives the same merges.
+        frequency: minus how often the pair occurs; of equal scores the more frequent pair comes
+            first, then the first in alphabetical order, so that the same text gives the same
+            merges.
         names: the two pieces.
         pair: their numbers.
     """
