@@ -20,14 +20,15 @@ class Candidate(NamedTuple):
 
     Attributes:
         score: minus count(left right) / (count(left) count(right)).
-        count: minus how often the pair occurs; of equal scores the more frequent pair comes first,
-            then the first in alphabetical order, so that the same text gives the same merges.
+        frequency: minus how often the pair occurs; of equal scores the more frequent pair comes
+            first, then the first in alphabetical order, so that the same text gives the same
+            merges.
         names: the two pieces.
         pair: their numbers.
     """
 
     score: float
-    count: int
+    frequency: int
     names: tuple[str, str]
     pair: Pair
 
@@ -111,7 +112,7 @@ class LikelyMerges:
             changed |= self._add(index)
         for piece in pair:  # they are rarer now, so all their pairs score higher
             changed |= self._pairs_with[piece]
-        for gone in [each for each in changed if not self._pairs[each]]:
+        for gone in [pair for pair in changed if not self._pairs[pair]]:
             changed.remove(gone)
             del self._pairs[gone]
             for piece in gone:

@@ -117,8 +117,8 @@ def learn(
             f"{len(alphabet)} characters, at the start of words and inside, need {num_fixed}"
         )
     if merges == "likelihood":
-        known = set(alphabet)  # words with other characters are unknown to the tokenizer
-        frequencies = collections.Counter(word for word in text.words() if known.issuperset(word))
+        letters = set(alphabet)  # words with other characters are unknown to the tokenizer
+        frequencies = collections.Counter(word for word in text.words() if letters.issuperset(word))
         pieces = filter(_is_usable, LikelyMerges(frequencies, min_frequency=min_frequency))
         learned = itertools.islice(pieces, vocabulary_size - num_fixed)
         return [*special_tokens, *alphabet, *learned]
