@@ -27,10 +27,12 @@ test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA: the 
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
 
 # TensorFlow without oneDNN, with it, and as on a processor with AVX2 alone.
-test-kernels: $(VENV)/.installed-dev ## the tests of kernels, as on other processors
-	for kernels in TF_ENABLE_ONEDNN_OPTS=0 TF_ENABLE_ONEDNN_OPTS=1 "TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2"; do \
+KERNELS ?= TF_ENABLE_ONEDNN_OPTS=0 TF_ENABLE_ONEDNN_OPTS=1 TF_ENABLE_ONEDNN_OPTS=0,ONEDNN_MAX_CPU_ISA=AVX2
+test-kernels: $(VENV)/.installed-dev ## the tests of kernels, as on other processors (KERNELS: which)
+	for kernels in $(KERNELS); do \
 		echo "$$kernels"; \
-		env $$kernels $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'kernels and not (slow or reference)' \
+		env $$(echo "$$kernels" | tr , ' ') $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+			-m 'kernels and not (slow or reference)' \
 			$(TEST_OPTIONS) $$(grep -rl --include='test_*.py' mark.kernels tests) || exit 1; done
 
 test-slow: $(VENV)/.installed-dev ## the slow tests alone
