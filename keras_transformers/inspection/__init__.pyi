@@ -6,6 +6,7 @@ from . import diagram as diagram
 from . import embeddings as embeddings
 from . import flops as flops
 from . import flops_rules as flops_rules
+from . import lengths as lengths
 from . import parameters as parameters
 from . import pictures as pictures
 from . import svg as svg
@@ -26,6 +27,8 @@ from .flops import forward_flops as forward_flops
 from .flops import input_shapes as input_shapes
 from .flops import training_flops as training_flops
 from .flops import update_cost as update_cost
+from .lengths import at_length as at_length
+from .lengths import summary as summary
 from .parameters import ParameterRow as ParameterRow
 from .parameters import agrees_with_figure as agrees_with_figure
 from .parameters import parameter_table as parameter_table

@@ -7,6 +7,8 @@ from . import characters as characters
 from . import chat_templates as chat_templates
 from . import conversations as conversations
 from . import described as described
+from . import learned_size as learned_size
+from . import likely_merges as likely_merges
 from . import mpnet as mpnet
 from . import ngrams as ngrams
 from . import normalization as normalization

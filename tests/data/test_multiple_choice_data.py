@@ -202,6 +202,7 @@ def test_counts(choose, caplog):
         batches.of(ChoiceExamples([], []))
 
 
+@pytest.mark.slow
 def test_a_toy_learns(choose):
     """The good choice is right, wherever it stands and however many there are."""
     random = np.random.default_rng(0)

@@ -259,12 +259,13 @@ def test_a_block_that_is_called_three_times_counts_three_times(tmp_path):
 
 
 SLOW = [
-    pytest.param(task, marks=pytest.mark.slow) for task in ("regression", "embedding", "tagging")
+    pytest.param(task, marks=pytest.mark.slow)
+    for task in ("fill_mask", "question_answering", "regression", "embedding", "tagging")
 ]
 
 
 @pytest.mark.usefixtures("untraced")  # the export of one is a graph
-@pytest.mark.parametrize("task", ["classification", "fill_mask", "question_answering", *SLOW])
+@pytest.mark.parametrize("task", ["classification", *SLOW])
 def test_every_task_takes_an_encoder_with_odd_names(task, tmp_path):
     like = tiny.pipeline(task)
     encoder = albert(len(tiny.VOCABULARY))

@@ -80,7 +80,12 @@ def update(reduction, **options):
 
 @pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
 @pytest.mark.parametrize(
-    "options", [{"accumulate": 2}, {"r_drop": 1.0}, {"accumulate": 2, "r_drop": 1.0}], ids=str
+    "options",
+    [
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ({"accumulate": 2}, {"r_drop": 1.0})),
+        {"accumulate": 2, "r_drop": 1.0},
+    ],
+    ids=str,
 )
 def test_an_update_by_parts_is_the_update_by_the_whole_batch(options, reduction):
     """Without dropout R-Drop's two passes agree, and its loss is the plain one."""

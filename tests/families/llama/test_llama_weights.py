@@ -415,6 +415,7 @@ def test_old_files_say_rotary_positions_by_other_names(tmp_path):
     assert family_named("llama").read(tmp_path) == new
 
 
+@pytest.mark.slow
 def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     keras.utils.set_random_seed(0)
     tokenizer = kt.tokenizers.DescribedTokenizer(DESCRIPTION, end_token="<end>")

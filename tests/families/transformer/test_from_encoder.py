@@ -101,6 +101,7 @@ def test_an_encoder_without_segments_and_with_another_padding():
     np.testing.assert_allclose(*logits, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_toy_is_learned():
     """Targets are their sources backwards; the encoder's own weights are trained too."""
     keras.utils.set_random_seed(0)

@@ -150,6 +150,7 @@ def test_narrow_models_gain_nothing_and_stay_plain(tmp_path):
     assert "VarHandleOp" not in ops
 
 
+@pytest.mark.slow
 def test_what_decodes_stores_panels_alone(tmp_path):
     generate = tiny.wide_generator()
     folder = kt.export(generate, tmp_path, check=False)

@@ -50,7 +50,7 @@ def test_fifty_random_files(tmp_path):
     assert computed >= LEAST_COMPUTED
 
 
-@pytest.mark.parametrize("seed", [6, 14])
+@pytest.mark.parametrize("seed", [6, pytest.param(14, marks=pytest.mark.slow)])
 def test_graphs_offsets_and_round_trips(seed, tmp_path):
     contents = random_file(random.Random(seed))
     tokenizer = ours(contents, tmp_path / "file")
