@@ -1,6 +1,7 @@
 """Reads, learns and writes WordPiece vocabularies: one token per line, in the order of ids."""
 
 import collections
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ from keras_transformers.files import check_new, read_lines, write_lines
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _LONGEST_TOKEN = 256  # in bytes, without "##": tensorflow_text's limit
+# The most frequent characters get tokens: this many, or more if the text needs them.
+_MANY_CHARACTERS = 1000
+_COVERAGE = 0.9995  # share of the text, as in SentencePiece
 
 
 def read(
@@ -80,7 +84,7 @@ def learn(
     vocabulary_size: int,
     lowercase: bool,
     min_frequency: int,
-    max_characters: int,
+    max_characters: int | None,
     first_tokens: Sequence[str] = SPECIAL_TOKENS,
     unknown_token: str = UNKNOWN,
 ) -> list[str]:
@@ -98,7 +102,7 @@ def learn(
             starts[word[0]] += 1
             suffixes.update(word[1:])
     counts = starts + suffixes
-    alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
+    alphabet = sorted(_most_frequent(counts, max_characters))
     # By default the trainer numbers suffixes in hash table order and breaks ties by these numbers,
     # so each run learns a different vocabulary. It keeps numbers assigned in advance.
     special_tokens = [*first_tokens, *(f"##{c}" for c in alphabet if c in suffixes)]
@@ -125,6 +129,15 @@ def learn(
     ids = tokenizer.get_vocab()
     usable = [token for token in ids if len(token.removeprefix("##").encode()) <= _LONGEST_TOKEN]
     return sorted(usable, key=lambda token: ids[token])
+
+
+def _most_frequent(counts: collections.Counter[str], number: int | None) -> list[str]:
+    ordered = sorted(counts, key=lambda c: (-counts[c], c))
+    if number is None:
+        sums = itertools.accumulate(counts[character] for character in ordered)
+        enough = _COVERAGE * counts.total()
+        number = max(_MANY_CHARACTERS, 1 + sum(total < enough for total in sums))
+    return ordered[:number]
 
 
 def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterator[str]:

@@ -47,8 +47,9 @@ class ParallelFiles:
     def learn(self, folder: Path, *, only_targets: bool = False) -> list[SentencePieceTokenizer]:
         """Learns the tokenizer of both languages, or one for each, from the training set.
 
-        The targets' own tokenizer keeps characters as they are, because the model can only write
-        what it has: NFKC, which the others apply, would turn ，？（） into ,?() in Chinese.
+        The targets' own tokenizer keeps characters as they are, because a model can write only
+        what its tokenizer has: NFKC, which the other ones apply, leaves Chinese no full-width
+        punctuation.
 
         Args:
             folder: gets `vocabulary.model`, and `target_vocabulary.model` if the targets have their
