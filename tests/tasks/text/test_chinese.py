@@ -10,7 +10,7 @@ from checks import compile_toy
 from tokenizers import BertWordPieceTokenizer
 
 import keras_transformers as kt
-from keras_transformers.data.text import Examples, Sentences, TaggedBatches, TextBatches
+from keras_transformers.data.text import Sentences, TaggedBatches
 from keras_transformers.families.bert.model import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training import TokenCrossentropy
@@ -91,7 +91,7 @@ def test_every_character_of_a_large_alphabet_gets_a_token(tmp_path):
 
 
 def test_reviews_to_answers(tmp_path):
-    """Chinese strings are all that a user has: a vocabulary, a classifier, its score, an export."""
+    """From Chinese strings alone: a vocabulary, a classifier, an export that answers."""
     keras.utils.set_random_seed(0)
     texts = [f"{one}{how}{word}。" for one in SUBJECTS for how in ("很", "非常") for word in "好坏"]
     labels = ["好评" if "好" in text else "差评" for text in texts]
@@ -102,10 +102,11 @@ def test_reviews_to_answers(tmp_path):
     model = kt.heads.classifier(encoder(tokenizer.vocabulary_size), 2, dropout=0.0)
     classify = kt.pipelines.TextClassifier(model, tokenizer, ["差评", "好评"])
     kt.fit(classify, (texts, labels), epochs=15, batch_size=10, learning_rate=5e-3)
-    assert kt.evaluate(classify, (["他很好。", "我非常坏！"], ["好评", "差评"]))["accuracy"] == 1.0
     folder = kt.export(classify, tmp_path / "export", check=False)
     served = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    assert served(text=tf.constant(["我的film很好！"]))["label"].numpy()[0].decode() == "好评"
+    unseen = ["他很好", "海非常坏！", "NBA是好的"]
+    answers = served(text=tf.constant(unseen))["label"].numpy()
+    assert [answer.decode() for answer in answers] == ["好评", "差评", "好评"]
 
 
 def encoder(vocabulary_size):
@@ -128,23 +129,6 @@ def fitted(model, batches, epochs):
 
 
 SUBJECTS = ["这部电片", "你", "我的工作", "北京", "film"]
-
-
-@pytest.mark.slow
-def test_a_classifier_from_texts_to_an_export(tokenizer, tmp_path):
-    """The export's check repeats the examples in a process without this package."""
-    keras.utils.set_random_seed(0)
-    model = kt.heads.classifier(encoder(len(VOCABULARY)), 2, dropout=0.0)
-    classify = kt.pipelines.TextClassifier(model, tokenizer, ["坏", "好"])
-    texts = [f"{one}{how}{word}。" for one in SUBJECTS for how in ("很", "非常") for word in "好坏"]
-    examples = Examples(texts, labels=[text[-2] for text in texts])
-    fitted(model, TextBatches(examples, classify, batch_size=10, seed=0), epochs=15)
-    unseen = ["他很好", "海非常坏！", "NBA是好的"]
-    assert [answer.label for answer in classify(unseen)] == ["好", "坏", "好"]
-    folder = kt.export(classify, tmp_path, examples=[*unseen, *TEXTS])
-    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    labels = served(text=tf.constant(unseen))["label"].numpy()
-    assert [label.decode() for label in labels] == ["好", "坏", "好"]
 
 
 @pytest.mark.slow
