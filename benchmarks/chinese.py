@@ -22,7 +22,7 @@ split repeats another. Held out are messages of three words or more.
 prints, on the test sets, the accuracy of the most frequent label and of a logistic regression on
 characters, and the BLEU of copies of the source, of the translation of the most similar training
 message (a translation memory), and of the references after NFKC, with half-width punctuation.
-Needs scikit-learn, rapidfuzz and sacrebleu.
+Needs scikit-learn, rapidfuzz, sacrebleu and babel: the extras `dev` and `docs`.
 """
 
 import argparse

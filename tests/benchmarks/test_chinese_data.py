@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
 from checks import says
 
 from keras_transformers.data.pretraining import read_documents
 from keras_transformers.data.translation import read_multi30k, read_tsv
 
+catalogs_of = pytest.importorskip("babel.messages", reason="needs babel: pip install -e .[docs]")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install -e .[images]")
 pytest.importorskip("rapidfuzz", reason="needs rapidfuzz: pip install -e .[evaluation]")
 pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[evaluation]")
 
@@ -67,8 +67,10 @@ MESSAGES = {
 
 @pytest.fixture
 def catalogs(tmp_path):
+    from babel.messages.mofile import write_mo
+
     for language in ("zh_CN", "ja"):
-        catalog = Catalog()
+        catalog = catalogs_of.Catalog()
         for english, translation in MESSAGES.items():
             catalog.add(english, translation, context="menu")
         catalog.add(("%d row", "%d rows"), ("%d 行",))
