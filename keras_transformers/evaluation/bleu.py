@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from keras_transformers.dependencies.extras import optional
+from keras_transformers.tokenizers import scripts
 
 __all__ = ["BleuResult", "BleuTokenizer", "bleu_by_length", "bleu_tokenizer", "corpus_bleu"]
 
@@ -17,10 +18,9 @@ BleuTokenizer = Literal["13a", "zh", "char", "intl"]
 
 # On Multi30k's German test set of 2016, each of the six classes has 75 to 234 sentences.
 _LIMITS = (7, 9, 11, 13, 16)
-# Scripts without spaces: Thai, Lao, Khmer, Japanese's kana, and Chinese characters.
-_WITHOUT_SPACES = re.compile(
-    "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
+# ISO 639's codes of Chinese, and of other languages whose words no spaces part.
+_CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue"})
+_WITHOUT_SPACES = frozenset({"ja", "jpn", "th", "tha", "lo", "lao", "km", "khm"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,17 @@ def bleu_tokenizer(language: str) -> BleuTokenizer:
     """Returns the name of sacrebleu's tokenizer for a target language.
 
     Args:
-        language: its code, such as "en" or "zh".
+        language: its code, such as "en" or "zh_CN": "zh" for Chinese, "char" for Japanese, Thai,
+            Lao and Khmer, "13a" for the rest.
     """
-    return "zh" if re.split("[-_]", language.lower())[0] == "zh" else "13a"
+    code = re.split("[-_]", language.lower())[0]
+    return "zh" if code in _CHINESE else "char" if code in _WITHOUT_SPACES else "13a"
+
+
+def _tokenizer_of(references: Sequence[str]) -> BleuTokenizer:
+    if scripts.mostly(scripts.CHINESE, references):
+        return "zh"
+    return "char" if scripts.mostly(scripts.WITHOUT_SPACES, references) else "13a"
 
 
 def corpus_bleu(
@@ -65,7 +73,7 @@ def corpus_bleu(
     references: Sequence[str],
     *,
     lowercase: bool = False,
-    tokenize: BleuTokenizer = "13a",
+    tokenize: BleuTokenizer | None = None,
 ) -> BleuResult:
     """Computes the corpus BLEU of detokenized translations, with sacrebleu.
 
@@ -73,7 +81,9 @@ def corpus_bleu(
         hypotheses: one translation per sentence; may be empty strings.
         references: one reference per sentence.
         lowercase: whether to ignore case.
-        tokenize: sacrebleu's name of a tokenizer; "zh" for Chinese, see `bleu_tokenizer`.
+        tokenize: sacrebleu's name of a tokenizer, such as `bleu_tokenizer` returns. None: "zh" if
+            most words of the references are Chinese characters, "char" in other scripts without
+            spaces, otherwise "13a".
 
     Raises:
         ModuleNotFoundError: sacrebleu is not installed.
@@ -91,7 +101,7 @@ def corpus_bleu(
     if not hypotheses:
         raise ValueError("BLEU of no sentences is undefined: is the test file empty?")
     metric = optional("sacrebleu.metrics", extra="evaluation").BLEU(
-        lowercase=lowercase, tokenize=tokenize
+        lowercase=lowercase, tokenize=tokenize or _tokenizer_of(references)
     )
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return BleuResult(
@@ -110,7 +120,7 @@ def bleu_by_length(
     references: Sequence[str],
     *,
     limits: Sequence[int] = _LIMITS,
-    tokenize: BleuTokenizer = "13a",
+    tokenize: BleuTokenizer | None = None,
 ) -> list[dict[str, Any]]:
     """Computes the corpus BLEU separately for each class of source length.
 
@@ -135,7 +145,8 @@ def bleu_by_length(
     """
     if list(limits) != sorted(set(limits)) or not all(limit > 0 for limit in limits):
         raise ValueError(f"limits={list(limits)}: must be ascending numbers of words from 1")
-    lengths = [len(_WITHOUT_SPACES.sub(" x ", source).split()) for source in sources]
+    tokenize = tokenize or _tokenizer_of(references)  # of all, not of each class
+    lengths = [len(scripts.words_of(source)) for source in sources]
     rows = list(zip(lengths, translations, references, strict=True))
     groups = []
     for index, first in enumerate((1, *(limit + 1 for limit in limits))):

@@ -91,11 +91,11 @@ class ValidationBleu:
         pairs: Sequence[tuple[str, str]],
         translator: _Translator,
         *,
-        tokenize: BleuTokenizer = "13a",
+        tokenize: BleuTokenizer | None = None,
     ) -> None:
         self._sources, self._references = zip(*pairs, strict=True)
         self._translator = translator
-        self._tokenize: BleuTokenizer = tokenize
+        self._tokenize: BleuTokenizer | None = tokenize
 
     def __call__(self) -> dict[str, float]:
         """Returns `bleu`: cased, 0 to 100."""

@@ -17,6 +17,9 @@ WordPieceMerges = Literal["likelihood", "frequency"]
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 _LONGEST_TOKEN = 256  # in bytes, without "##": tensorflow_text's limit
+# The most frequent characters get tokens: this many, or more if the text needs them.
+_MANY_CHARACTERS = 1000
+_COVERAGE = 0.9995  # share of the text, as in SentencePiece
 
 
 def read(
@@ -86,7 +89,7 @@ def learn(
     merges: WordPieceMerges,
     lowercase: bool,
     min_frequency: int,
-    max_characters: int,
+    max_characters: int | None,
     first_tokens: Sequence[str] = SPECIAL_TOKENS,
     unknown_token: str = UNKNOWN,
 ) -> list[str]:
@@ -105,7 +108,7 @@ def learn(
         starts[word[0]] += 1
         suffixes.update(word[1:])
     counts = starts + suffixes
-    alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
+    alphabet = sorted(_most_frequent(counts, max_characters))
     special_tokens = [*first_tokens, *(CONTINUES + c for c in alphabet if c in suffixes)]
     where = ", ".join(map(str, files)) or "no files"
     num_fixed = len(special_tokens) + len(alphabet)
@@ -158,6 +161,15 @@ class _Text:
 
 def _is_usable(token: str) -> bool:
     return len(token.removeprefix(CONTINUES).encode()) <= _LONGEST_TOKEN
+
+
+def _most_frequent(counts: collections.Counter[str], number: int | None) -> list[str]:
+    ordered = sorted(counts, key=lambda c: (-counts[c], c))
+    if number is None:
+        sums = itertools.accumulate(counts[character] for character in ordered)
+        enough = _COVERAGE * counts.total()
+        number = max(_MANY_CHARACTERS, 1 + sum(total < enough for total in sums))
+    return ordered[:number]
 
 
 def _place(path: str | os.PathLike[str] | None, index: int) -> str:

@@ -151,7 +151,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         merges: WordPieceMerges = "frequency",
         lowercase: bool = True,
         min_frequency: int = 2,
-        max_characters: int = 1000,
+        max_characters: int | None = None,
     ) -> Self:
         """Learns a vocabulary from text and writes it to a file, atomically.
 
@@ -170,7 +170,8 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
             lowercase: see `WordPieceTokenizer`.
             min_frequency: how often two adjacent pieces must occur to be merged.
             max_characters: how many of the most frequent characters get tokens; words with other
-                characters are unknown. Raise it for Chinese or Japanese text.
+                characters are unknown. None: 1,000, or as many as make up 99.95 % of the text,
+                which are more in Chinese, Japanese and Korean.
 
         Returns:
             The tokenizer of the new file.

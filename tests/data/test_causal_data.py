@@ -93,6 +93,10 @@ def test_training_rows_are_pieces_of_the_text(stream, separate_documents):
     assert len(cuts) > 1  # each epoch cuts elsewhere
 
 
+def test_words_of_chinese_are_characters(tokenizer):
+    assert TokenStream.of(["我在北京。\n", "他看 film\n"], tokenizer).num_words == 5 + 3 + 2
+
+
 def test_training_resumes_at_any_batch(stream):
     batches = RowBatches(stream, length=7, batch_size=4, seed=3)
     whole = take(batches.dataset(), 3 * len(batches))

@@ -81,6 +81,17 @@ def test_spans_are_parts_of_their_texts():
         random_spans(texts, per_text=-1)
 
 
+def test_in_chinese_each_character_is_a_word(tmp_path):
+    file = tmp_path / "texts"
+    file.write_text("这部电影很好看\n不好\n我喜欢这部电影\n", "utf-8")
+    assert read_texts([file], least_words=4).texts == ["这部电影很好看", "我喜欢这部电影"]
+    measured = [Examples(["看这部电影。"])]
+    with pytest.raises(ValueError, match="2 that share words"):
+        read_texts([file], least_words=4, without=measured, shared_words=4)
+    spans = random_spans(Examples(["我爱 北京"]), per_text=99)
+    assert set(spans) == {"我爱", "爱 北", "北京", "我爱 北", "爱 北京"}  # with the text's spaces
+
+
 def test_no_span_is_a_text_to_measure_on():
     texts, measured = Examples(["a b c", "b c d", "b c"]), Examples(["C  D"])
     assert set(random_spans(texts, per_text=99)) == {"a b", "c d"}

@@ -18,6 +18,7 @@ from keras_transformers.data.static_shapes import best_limits
 from keras_transformers.data.translation import (
     Pair,
     PairBatches,
+    ParallelFiles,
     encode_pairs,
     read_multi30k,
     read_parallel,
@@ -40,6 +41,23 @@ def write(path: Path, text: str) -> Path:
 
 
 # Reading.
+
+
+@pytest.mark.parametrize("only_targets", [False, True])
+def test_targets_keep_full_width_punctuation(tmp_path: Path, only_targets: bool) -> None:
+    """What the targets' own tokenizer encodes, it decodes unchanged, so a model can write it."""
+    chinese = "你好，世界！（第１页…）"  # noqa: RUF001 (full-width marks are meant)
+    write(tmp_path / "train.en", "hello world!\n" * 3)
+    write(tmp_path / "train.zh", f"{chinese}\n" * 3)
+    files = ParallelFiles(
+        data=tmp_path,
+        source_language="en",
+        target_language="zh",
+        vocabulary_size=278,
+        target_vocabulary_size=278,
+    )
+    targets = files.learn(tmp_path, only_targets=only_targets)[-1]
+    assert targets.detokenize(targets.tokenize([chinese])).numpy()[0].decode() == chinese
 
 
 def test_parallel_files_plain_and_gzipped(tmp_path: Path) -> None:

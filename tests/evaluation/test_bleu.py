@@ -4,10 +4,13 @@ import json
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from keras_transformers.evaluation.bleu import bleu_by_length, bleu_tokenizer, corpus_bleu
+from keras_transformers.runs import ValidationBleu
+from keras_transformers.tasks.translation.training import TRAINER
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs pip install -e .[evaluation]")
 
@@ -128,15 +131,47 @@ def test_chinese_is_cut_into_characters_as_sacrebleu_does():
         ["一个男人在骑自行车。", "两只狗"],
         ["一个男人骑着自行车。", "两只狗在跑"],
     )
-    result = corpus_bleu(hypotheses, references, tokenize=bleu_tokenizer("zh"))
+    result = corpus_bleu(hypotheses, references)
     expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh")
     assert result.score == expected.score
     assert "tok:zh" in result.signature
     assert result.reference_length == 15
-    assert corpus_bleu(hypotheses, references).score < result.score  # each sentence is one word
-    assert [bleu_tokenizer(name) for name in ("zh_CN", "zh-TW", "en", "de")] == [
-        *("zh", "zh", "13a", "13a")
-    ]
+    words = corpus_bleu(hypotheses, references, tokenize="13a")  # each sentence is one word
+    assert words.score < result.score
+
+
+@pytest.mark.parametrize(
+    ("references", "tokenizer"),
+    [
+        (["我在北京看 LibreOffice。", "a film"], "zh"),  # all references count together
+        (["我", "two dogs run", "a man"], "13a"),
+        (["犬がソファで寝ています", "猫"], "char"),
+        (["สุนัขวิ่ง"], "char"),
+        (["zwei Hunde"], "13a"),
+        ([""], "13a"),
+    ],
+)
+def test_the_references_choose_the_tokenizer(references, tokenizer):
+    chosen = corpus_bleu(references, references)
+    assert chosen == corpus_bleu(references, references, tokenize=tokenizer)
+    assert f"tok:{tokenizer}" in chosen.signature
+
+
+def test_fit_and_evaluate_read_chinese_by_characters():
+    translation, reference = "一个男人在骑自行车。", "一个男人骑着自行车。"
+    expected = sacrebleu.corpus_bleu([translation] * 2, [[reference] * 2], tokenize="zh")
+    translator = SimpleNamespace(translate_all=lambda texts: [translation] * len(texts))
+    found = ValidationBleu([("a man rides a bike", reference)] * 2, translator)()
+    assert found["bleu"] == pytest.approx(expected.score)
+    assert found["bleu"] > 10
+    assert TRAINER.baseline(None, [(translation, reference)] * 2) == {
+        "bleu_of_copies": pytest.approx(expected.score)
+    }
+
+
+def test_a_language_chooses_the_tokenizer():
+    codes = ("zh_CN", "zh-TW", "zho_Hans", "cmn", "ja", "th", "en", "de")
+    assert [bleu_tokenizer(code) for code in codes] == [*["zh"] * 4, "char", "char", "13a", "13a"]
 
 
 def test_lengths_of_texts_without_spaces_are_in_characters():

@@ -167,8 +167,8 @@ def test_the_picture_in_the_documents_is_what_the_command_draws(monkeypatch, tmp
             initializer, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype)
         )
     page = (ROOT / "docs/see_inside.md").read_text("utf-8")
-    (line,) = re.findall(r"^    keras-transformers (plot .*)$", page, re.MULTILINE)
-    *words, committed = shlex.split(line)
+    (line,) = re.findall(r"^    keras-transformers (plot (?:.*\\\n)*.*)$", page, re.MULTILINE)
+    *words, committed = shlex.split(line.replace("\\\n", ""))
     assert f"]({Path(committed).relative_to('docs')})" in page
     drawn = tmp_path / "drawn.svg"
     assert cli.main([*words, str(drawn)]) == 0

@@ -15,6 +15,7 @@ from keras_transformers.data.batching import Batches
 from keras_transformers.data.static_shapes import filled
 from keras_transformers.tokenizers.packing import document_start
 from keras_transformers.tokenizers.protocols import TextTokenizer
+from keras_transformers.tokenizers.scripts import WITHOUT_SPACES, mostly, words_of
 
 __all__ = ["RowBatches", "TokenStream"]
 
@@ -27,7 +28,7 @@ class TokenStream:
         token_ids: int32 (tokens,).
         document_ids: the document of each token, start tokens included, int32 (tokens,).
         num_words: words of the texts between white space plus line ends, as is usual for WikiText
-            and the Penn Treebank.
+            and the Penn Treebank; characters in texts without spaces, such as Chinese.
         num_bytes: bytes of the texts in UTF-8.
     """
 
@@ -44,10 +45,11 @@ class TokenStream:
         for text in texts:  # one by one, to save memory
             parts += [start, tokenizer.tokenize([text]).values.numpy()]
         lengths = [len(text) + 1 for text in parts[1::2]]
+        split = words_of if mostly(WITHOUT_SPACES, texts) else str.split
         return cls(
             np.concatenate([*parts, start]),
             np.repeat(np.arange(len(texts) + 1, dtype=np.int32), [*lengths, 1]),
-            sum(len(text.split()) + text.count("\n") for text in texts),
+            sum(len(split(text)) + text.count("\n") for text in texts),
             sum(len(text.encode()) for text in texts),
         )
 

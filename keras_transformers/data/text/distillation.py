@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformers.data.text.classification import TextBatches, label_ids
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.files import read_lines, replaced
+from keras_transformers.tokenizers.scripts import WORD, words_of
 
 __all__ = ["ProbabilityBatches", "kept_array", "random_spans", "read_texts"]
 
@@ -71,7 +72,8 @@ def read_texts(
     Args:
         paths: UTF-8 files, plain or compressed.
         without: examples whose texts are left out, such as those for evaluation.
-        least_words: shorter texts are left out.
+        least_words: shorter texts are left out. In scripts without spaces, such as Chinese, here
+            and below each character counts as a word.
         shared_words: also leaves out texts that share this many consecutive words with one of
             `without`, ignoring case and punctuation; None leaves out only equal texts.
 
@@ -84,7 +86,7 @@ def read_texts(
         raise ValueError(f"shared_words is {shared_words}, must be 1 or more")
     source = ", ".join(map(str, paths[:3])) + (" ..." if len(paths) > 3 else "")
     lines = [line.strip() for path in paths for line in read_lines(path)]
-    texts = [line for line in lines if len(line.split()) >= least_words]
+    texts = [line for line in lines if len(words_of(line)) >= least_words]
     candidates = Examples(texts, source=source)
     keys_of_examples = {examples.key(i) for examples in without for i in range(len(examples))}
     first: dict[Any, int] = {}
@@ -112,7 +114,8 @@ def random_spans(
     """Draws random runs of words from texts; labelled by a teacher, they resemble SST's phrases.
 
     Args:
-        examples: words are separated by spaces; a text with fewer than 3 words yields no spans.
+        examples: texts; one with fewer than 3 words yields no spans. Words end at spaces; in
+            scripts without spaces, such as Chinese, each character is a word.
         per_text: spans to draw from each text. Lengths are uniform from 2 words to all but one.
         seed: seed of the draws.
         without: more examples that no span may equal, such as those for evaluation.
@@ -135,11 +138,12 @@ def random_spans(
     random = np.random.default_rng(seed)
     spans: dict[str, None] = {}
     for text in examples.texts:
-        words = text.split()
+        words = [word.span() for word in WORD.finditer(text)]
         for _ in range(per_text if len(words) > 2 else 0):
             length = random.integers(2, len(words))
             start = random.integers(len(words) - length + 1)
-            spans[" ".join(words[start : start + length])] = None
+            span = text[words[start][0] : words[start + length - 1][1]]
+            spans[" ".join(span.split())] = None
     candidates = Examples(list(spans))
     keys_of_examples = {
         others.key(i) for others in (examples, *without) for i in range(len(others))
@@ -154,7 +158,7 @@ def _runs_of_words(texts: Iterable[str], length: int) -> Iterator[tuple[str, ...
     for text in texts:
         # "does n't" and "film 's", as treebanks write them, are the words "doesn't" and "film's".
         joined = re.sub(r"\s*(?:(n)['\u2019](t\b)|['\u2019])", r"\1\2", text.lower())
-        words = re.findall(r"\w+", joined)
+        words = [word for part in re.findall(r"\w+", joined) for word in words_of(part)]
         for start in range(len(words) - length + 1):
             yield tuple(words[start : start + length])
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from keras_transformers.data.translation.parallel_text import Pair, multi30k_files, read_multi30k
 from keras_transformers.ranges import PositiveInt
-from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
+from keras_transformers.tokenizers.sentencepiece import Normalization, SentencePieceTokenizer
 
 __all__ = ["PairSplits", "ParallelFiles"]
 
@@ -47,6 +47,10 @@ class ParallelFiles:
     def learn(self, folder: Path, *, only_targets: bool = False) -> list[SentencePieceTokenizer]:
         """Learns the tokenizer of both languages, or one for each, from the training set.
 
+        The targets' own tokenizer keeps characters as they are, because a model can write only
+        what its tokenizer has: NFKC, which the other ones apply, leaves Chinese no full-width
+        punctuation.
+
         Args:
             folder: gets `vocabulary.model`, and `target_vocabulary.model` if the targets have their
                 own. Existing files are read.
@@ -56,18 +60,25 @@ class ParallelFiles:
         languages = (self.source_language, self.target_language)
         source, target = multi30k_files(self.data, "train", languages=languages)
         size, target_size = self.vocabulary_size, self.target_vocabulary_size
-        wanted = {"vocabulary": ([source, target], size)}
+        wanted = {"vocabulary": _Vocabulary([source, target], size)}
         if only_targets:
-            wanted = {"target_vocabulary": ([target], target_size or size)}
+            wanted = {"target_vocabulary": _Vocabulary([target], target_size or size, "identity")}
         elif target_size is not None:
             wanted = {
-                "vocabulary": ([source], size),
-                "target_vocabulary": ([target], target_size),
+                "vocabulary": _Vocabulary([source], size),
+                "target_vocabulary": _Vocabulary([target], target_size, "identity"),
             }
-        return [_tokenizer(folder / f"{name}.model", *of) for name, of in wanted.items()]
+        return [of.tokenizer(folder / f"{name}.model") for name, of in wanted.items()]
 
 
-def _tokenizer(path: Path, files: list[Path], size: int) -> SentencePieceTokenizer:
-    if path.is_file():
-        return SentencePieceTokenizer(path)
-    return SentencePieceTokenizer.train(files, path, vocabulary_size=size)
+class _Vocabulary(NamedTuple):
+    files: list[Path]
+    size: int
+    normalization: Normalization = "nmt_nfkc"
+
+    def tokenizer(self, path: Path) -> SentencePieceTokenizer:
+        if path.is_file():
+            return SentencePieceTokenizer(path)
+        return SentencePieceTokenizer.train(
+            self.files, path, vocabulary_size=self.size, normalization=self.normalization
+        )

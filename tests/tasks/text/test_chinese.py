@@ -10,7 +10,7 @@ from checks import compile_toy
 from tokenizers import BertWordPieceTokenizer
 
 import keras_transformers as kt
-from keras_transformers.data.text import Examples, Sentences, TaggedBatches, TextBatches
+from keras_transformers.data.text import Sentences, TaggedBatches
 from keras_transformers.families.bert.model import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training import TokenCrossentropy
@@ -75,9 +75,43 @@ def test_a_vocabulary_is_learned_from_characters(tmp_path):
     assert [learned.vocabulary[token] for token in tokens] == ["北", "京", "films"]
 
 
-def encoder():
+def test_every_character_of_a_large_alphabet_gets_a_token(tmp_path):
+    """Chinese text has thousands of characters; 99.95 % of the text is in the vocabulary."""
+    often = "".join(chr(0x4E00 + number) for number in range(1500))
+    lines = [*[often] * 3, "\u9fa0"]  # the last character is 1 of 4,501
+    (tmp_path / "text").write_text("\n".join(lines), "utf-8")
+    for limit, expected in ((None, 1500), (1000, 1000)):
+        learned = WordPieceTokenizer.train(
+            [tmp_path / "text"],
+            tmp_path / f"{expected}.txt",
+            vocabulary_size=2000,
+            max_characters=limit,
+        )
+        assert learned.vocabulary_size == len(SPECIAL) - 3 + 1 + expected
+
+
+def test_reviews_to_answers(tmp_path):
+    """From Chinese strings alone: a vocabulary, a classifier, an export that answers."""
+    keras.utils.set_random_seed(0)
+    texts = [f"{one}{how}{word}。" for one in SUBJECTS for how in ("很", "非常") for word in "好坏"]
+    labels = ["好评" if "好" in text else "差评" for text in texts]
+    (tmp_path / "text").write_text("\n".join(texts), "utf-8")
+    tokenizer = WordPieceTokenizer.train(
+        [tmp_path / "text"], tmp_path / "vocab.txt", vocabulary_size=100
+    )
+    model = kt.heads.classifier(encoder(tokenizer.vocabulary_size), 2, dropout=0.0)
+    classify = kt.pipelines.TextClassifier(model, tokenizer, ["差评", "好评"])
+    kt.fit(classify, (texts, labels), epochs=15, batch_size=10, learning_rate=5e-3)
+    folder = kt.export(classify, tmp_path / "export", check=False)
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    unseen = ["他很好", "海非常坏！", "NBA是好的"]
+    answers = served(text=tf.constant(unseen))["label"].numpy()
+    assert [answer.decode() for answer in answers] == ["好评", "差评", "好评"]
+
+
+def encoder(vocabulary_size):
     return bert(
-        vocabulary_size=len(VOCABULARY),
+        vocabulary_size=vocabulary_size,
         num_layers=1,
         num_heads=2,
         hidden_dim=32,
@@ -98,23 +132,6 @@ SUBJECTS = ["这部电片", "你", "我的工作", "北京", "film"]
 
 
 @pytest.mark.slow
-def test_a_classifier_from_texts_to_an_export(tokenizer, tmp_path):
-    """The export's check repeats the examples in a process without this package."""
-    keras.utils.set_random_seed(0)
-    model = kt.heads.classifier(encoder(), 2, dropout=0.0)
-    classify = kt.pipelines.TextClassifier(model, tokenizer, ["坏", "好"])
-    texts = [f"{one}{how}{word}。" for one in SUBJECTS for how in ("很", "非常") for word in "好坏"]
-    examples = Examples(texts, labels=[text[-2] for text in texts])
-    fitted(model, TextBatches(examples, classify, batch_size=10, seed=0), epochs=15)
-    unseen = ["他很好", "海非常坏！", "NBA是好的"]
-    assert [answer.label for answer in classify(unseen)] == ["好", "坏", "好"]
-    folder = kt.export(classify, tmp_path, examples=[*unseen, *TEXTS])
-    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    labels = served(text=tf.constant(unseen))["label"].numpy()
-    assert [label.decode() for label in labels] == ["好", "坏", "好"]
-
-
-@pytest.mark.slow
 def test_a_tagger_from_words_to_an_export(tokenizer, tmp_path):
     """Each character is a word with a label; places in unseen texts are found."""
     keras.utils.set_random_seed(0)
@@ -129,7 +146,7 @@ def test_a_tagger_from_words_to_an_export(tokenizer, tmp_path):
     unseen = rows.pop()  # "他去海看film"
     of_place = {"北": "B-LOC", "京": "I-LOC", "海": "B-LOC"}
     sentences = Sentences(rows, [[of_place.get(word, "O") for word in row] for row in rows])
-    model = kt.heads.tagger(encoder(), 3, dropout=0.0)
+    model = kt.heads.tagger(encoder(len(VOCABULARY)), 3, dropout=0.0)
     tag = kt.pipelines.Tagger(model, tokenizer, labels)
     fitted(model, TaggedBatches(sentences, tag, batch_size=12, seed=0), epochs=15)
     found = tag("".join(unseen))
