@@ -16,6 +16,7 @@ from . import offsets as offsets
 from . import opennmt as opennmt
 from . import packing as packing
 from . import protocols as protocols
+from . import scripts as scripts
 from . import sentence_pieces as sentence_pieces
 from . import sentencepiece as sentencepiece
 from . import symbols as symbols
