@@ -14,6 +14,7 @@ from keras_transformers.cli.models import List
 from keras_transformers.dependencies.extras import MissingExtraError
 
 PAGE = (Path(__file__).parents[2] / "docs/command_line.md").read_text("utf-8")
+COMMANDS = PAGE.replace("\\\n", "")  # each in one line
 by_name = pytest.mark.parametrize("command", cli.COMMANDS, ids=cli.command_name)
 
 
@@ -145,7 +146,7 @@ def test_a_reader_that_leaves_is_no_error(words, monkeypatch, capfd):
 def test_completion(shell, tmp_path):
     (line,) = re.findall(
         rf"^    keras-transformers (--tyro-write-completion {shell} .*?)(?:  #.*)?$",
-        PAGE,
+        COMMANDS,
         re.MULTILINE,
     )
     *words, _ = shlex.split(line)

@@ -136,7 +136,6 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
         ({"held_out_fraction": 1}, "--held-out-fraction 1 ... above 0 and below 1"),
         ({"dev_fraction": 0}, "--dev-fraction 0 ... above 0 and below 1"),
         ({"vocabulary": Path("none")}, "--vocabulary none: ... check the path"),
-        ({"vocabulary_size": 5000}, "too little text for --vocabulary-size 5000"),
         ({"num_heads": 3}, "multiple of --num-heads"),
         ({"length": 100_000}, "too short ... 100000"),
         ({"learning_rate": 0.0}, "--learning-rate 0.0 ... above 0"),

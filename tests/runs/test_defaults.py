@@ -142,11 +142,9 @@ def test_a_run_records_the_options_as_given(saved, tmp_path):
     assert json.loads((run.make_folder() / "config.json").read_text())["max_sequence_length"] == 128
 
 
-def test_a_default_vocabulary_is_as_large_as_the_text_allows(tmp_path):
+def test_a_vocabulary_is_as_large_as_the_text_allows(tmp_path):
     (tmp_path / "text").write_text("a small dog runs\ntwo dogs are near the shore\n" * 5)
     train = kt.tokenizers.SentencePieceTokenizer.train
-    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=8000; .* at most"):
-        train([tmp_path / "text"], tmp_path / "given.model", vocabulary_size=8000)
-    tokenizer = train([tmp_path / "text"], tmp_path / "default.model")
-    assert 260 < tokenizer.vocabulary_size < 1000
-    assert [path.name for path in tmp_path.glob("*.model")] == ["default.model"]
+    chosen = train([tmp_path / "text"], tmp_path / "chosen.model", vocabulary_size=8000)
+    default = train([tmp_path / "text"], tmp_path / "default.model")
+    assert 260 < default.vocabulary_size == chosen.vocabulary_size < 1000

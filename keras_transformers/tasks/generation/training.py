@@ -13,7 +13,7 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import TEXT, Wanted
 from keras_transformers.evaluation import LogProbabilityOfTokens, Perplexity
 from keras_transformers.files import read_lines
-from keras_transformers.ranges import NonNegativeFloat, PositiveInt, Share
+from keras_transformers.ranges import PositiveInt, Rate
 from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.generation.pipeline import TextGenerator
@@ -30,9 +30,10 @@ class GenerationOptions(Training):
 
     epochs: PositiveInt = 10
     batch_size: PositiveInt = 16  # rows
-    decay: Decay = "cosine"  # of the learning rate, after the warm-up
-    warmup_fraction: Share = 0.05  # of all updates
-    weight_decay: NonNegativeFloat = 0.1
+    # GPT-3's cosine, with beta_2 0.95 and a weight decay of 0.1 (Brown et al. 2020), is worse for a
+    # small GPT (benchmarks/results/defaults.txt).
+    decay: Decay = "linear"  # of the learning rate, after the warm-up
+    beta_2: Rate = 0.999  # AdamW's decay of the squared gradients' average
 
     rate: ClassVar[float] = 6.25e-5
     medium_rate: ClassVar[float] = 6.25e-5
@@ -45,10 +46,12 @@ class GenerationOptions(Training):
         return warmup_schedule(self.decay, **self.course(model, steps_per_epoch))
 
     def optimizer(self, model: keras.Model, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-        """Returns AdamW with `schedule` and the second moment of GPT-3 (Brown et al. 2020)."""
-        schedule = self.schedule(model, steps_per_epoch)
+        """Returns AdamW with `schedule`."""
         return adamw(
-            schedule, beta_2=0.95, weight_decay=self.weight_decay, clip_norm=self.clip_norm
+            self.schedule(model, steps_per_epoch),
+            beta_2=self.beta_2,
+            weight_decay=self.weight_decay,
+            clip_norm=self.clip_norm,
         )
 
 

@@ -23,7 +23,7 @@ def test_bert_base_with_both_heads_layer_by_layer(zero_weights):
     layer = {
         "self_attention": (2_362_368, "4H^2+4H"),
         "self_attention_norm": (1_536, "2H"),
-        "feed_forward": (4_722_432, "2H*I+I+H"),
+        "feed_forward": (4_722_432, "8H^2+5H"),
         "feed_forward_norm": (1_536, "2H"),
     }
     expected = {
