@@ -4,9 +4,10 @@
 
 DATA contains text/wikitext2.*.txt.gz and sst2/*.tsv.gz. Each rule learns 4,000 tokens from the same
 95 % of WikiText-2's valid and test. A BERT of 2 layers of 64 then reads that text a number of
-times, with more updates if the tokens are shorter: masked words and next sentences, AdamW. All pieces of a word are masked or none, so that a long word is not guessed from its other
-half. Rows have 64 tokens and longer sentences are cut, so more tokens per word also mean less text
-per sentence. The held-out figures:
+times, with more updates if the tokens are shorter: masked words and next sentences, AdamW. All
+pieces of a word are masked or none, so that a long word is not guessed from its other half. Rows
+have 64 tokens and longer sentences are cut, so more tokens per word also mean less text per
+sentence. The held-out figures:
 
 - tokens per word, and the share of the words that are one token;
 - bits per character of the masked words: the loss of all their pieces, divided by their characters,
