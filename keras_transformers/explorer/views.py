@@ -24,7 +24,6 @@ from keras_transformers.layers.scopes import KERNELS, WATCHERS, Attended
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.token_inputs import one_row
-from keras_transformers.tokenizers.packing import document_start
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
 _FARTHEST = 32  # distance drawn, in either direction
@@ -210,7 +209,8 @@ def decoding(pipeline: Any, text: str) -> dict[str, Any]:
 
     def watcher(place: int) -> Any:
         def see(attended: Attended) -> None:
-            latest[place] = np.asarray(attended.probabilities[0, :, -1]).mean(axis=0)
+            if attended.probabilities.shape[2]:  # nothing is read before a prompt's only token
+                latest[place] = np.asarray(attended.probabilities[0, :, -1]).mean(axis=0)
 
         return see
 
@@ -390,12 +390,7 @@ def next_tokens(
         `id`, `token` and `probability`; `is_full`, whether the model has no more positions.
     """
     tokenizer, added = pipeline.tokenizer, list(added or [])
-    tokens = tokenizer.tokenize(one_row("prompt", prompt))[0].numpy().tolist() + added
-    # As the pipeline continues a prompt: the start token comes first if the tokenizer puts it
-    # before every text, or if there is nothing else to read.
-    needs_start = tokenizer.special_tokens(1)[0] or not tokens
-    start = [document_start(tokenizer)] if needs_start else []
-    token_ids = tf.constant([[*start, *tokens]], tf.int32)
+    token_ids = tf.concat([pipeline.prompt_ids(prompt), tf.constant([added], tf.int32)], axis=1)
     is_full = token_ids.shape[1] > pipeline.max_sequence_length
     alternatives = []
     if not is_full:

@@ -284,17 +284,20 @@ def test_next_tokens_are_those_of_the_model():
     assert not full["alternatives"]
 
 
+@pytest.mark.parametrize("prompt", ["two dogs", ""])
 @pytest.mark.parametrize("make", [lambda: tiny.pipeline("generation"), tiny.talker])
-def test_next_tokens_are_those_of_the_first_step_of_decoding(make):
-    """Tokenizers without special tokens put nothing before a prompt."""
+def test_next_tokens_are_those_of_the_steps_of_decoding(make, prompt):
+    """Tokenizers without special tokens put nothing before a prompt that is not empty."""
     shown = subjects.of_pipeline("a", make()).views
-    following = shown["next"]({"prompt": "two dogs", "count": 5})["alternatives"]
-    first = shown["decoding"]({"prompt": "two dogs"})["steps"][0]["alternatives"]
-    np.testing.assert_allclose(
-        [each["probability"] for each in following],
-        [each["probability"] for each in first],
-        rtol=1e-4,
-    )
+    added = []
+    for step in shown["decoding"]({"prompt": prompt})["steps"][:2]:
+        following = shown["next"]({"prompt": prompt, "added": added, "count": 5})["alternatives"]
+        np.testing.assert_allclose(
+            [each["probability"] for each in following],
+            [each["probability"] for each in step["alternatives"]],
+            rtol=1e-4,
+        )
+        added.append(following[0]["id"])
 
 
 def test_a_llama_shows_its_next_tokens_and_every_query_head():

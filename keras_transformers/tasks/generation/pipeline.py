@@ -449,6 +449,16 @@ class TextGenerator(Pipeline):
         )
         return {"target": token_names(self.tokenizer, token_ids)}
 
+    def prompt_ids(self, prompt: str | bytes) -> tf.Tensor:
+        """Returns the tokens of one prompt as the model reads them to continue it.
+
+        Returns:
+            int32 (1, tokens), at least one: the start token comes first if the tokenizer puts it
+            before every text, or if the prompt is empty.
+        """
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            return self._prompts.tokens_to_continue(one_row("prompt", prompt)).to_tensor()
+
     def watch_greedy(
         self, prompt: str | bytes, on_logits: Callable[[tf.Tensor], None], *, max_length: int
     ) -> dict[str, list[str]]:
@@ -462,7 +472,7 @@ class TextGenerator(Pipeline):
         Returns:
             The tokens, under the names of `Pipeline.read`: one in `predicted` for each step.
         """
-        token_ids = self._prompts.tokens_to_continue(one_row("prompt", prompt)).to_tensor()
+        token_ids = self.prompt_ids(prompt)
         search = self._decoder.greedy(token_ids, on_logits, max_length=max_length)
         predicted = search.token_ids[:, 0, : search.lengths[0, 0]]
         read = tf.concat([token_ids, predicted], axis=1)

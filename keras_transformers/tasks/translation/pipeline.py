@@ -197,9 +197,10 @@ class Translator(Pipeline):
         Returns:
             The tokens, under the names of `Pipeline.read`: one in `predicted` for each step.
         """
+        row = one_row("text", text)
+        source = self._source(row)
         greedy = self.with_options(num_beams=1)
-        source = self._source(one_row("text", text))
-        search = greedy._hypotheses(one_row("text", text), tf.constant(1), on_logits=on_logits)
+        search = greedy._hypotheses(row, tf.constant(1), on_logits=on_logits)
         predicted = search.token_ids[:, 0, : search.lengths[0, 0]]
         read = tf.concat([[[self.target_tokenizer.start_token_id]], predicted], axis=1)
         return {
