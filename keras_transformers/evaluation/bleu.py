@@ -63,9 +63,10 @@ def bleu_tokenizer(language: str) -> BleuTokenizer:
 
 
 def _tokenizer_of(references: Sequence[str]) -> BleuTokenizer:
-    if scripts.mostly(scripts.CHINESE, references):
-        return "zh"
-    return "char" if scripts.mostly(scripts.WITHOUT_SPACES, references) else "13a"
+    if scripts.share(scripts.WITHOUT_SPACES, references) <= 0.5:
+        return "13a"
+    # Japanese may be mostly Chinese characters, but not without kana.
+    return "char" if scripts.share(scripts.NOT_CHINESE, references) > 0.05 else "zh"
 
 
 def corpus_bleu(
@@ -81,9 +82,9 @@ def corpus_bleu(
         hypotheses: one translation per sentence; may be empty strings.
         references: one reference per sentence.
         lowercase: whether to ignore case.
-        tokenize: sacrebleu's name of a tokenizer, such as `bleu_tokenizer` returns. None: "zh" if
-            most words of the references are Chinese characters, "char" in other scripts without
-            spaces, otherwise "13a".
+        tokenize: sacrebleu's name of a tokenizer, such as `bleu_tokenizer` returns. None: "13a"
+            unless most words of the references are characters of scripts without spaces; then "zh"
+            for Chinese and "char" for the others, such as Japanese.
 
     Raises:
         ModuleNotFoundError: sacrebleu is not installed.

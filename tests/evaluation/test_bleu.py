@@ -146,6 +146,8 @@ def test_chinese_is_cut_into_characters_as_sacrebleu_does():
         (["我在北京看 LibreOffice。", "a film"], "zh"),  # all references count together
         (["我", "two dogs run", "a man"], "13a"),
         (["犬がソファで寝ています", "猫"], "char"),
+        (["東京都知事選挙の投票率、過去最高"], "char"),  # mostly Chinese characters
+        ([*["我在北京看书学习汉语"] * 20, "《ノルウェイの森》"], "zh"),  # a Japanese title
         (["สุนัขวิ่ง"], "char"),
         (["zwei Hunde"], "13a"),
         ([""], "13a"),

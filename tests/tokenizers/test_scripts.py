@@ -1,8 +1,8 @@
-"""Words in any script, and what texts are mostly written in."""
+"""Words in any script, and how much of texts is written in one."""
 
 import pytest
 
-from keras_transformers.tokenizers.scripts import CHINESE, WITHOUT_SPACES, mostly, words_of
+from keras_transformers.tokenizers.scripts import NOT_CHINESE, WITHOUT_SPACES, share, words_of
 
 
 def test_words_end_at_spaces_or_are_characters():
@@ -12,16 +12,15 @@ def test_words_end_at_spaces_or_are_characters():
 
 
 @pytest.mark.parametrize(
-    ("texts", "chinese", "without_spaces"),
+    ("texts", "not_chinese", "without_spaces"),
     [
-        (["我在看 LibreOffice。", "a"], True, True),  # all texts count together
-        (["我", "two dogs run"], False, False),
-        (["犬がソファで寝ています"], False, True),
-        (["สุนัข"], False, True),
-        (["zwei Hunde"], False, False),
-        ([], False, False),
+        (["我在看 LibreOffice。", "a"], 0, 3 / 5),  # all texts count together
+        (["犬がソファで寝ています"], 9 / 11, 1),
+        (["สุนัข"], 1, 1),
+        (["zwei Hunde"], 0, 0),
+        ([], 0, 0),
     ],
 )
-def test_most_words_decide(texts, chinese, without_spaces):
-    assert mostly(CHINESE, texts) == chinese
-    assert mostly(WITHOUT_SPACES, texts) == without_spaces
+def test_the_share_of_a_script_is_of_all_words(texts, not_chinese, without_spaces):
+    assert share(NOT_CHINESE, texts) == not_chinese
+    assert share(WITHOUT_SPACES, texts) == without_spaces

@@ -15,7 +15,7 @@ from keras_transformers.data.batching import Batches
 from keras_transformers.data.static_shapes import filled
 from keras_transformers.tokenizers.packing import document_start
 from keras_transformers.tokenizers.protocols import TextTokenizer
-from keras_transformers.tokenizers.scripts import WITHOUT_SPACES, mostly, words_of
+from keras_transformers.tokenizers.scripts import WITHOUT_SPACES, share, words_of
 
 __all__ = ["RowBatches", "TokenStream"]
 
@@ -45,7 +45,7 @@ class TokenStream:
         for text in texts:  # one by one, to save memory
             parts += [start, tokenizer.tokenize([text]).values.numpy()]
         lengths = [len(text) + 1 for text in parts[1::2]]
-        split = words_of if mostly(WITHOUT_SPACES, texts) else str.split
+        split = words_of if share(WITHOUT_SPACES, texts) > 0.5 else str.split
         return cls(
             np.concatenate([*parts, start]),
             np.repeat(np.arange(len(texts) + 1, dtype=np.int32), [*lengths, 1]),
