@@ -24,7 +24,10 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
 
 def main() -> None:
     """Writes the pictures, or those that are named."""
-    for name in sys.argv[1:] or PICTURES:
+    names = sys.argv[1:] or list(PICTURES)
+    if unknown := [name for name in names if name not in PICTURES]:
+        sys.exit(f"unknown picture {unknown[0]!r}: use {', '.join(PICTURES)}")
+    for name in names:
         (IMAGES / f"{name}.svg").write_text(str(PICTURES[name]()), "utf-8")
         print(f"written: docs/images/{name}.svg", flush=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _OTHERS = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff"  # Thai, Lao, Khmer, Japanese's kana
 
+CHINESE = re.compile(f"[{_CHINESE}]")
 NOT_CHINESE = re.compile(f"[{_OTHERS}]")
 WITHOUT_SPACES = re.compile(f"[{_CHINESE}{_OTHERS}]")
 WORD = re.compile(rf"[{_CHINESE}{_OTHERS}]|[^\s{_CHINESE}{_OTHERS}]+")
@@ -27,7 +28,7 @@ def share(script: re.Pattern[str], texts: Iterable[str]) -> float:
     """Returns the share of the words of texts, all taken together, that are a script's characters.
 
     Args:
-        script: `WITHOUT_SPACES` or `NOT_CHINESE`.
+        script: `CHINESE`, `NOT_CHINESE` or both, `WITHOUT_SPACES`.
         texts: any number of texts; without a word, the share is 0.
     """
     num_characters = num_words = 0
