@@ -89,6 +89,12 @@ class Picture:
         line = f"M{x:g} {y:g}" + "".join(f" L{x:g} {y:g}" for x, y in others)
         self._elements.append(f'<path d="{line}" marker-end="url(#head)"/>')
 
+    def line(self, points: Sequence[Point]) -> None:
+        """Draws a line through the points."""
+        (x, y), *others = points
+        path = f"M{x:g} {y:g}" + "".join(f" L{x:g} {y:g}" for x, y in others)
+        self._elements.append(f'<path d="{path}"/>')
+
     def __str__(self) -> str:
         """Returns the file's text."""
         width, height = self._size
