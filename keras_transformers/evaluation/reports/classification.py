@@ -1,12 +1,13 @@
 """Reports on classification: one of several classes per example."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_transformers.evaluation.reports.calibration import Calibration
-from keras_transformers.evaluation.reports.counts import ClassCounts, lowest
+from keras_transformers.evaluation.reports.counts import MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.pictures import confusion_picture
 from keras_transformers.evaluation.reports.report import (
     Report,
@@ -18,6 +19,15 @@ from keras_transformers.evaluation.reports.report import (
 
 __all__ = ["classification_report"]
 
+# The figures -> whether higher is better.
+CLASSIFICATION_FIGURES = MappingProxyType(
+    {
+        "accuracy": True,
+        "balanced_accuracy": True,
+        **dict.fromkeys(MEANS, True),
+        "calibration_error": False,
+    }
+)
 _NUM_MISTAKES = 10
 _NUM_CONFUSIONS = 10
 
@@ -97,7 +107,9 @@ def classification_report(
         ),
     }
     return Report(
-        title=f"{title}: {counted(len(truth), 'example')}, {counted(len(labels), 'class', 'classes')}",
+        title=(
+            f"{title}: {counted(len(truth), 'example')}, {counted(len(labels), 'class', 'classes')}"
+        ),
         findings=findings,
         figures=figures,
         tables=tables,
@@ -122,7 +134,10 @@ def never_predicted(
     missed = [int(i) for i in missed if not counts.predicted[i]]
     shown = listed([f"{names[i]} ({counts.expected[i]})" for i in missed])
     verb = "is" if len(missed) == 1 else "are"
-    return f"{len(missed)} of {counted(len(names), noun, plural)} {verb} never predicted: {shown}.", missed
+    return (
+        f"{len(missed)} of {counted(len(names), noun, plural)} {verb} never predicted: {shown}.",
+        missed,
+    )
 
 
 def _never_predicted(counts: ClassCounts, labels: Sequence[str]) -> list[str]:
@@ -144,7 +159,7 @@ def _against_majority(
     majority = counts.expected[most] / counts.expected.sum()
     verb = "is above" if figures["accuracy"] > majority else "is not above"
     return [
-        f'Accuracy {figures["accuracy"]:.4f} {verb} {majority:.4f}, that of always answering '
+        f"Accuracy {figures['accuracy']:.4f} {verb} {majority:.4f}, that of always answering "
         f'"{labels[most]}"; balanced accuracy {figures["balanced_accuracy"]:.4f}, macro F1 '
         f"{figures['macro_f1']:.4f}."
     ]
@@ -161,7 +176,9 @@ def _not_finite(scores: np.ndarray) -> list[str]:
     count = int((~np.isfinite(scores)).any(axis=1).sum())
     if not count:
         return []
-    return [f"The probabilities of {counted(count, 'example')} are not numbers: has training diverged?"]
+    return [
+        f"The probabilities of {counted(count, 'example')} are not numbers: has training diverged?"
+    ]
 
 
 def _confusions(matrix: np.ndarray, labels: Sequence[str]) -> ReportTable:
@@ -188,10 +205,7 @@ def _mistakes(
     wrong = np.flatnonzero(references != guesses)
     order = wrong[np.argsort(-confidence[wrong], kind="stable")][:_NUM_MISTAKES].tolist()
     columns: tuple[str, ...] = ("row", "expected", "predicted", "probability")
-    rows = [
-        (i, labels[references[i]], labels[guesses[i]], float(confidence[i]))
-        for i in order
-    ]
+    rows = [(i, labels[references[i]], labels[guesses[i]], float(confidence[i])) for i in order]
     if texts is None:
         return ReportTable("Most confident mistakes", columns, rows)
     with_texts = [(*row, on_one_line(texts[row[0]])) for row in rows]

@@ -10,6 +10,7 @@ from keras_transformers.evaluation.reports.report import Cell, ReportTable
 __all__: list[str] = []
 
 COLUMNS = ("precision", "recall", "f1", "count", "predicted")
+MEANS = tuple(f"{mean}_{name}" for name in COLUMNS[:3] for mean in ("macro", "weighted"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,7 +57,9 @@ def confusion_picture(
     width = max(left + side * len(columns) + 16, 470)
     picture = Chart(width, top + height + 24 + 16 * len(notes), title="confusion matrix")
     picture.text(16, 24, "Confusion matrix", style="bold")
-    picture.text(16, 42, "Rows: expected. Columns: predicted. Shade: share of the row.", style="faint")
+    picture.text(
+        16, 42, "Rows: expected. Columns: predicted. Shade: share of the row.", style="faint"
+    )
     step = 1 if len(columns) <= _MANY else 5
     for j in range(len(columns)):
         if (j + 1) % step == 0 or j == 0:
@@ -98,11 +100,17 @@ def reliability_picture(counts: np.ndarray, accuracy: np.ndarray, error: float) 
         if count:
             height = max(side * share, 1)
             shade = 3 + round(5 * count / most)
-            picture.box(left + width * i, top + side - height, width, height, f"shade{shade}", radius=0)
+            picture.box(
+                left + width * i, top + side - height, width, height, f"shade{shade}", radius=0
+            )
     picture.line([(left, top + side), (left + side, top)])
     for mark in (0.0, 0.5, 1.0):
-        picture.text(left + side * mark, top + side + 18, f"{mark:g}", style="faint", anchor="middle")
-        picture.text(left - 8, top + side * (1 - mark) + 4, f"{mark:g}", style="faint", anchor="end")
+        picture.text(
+            left + side * mark, top + side + 18, f"{mark:g}", style="faint", anchor="middle"
+        )
+        picture.text(
+            left - 8, top + side * (1 - mark) + 4, f"{mark:g}", style="faint", anchor="end"
+        )
     picture.text(left + side / 2, top + side + 40, "probability of the answer", anchor="middle")
     picture.text(left, top - 6, "share of right answers", style="faint")
     return picture

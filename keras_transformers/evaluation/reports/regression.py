@@ -1,6 +1,7 @@
 """Reports on predicted numbers: the error by range."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,6 +10,15 @@ from keras_transformers.evaluation.reports.report import Report, ReportTable, co
 
 __all__ = ["regression_report"]
 
+# The figures -> whether higher is better.
+REGRESSION_FIGURES = MappingProxyType(
+    {
+        "mean_absolute_error": False,
+        "root_mean_squared_error": False,
+        "median_absolute_error": False,
+        "r2": True,
+    }
+)
 _NUM_RANGES = 5
 _NUM_MISTAKES = 10
 _NARROW = 0.5  # a spread of the answers, as a share of the expected one, worth a sentence
@@ -103,9 +113,7 @@ def _ranges(answers: np.ndarray, truth: np.ndarray) -> ReportTable:
     return ReportTable("Errors by range of the expected number", columns, rows)
 
 
-def _mistakes(
-    answers: np.ndarray, truth: np.ndarray, texts: Sequence[str] | None
-) -> ReportTable:
+def _mistakes(answers: np.ndarray, truth: np.ndarray, texts: Sequence[str] | None) -> ReportTable:
     order = np.argsort(-np.abs(answers - truth), kind="stable")[:_NUM_MISTAKES].tolist()
     columns: tuple[str, ...] = ("row", "expected", "answer", "error")
     rows = []
@@ -113,6 +121,4 @@ def _mistakes(
         text = () if texts is None else (on_one_line(texts[i]),)
         error = float(answers[i] - truth[i])
         rows.append((i, float(truth[i]), float(answers[i]), error, *text))
-    return ReportTable(
-        "Largest errors", columns if texts is None else (*columns, "text"), rows
-    )
+    return ReportTable("Largest errors", columns if texts is None else (*columns, "text"), rows)

@@ -118,7 +118,7 @@ class Report:
         table = self.tables[name]
         lines = table.lines()
         if lines is None:
-            return f"{table.title}: too wide for a terminal; see to_frame({name!r})"
+            return f"{table.title}: too wide here; see to_frame({name!r})"
         return "\n".join([f"{table.title}:", *lines])
 
     def _repr_html_(self) -> str:
@@ -214,9 +214,9 @@ def shown(value: Cell) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Returns a text for a cell: on one line, and cut if it is long.
+    r"""Returns a text for a cell: on one line, and cut if it is long.
 
-    >>> on_one_line("a  warm\\nfilm")
+    >>> on_one_line("a  warm\nfilm")
     'a warm film'
     """
     line = " ".join(text.split())

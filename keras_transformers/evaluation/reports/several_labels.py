@@ -1,6 +1,7 @@
 """Reports on several labels per example."""
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike
 from keras_transformers.evaluation.multi_label import multi_label_scores
 from keras_transformers.evaluation.reports.calibration import Calibration
 from keras_transformers.evaluation.reports.classification import never_predicted
-from keras_transformers.evaluation.reports.counts import ClassCounts, lowest
+from keras_transformers.evaluation.reports.counts import COLUMNS, MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.report import (
     Report,
     ReportTable,
@@ -19,6 +20,16 @@ from keras_transformers.evaluation.reports.report import (
 
 __all__ = ["multi_label_report"]
 
+# The figures -> whether higher is better.
+MULTI_LABEL_FIGURES = MappingProxyType(
+    {
+        **dict.fromkeys((f"micro_{name}" for name in COLUMNS[:3]), True),
+        **dict.fromkeys(MEANS, True),
+        "mean_average_precision": True,
+        "exact_match": True,
+        "calibration_error": False,
+    }
+)
 _NUM_MISTAKES = 10
 _NUM_PAIRS = 10
 
@@ -79,7 +90,11 @@ def multi_label_report(
                 truth & ~has, truth & ~has, labels, "Labels missed in the same example", "and"
             ),
             "missed_for": _pairs(
-                truth & ~has, has & ~truth, labels, "Labels missed where another is wrong", "instead"
+                truth & ~has,
+                has & ~truth,
+                labels,
+                "Labels missed beside a wrong one",
+                "instead",
             ),
             "mistakes": _mistakes(scores, truth, has, labels, texts),
             "reliability": calibration.table(),

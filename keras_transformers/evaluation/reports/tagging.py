@@ -2,18 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformers.evaluation.entities import Entity, entities, entity_scores
 from keras_transformers.evaluation.reports.classification import never_predicted
-from keras_transformers.evaluation.reports.counts import ClassCounts, lowest
+from keras_transformers.evaluation.reports.counts import MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.pictures import confusion_picture
 from keras_transformers.evaluation.reports.report import Report, ReportTable, counted, on_one_line
 
 __all__ = ["tagging_report"]
 
+# The figures -> whether higher is better.
+TAGGING_FIGURES = MappingProxyType(
+    dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", *MEANS, "word_accuracy"), True)
+)
 _NUM_MISTAKES = 20
 _AROUND = 4  # words beside an entity in the list of mistakes
 _NOTHING = "(none)"
@@ -114,9 +119,7 @@ def tagging_report(
     )
 
 
-def _matches(
-    row: int, expected: Sequence[Entity], predicted: Sequence[Entity]
-) -> Iterator[_Match]:
+def _matches(row: int, expected: Sequence[Entity], predicted: Sequence[Entity]) -> Iterator[_Match]:
     """Yields each expected entity with its answer, then the predictions that overlap none."""
     free = set(predicted)
     # Exact ones first, so that none of them answers another entity.
@@ -167,9 +170,7 @@ def _errors(matches: Sequence[_Match], types: Sequence[str]) -> ReportTable:
     return ReportTable("What is wrong with entities", columns, rows)
 
 
-def _findings(
-    counts: ClassCounts, types: Sequence[str], matches: Sequence[_Match]
-) -> list[str]:
+def _findings(counts: ClassCounts, types: Sequence[str], matches: Sequence[_Match]) -> list[str]:
     if not counts.predicted.any():
         return [f"No word is part of a predicted entity; {counts.expected.sum()} are expected."]
     sentence, missed = never_predicted(counts, types, "type", "types")
@@ -183,9 +184,7 @@ def _findings(
     ]
 
 
-def _mistakes(
-    matches: Sequence[_Match], words: Sequence[Sequence[str]] | None
-) -> ReportTable:
+def _mistakes(matches: Sequence[_Match], words: Sequence[Sequence[str]] | None) -> ReportTable:
     columns = ("sentence", "mistake", "expected", "predicted")
     rows = []
     for match in (match for match in matches if match.kind != "right"):
