@@ -102,7 +102,8 @@ def _measured(
     if meter is None:
         return {}, answers
     collections.deque(outputs, maxlen=0)  # those that the answers did not need
-    return {name: float(value) for name, value in meter.get_metrics_result().items()}, answers
+    figures = sorted(meter.get_metrics_result().items())
+    return {name: float(value) for name, value in figures}, answers
 
 
 def _meter(model: keras.Model) -> keras.Model:

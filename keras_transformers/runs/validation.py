@@ -28,7 +28,7 @@ def outputs_of(
         inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
         outputs = model.predict_on_batch(inputs)
         if meter is not None:
-            meter.test_on_batch(outputs, targets, sample_weight=weights)
+            meter.test_step((outputs, targets, weights))  # unlike test_on_batch, it resets nothing
         yield keras.tree.map_structure(lambda rows, most=num_left: rows[:most], outputs)
         num_left -= len(keras.tree.flatten(outputs)[0])
 
