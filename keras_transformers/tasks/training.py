@@ -164,10 +164,11 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         return {}
 
     def ask(self, pipeline: Any, examples: ExamplesT) -> Answers:
-        """Returns the answers of a pipeline or an export to examples, as `answers` does.
+        """Returns the answers of an export to examples, as `answers` does.
 
         Args:
-            pipeline: has `rows`, which takes columns of inputs and returns a dict per row.
+            pipeline: has the attributes of the export's pipeline, and `rows`, which takes columns
+                of inputs of any signature and returns a dict per row.
             examples: the examples.
         """
         rows = pipeline.rows(self.inputs(examples))

@@ -76,6 +76,12 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
     ) -> Mapping[str, float]:
         return {"entity_f1": entity_scores(answers["labels"], examples.labels or ()).overall.f1}
 
+    def ask(self, pipeline: Any, examples: Sentences) -> Answers:
+        rows = pipeline.rows({"words": examples.words})
+        # A row is as long as the longest of its batch.
+        tags = zip(rows, examples.words, strict=True)
+        return {"labels": [row["labels"][: len(words)] for row, words in tags]}
+
     def report(self, pipeline: Any, answers: Answers, examples: Sentences) -> Report:
         references, words = examples.labels or (), examples.words
         return tagging_report(answers["labels"], references, words=words, title=pipeline.task)
