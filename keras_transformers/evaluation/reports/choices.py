@@ -90,7 +90,7 @@ def choice_report(
             "mistakes": ReportTable("Most confident mistakes", columns, mistakes),
             "reliability": calibration.table(),
         },
-        drawings={"reliability": calibration.picture()},
+        drawings={"reliability": calibration.picture},
     )
 
 

@@ -1,5 +1,6 @@
 """Reports on classification: one of several classes per example."""
 
+import functools
 from collections.abc import Sequence
 from types import MappingProxyType
 
@@ -114,8 +115,8 @@ def classification_report(
         figures=figures,
         tables=tables,
         drawings={
-            "confusion": confusion_picture(matrix, labels),
-            "reliability": calibration.picture(),
+            "confusion": functools.partial(confusion_picture, matrix, labels),
+            "reliability": calibration.picture,
         },
     )
 

@@ -21,7 +21,7 @@ def _between(first: str, last: str, share: float) -> str:
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
-class Chart(Picture):
+class _Chart(Picture):
     """A picture whose boxes have one of several shades, from "shade0" to "shade8"."""
 
     # The strongest ones still show the text on them, on light pages and on dark ones.
@@ -35,6 +35,11 @@ class Chart(Picture):
             for i in range(_NUM_SHADES)
         },
     }
+
+    def rules(self, scheme: int) -> list[str]:
+        """Returns the rules of the style sheet, with thin borders between shades."""
+        shades = [f".shade{i}" for i in range(_NUM_SHADES)]
+        return [*super().rules(scheme), f"{', '.join(shades)} {{ stroke-opacity: 0.3; }}"]
 
 
 def confusion_picture(
@@ -55,7 +60,7 @@ def confusion_picture(
     others = [name for name in columns if name not in rows]
     notes = [f"{columns.index(name) + 1}: {name}" for name in others]
     width = max(left + side * len(columns) + 16, 470)
-    picture = Chart(width, top + height + 24 + 16 * len(notes), title="confusion matrix")
+    picture = _Chart(width, top + height + 24 + 16 * len(notes), title="confusion matrix")
     picture.text(16, 24, "Confusion matrix", style="bold")
     picture.text(
         16, 42, "Rows: expected. Columns: predicted. Shade: share of the row.", style="faint"
@@ -65,16 +70,19 @@ def confusion_picture(
         if (j + 1) % step == 0 or j == 0:
             middle = left + side * (j + 0.5)
             picture.text(middle, top - 4, str(j + 1), style="faint", anchor="middle")
+    picture.box(left, top, side * len(columns), side * len(rows), "page", radius=0)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     for i, name in enumerate(names):
         base = top + side * (i + 0.5) + 4
         picture.text(left - 30, base, name, anchor="end")
         picture.text(left - 6, base, str(i + 1), style="faint", anchor="end")
         for j in range(len(columns)):
+            if not matrix[i, j]:
+                continue
             shade = round(float(shares[i, j]) * (_NUM_SHADES - 1))
             x, y = left + side * j, top + side * i
             picture.box(x, y, side, side, f"shade{shade}", radius=0)
-            if len(columns) <= _MANY and matrix[i, j]:
+            if len(columns) <= _MANY:
                 picture.text(x + side / 2, base, str(int(matrix[i, j])), anchor="middle")
     for number, note in enumerate(notes):
         picture.text(16, top + height + 20 + 16 * number, note, style="faint")
@@ -90,9 +98,11 @@ def reliability_picture(counts: np.ndarray, accuracy: np.ndarray, error: float) 
         error: the expected calibration error.
     """
     side, left, top = 300, 60, 60
-    picture = Chart(left + side + 40, top + side + 56, title="reliability diagram")
+    picture = _Chart(left + side + 40, top + side + 56, title="reliability diagram")
     picture.text(16, 24, "Reliability", style="bold")
-    picture.text(110, 24, f"expected calibration error {error:.4f}", style="faint")
+    picture.text(
+        110, 24, f"expected calibration error {error:.4f}; darker: more answers", style="faint"
+    )
     picture.box(left, top, side, side, "frame", radius=0)
     width = side / len(counts)
     most = max(int(counts.max()), 1)

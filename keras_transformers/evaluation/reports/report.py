@@ -6,7 +6,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ Cell = str | int | float | None
 _WIDTH = 100  # columns of a terminal
 _LEAST_TEXT = 8  # characters that a column of texts keeps
 _LONGEST_TEXT = 300  # characters of a text in a table
+_MOST_COLUMNS = 25  # of a table in a notebook
 _NUM_NAMES = 8  # names in a sentence
 
 
@@ -39,6 +40,11 @@ class ReportTable:
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[Cell, ...]]
+
+    @property
+    def fits_a_page(self) -> bool:
+        """Whether it has rows, and no more columns than a page has room for."""
+        return bool(self.rows) and len(self.columns) <= _MOST_COLUMNS
 
     def lines(self, width: int = _WIDTH) -> list[str] | None:
         """Returns the table for a terminal, with long texts shortened; None if it is too wide.
@@ -91,7 +97,7 @@ class Report:
         findings: what a reader should know first, in sentences.
         figures: name -> number.
         tables: name -> table; the first is the main one.
-        drawings: name -> picture, for `svg`.
+        drawings: name -> function that draws a picture, for `svg`.
 
     Example:
         report = kt.evaluate(classify, (texts, labels)).report
@@ -103,7 +109,7 @@ class Report:
     findings: Sequence[str]
     figures: Mapping[str, float]
     tables: Mapping[str, ReportTable]
-    drawings: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
+    drawings: Mapping[str, Callable[[], Picture]] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         """Returns the report for a terminal of 100 columns."""
@@ -125,12 +131,12 @@ class Report:
         """Returns the report for a notebook."""
         findings = "".join(f"<li>{html.escape(finding)}</li>" for finding in self.findings)
         figures = ", ".join(f"{name} {shown(x)}" for name, x in self.figures.items())
-        tables = "".join(table.to_html() for table in self.tables.values() if table.rows)
+        tables = "".join(table.to_html() for table in self.tables.values() if table.fits_a_page)
         # In an image, so that the styles of the picture do not reach the page.
         pictures = "".join(
             f'<img alt="{html.escape(name)}" src="data:image/svg+xml;base64,'
-            f'{base64.b64encode(str(picture).encode()).decode()}">'
-            for name, picture in self.drawings.items()
+            f'{base64.b64encode(self.svg(name).encode()).decode()}">'
+            for name in self.pictures
         )
         title = html.escape(self.title)
         return (
@@ -187,7 +193,7 @@ class Report:
         Raises:
             ValueError: there is no such picture.
         """
-        return str(self.drawings[_checked(picture, self.drawings, "picture")])
+        return str(self.drawings[_checked(picture, self.drawings, "picture")]())
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Writes report.json, report.txt and report_<picture>.svg to a folder, and returns it."""
@@ -245,7 +251,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 def _wrapped(sentence: str) -> str:
     lines, line = [], ""
     for word in sentence.split(" "):
-        if line and len(line) + 1 + len(word) > _WIDTH:
+        if line and cell_len(line) + 1 + cell_len(word) > _WIDTH:
             lines.append(line)
             line = word
         else:

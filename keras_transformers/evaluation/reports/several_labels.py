@@ -99,7 +99,7 @@ def multi_label_report(
             "mistakes": _mistakes(scores, truth, has, labels, texts),
             "reliability": calibration.table(),
         },
-        drawings={"reliability": calibration.picture()},
+        drawings={"reliability": calibration.picture},
     )
 
 

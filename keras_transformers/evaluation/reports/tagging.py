@@ -1,5 +1,6 @@
 """Reports on entities: types, bounds and what is confused."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
@@ -115,7 +116,7 @@ def tagging_report(
             ),
             "mistakes": _mistakes(matches, words),
         },
-        drawings={"confusion": confusion_picture(matrix, names)},
+        drawings={"confusion": functools.partial(confusion_picture, matrix, names)},
     )
 
 
