@@ -363,7 +363,7 @@ def test_translations_as_sacrebleu():
     [
         (
             lambda: classification_report([[0.5, 0.5]], [0, 1], ["a", "b"]),
-            "(1, 2) ... 2 references",
+            "(1, 2) ... 2 ref",
         ),
         (lambda: classification_report(np.zeros((0, 2)), [], ["a", "b"]), "at least one"),
         (lambda: classification_report([[0.5, 0.5]], [2], ["a", "b"]), "2 ... 2 labels"),
@@ -371,7 +371,7 @@ def test_translations_as_sacrebleu():
         (lambda: question_report(["a"], [], ["b"]), "1 answers ... 0 lists"),
         (
             lambda: choice_report([[1.0]], [], texts=[], choices=[]),
-            "1 probabilities ... 0 references",
+            "1 prob ... 0 ref",
         ),
     ],
 )
