@@ -56,7 +56,7 @@ class Evaluate(Command):
             from keras_transformers.saved_model.measuring import evaluate_export
 
             return evaluate_export(self.path, self.file, **options)
-        from keras_transformers.fitting import evaluate
+        from keras_transformers.fitting.evaluate import evaluate
         from keras_transformers.tasks.weights import loading
 
         pipeline = loading.load(self.path)

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.data.batching import Batches
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.options import named
 from keras_transformers.ranges import PositiveInt, check_ranges
@@ -15,7 +16,7 @@ from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import trainer_of
 from keras_transformers.tasks.training import Answers, Trainer
 
-__all__ = ["Scores", "evaluate"]
+__all__ = ["Scores", "evaluate", "reports_on"]
 
 
 _ADVICE = {
@@ -86,6 +87,26 @@ def evaluate(
         {**measured, **trainer.baseline(pipeline, examples)},
         trainer.report(pipeline, answers, examples),
     )
+
+
+def reports_on(pipeline: Pipeline, batches: Batches, **parts: Any) -> dict[str, Report]:
+    """Returns the reports on parts of the data, for `runs.Run.finish`.
+
+    Args:
+        pipeline: the pipeline, with the weights to measure.
+        batches: batches whose `of` makes those of a part.
+        **parts: the examples of each part by name; None for those that there are not.
+
+    Example:
+        run.finish(classify, figures, reports=reports_on(classify, batches, dev=dev, test=test))
+    """
+    trainer = trainer_of(pipeline)
+    reports = {
+        name: trainer.reported(pipeline, batches.of(examples), examples)
+        for name, examples in parts.items()
+        if examples is not None
+    }
+    return {name: report for name, report in reports.items() if report is not None}
 
 
 def _measured(

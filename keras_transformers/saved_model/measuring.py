@@ -62,9 +62,8 @@ def evaluate_export(
 
 def _has_report(trainer: Trainer[Any, Any] | None) -> bool:
     """Returns whether a task's exports can be measured."""
-    kind = type(trainer)
-    return isinstance(trainer, Trainer) and (
-        kind.inputs is not Trainer.inputs or kind.ask is not Trainer.ask
+    return trainer is not None and (
+        type(trainer).inputs is not Trainer.inputs or type(trainer).ask is not Trainer.ask
     )
 
 

@@ -195,14 +195,19 @@ class Report:
         """
         return str(self.drawings[_checked(picture, self.drawings, "picture")]())
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Writes report.json, report.txt and report_<picture>.svg to a folder, and returns it."""
+    def save(self, folder: str | os.PathLike[str], *, name: str = "report") -> Path:
+        """Writes <name>.json, <name>.txt and <name>_<picture>.svg to a folder, and returns it.
+
+        Args:
+            folder: an existing folder, whose files of these names are replaced, or a new one.
+            name: the start of the files' names.
+        """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        files.write_json(place / "report.json", self.to_dict())
-        files.write_lines(place / "report.txt", str(self).split("\n"))
-        for name in self.pictures:
-            files.write_lines(place / f"report_{name}.svg", self.svg(name).split("\n"))
+        files.write_json(place / f"{name}.json", self.to_dict())
+        files.write_lines(place / f"{name}.txt", str(self).split("\n"))
+        for picture in self.pictures:
+            files.write_lines(place / f"{name}_{picture}.svg", self.svg(picture).split("\n"))
         return place
 
 

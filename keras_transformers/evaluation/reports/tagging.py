@@ -12,7 +12,13 @@ from keras_transformers.evaluation.entities import Entity, entities, entity_scor
 from keras_transformers.evaluation.reports.classification import never_predicted
 from keras_transformers.evaluation.reports.counts import MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.pictures import confusion_picture
-from keras_transformers.evaluation.reports.report import Report, ReportTable, counted, on_one_line
+from keras_transformers.evaluation.reports.report import (
+    Cell,
+    Report,
+    ReportTable,
+    counted,
+    on_one_line,
+)
 
 __all__ = ["tagging_report"]
 
@@ -160,7 +166,7 @@ def _errors(matches: Sequence[_Match], types: Sequence[str]) -> ReportTable:
         for match in matches
     )
     columns = ("type", "expected", *_KINDS, "invented")
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             name,
             sum(kinds[name, kind] for kind in _KINDS),
@@ -186,8 +192,8 @@ def _findings(counts: ClassCounts, types: Sequence[str], matches: Sequence[_Matc
 
 
 def _mistakes(matches: Sequence[_Match], words: Sequence[Sequence[str]] | None) -> ReportTable:
-    columns = ("sentence", "mistake", "expected", "predicted")
-    rows = []
+    columns: tuple[str, ...] = ("sentence", "mistake", "expected", "predicted")
+    rows: list[tuple[Cell, ...]] = []
     for match in (match for match in matches if match.kind != "right"):
         sides = [
             _NOTHING if entity is None else entity.type
@@ -198,7 +204,7 @@ def _mistakes(matches: Sequence[_Match], words: Sequence[Sequence[str]] | None) 
             text = (_in_brackets(words[match.sentence], match),)
         rows.append((match.sentence, match.kind, *sides, *text))
     if words is not None:
-        columns = (*columns, "text")  # type: ignore[assignment]
+        columns = (*columns, "text")
     title = "Mistakes, [expected] and {predicted}" if words is not None else "Mistakes"
     if len(rows) > _NUM_MISTAKES:
         title += f", {_NUM_MISTAKES} of {len(rows)}"
