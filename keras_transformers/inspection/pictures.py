@@ -126,7 +126,7 @@ def rollout_figure(found: AttentionMap, *, dark: bool = False) -> Any:
     return _drawn(found, [[("rollout", found.rollout())]], dark)
 
 
-def drawn(svg: str) -> np.ndarray:
+def svg_pixels(svg: str) -> np.ndarray:
     """Draws a picture of `inspection.svg` as pixels, on a light page, such as for TensorBoard.
 
     Args:
@@ -178,9 +178,8 @@ def _draw_element(axes: Any, element: Any, fills: Mapping[str, str]) -> None:
             color=faint if "faint" in styles else "black",
         )
     elif element.tag == f"{_SVG}path" and element.get("class") != "head":
-        points = [
-            tuple(map(float, word.split())) for word in re.split("[ML]", element.get("d"))[1:]
-        ]
+        pairs = re.split("[ML]", element.get("d"))[1:]
+        points = [tuple(map(float, pair.split())) for pair in pairs]
         axes.plot(*zip(*points, strict=True), color=faint, lw=0.8)
 
 
