@@ -143,6 +143,7 @@ def svg_pixels(svg: str) -> np.ndarray:
     root = ElementTree.fromstring(svg)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     figure = _figure(figsize=(width / 100, height / 100), dpi=100)
+    figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, width)
     axes.set_ylim(height, 0)

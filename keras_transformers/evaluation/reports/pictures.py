@@ -53,7 +53,8 @@ def confusion_picture(
         columns: the names of the columns; those of the rows by default.
     """
     columns = rows if columns is None else columns
-    side = 34 if len(columns) <= _MANY else 14
+    is_large = len(columns) > _MANY
+    side = 14 if is_large else 34
     names = [_short(name) for name in rows]
     left = 16 + _LETTER * max(map(len, names), default=0) + 30
     top, height = 62, side * len(rows)
@@ -65,24 +66,24 @@ def confusion_picture(
     picture.text(
         16, 42, "Rows: expected. Columns: predicted. Shade: share of the row.", style="faint"
     )
-    step = 1 if len(columns) <= _MANY else 5
+    step = 5 if is_large else 1
     for j in range(len(columns)):
         if (j + 1) % step == 0 or j == 0:
             middle = left + side * (j + 0.5)
             picture.text(middle, top - 4, str(j + 1), style="faint", anchor="middle")
-    picture.box(left, top, side * len(columns), side * len(rows), "page", radius=0)
+    picture.box(left, top, side * len(columns), side * len(rows), "shade0", radius=0)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     for i, name in enumerate(names):
         base = top + side * (i + 0.5) + 4
         picture.text(left - 30, base, name, anchor="end")
         picture.text(left - 6, base, str(i + 1), style="faint", anchor="end")
         for j in range(len(columns)):
-            if not matrix[i, j]:
+            if is_large and not matrix[i, j]:
                 continue
             shade = round(float(shares[i, j]) * (_NUM_SHADES - 1))
             x, y = left + side * j, top + side * i
             picture.box(x, y, side, side, f"shade{shade}", radius=0)
-            if len(columns) <= _MANY:
+            if not is_large and matrix[i, j]:
                 picture.text(x + side / 2, base, str(int(matrix[i, j])), anchor="middle")
     for number, note in enumerate(notes):
         picture.text(16, top + height + 20 + 16 * number, note, style="faint")
