@@ -92,9 +92,12 @@ class _Export:
             return "text_b" in self._metadata["signatures"]["serving_default"]["inputs"]
         if name in self._metadata:
             return self._metadata[name]
-        if name in self._parameters:
-            return self._parameters[name].default
-        raise AttributeError(name)
+        parameter = self._parameters.get(name)
+        if parameter is None:
+            raise AttributeError(name)
+        if parameter.default is parameter.empty:
+            raise ValueError(f"{self._path}: its metadata lack {name}: export the model again")
+        return parameter.default
 
     @property
     def prompts(self) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import shutil
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from test_every_task import DATA, TRAINERS
 
 import keras_transformers as kt
 from keras_transformers.cli import main as cli
+from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.measuring import evaluate_export
 from keras_transformers.tasks.training import FitOptions
 
@@ -134,6 +136,17 @@ def test_an_export_without_a_report_names_those_that_have_one():
     with pytest.raises(ValueError) as error:
         evaluate_export(tiny.exported("generation"), DATA["generation"][0])
     assert says(str(error.value), "generation ... classification ... tagging")
+
+
+def test_an_export_without_labels_says_so(tmp_path):
+    export = tmp_path / "1"
+    shutil.copytree(tiny.exported("classification"), export)
+    metadata = json.loads((export / METADATA_FILE).read_text("utf-8"))
+    del metadata["labels"]
+    (export / METADATA_FILE).write_text(json.dumps(metadata), "utf-8")
+    with pytest.raises(ValueError) as error:
+        evaluate_export(export, DATA["classification"][0])
+    assert says(str(error.value), f"{export} ... labels ... export the model again")
 
 
 @pytest.fixture(scope="module")

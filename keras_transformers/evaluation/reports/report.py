@@ -13,7 +13,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from keras_transformers import files
-from keras_transformers.dependencies.extras import optional
+from keras_transformers.dependencies.extras import MissingExtraError
 from keras_transformers.inspection.svg import Picture
 
 __all__ = ["Report", "ReportTable"]
@@ -154,7 +154,11 @@ class Report:
             MissingExtraError: pandas is not installed.
             ValueError: there is no such table.
         """
-        pandas = optional("pandas", extra="dev")
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            remedy = "to_frame needs pandas: pip install pandas, or use to_dict"
+            raise MissingExtraError(remedy, name="pandas") from error
         chosen = self.tables[_checked(table or next(iter(self.tables)), self.tables, "table")]
         frame = pandas.DataFrame(chosen.rows, columns=list(chosen.columns))
         return frame.set_index(chosen.columns[0])

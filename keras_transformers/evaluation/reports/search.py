@@ -1,7 +1,6 @@
 """Reports on search: the ranks of relevant documents, and the queries that fail."""
 
 from collections.abc import Collection, Sequence
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,16 +10,6 @@ from keras_transformers.evaluation.retrieval import retrieval_scores
 
 __all__ = ["search_report"]
 
-# The figures that every search has -> whether higher is better.
-SEARCH_FIGURES = MappingProxyType(
-    {
-        "recall_at_1": True,
-        "recall_at_10": True,
-        "mrr_at_10": True,
-        "ndcg_at_10": True,
-        "median_rank": False,
-    }
-)
 _NUM_FAILURES = 10
 _RANKS = ((1, "1"), (3, "2 to 3"), (10, "4 to 10"), (100, "11 to 100"))
 _FAR = "beyond 100"
