@@ -6,6 +6,7 @@ from types import MappingProxyType
 import numpy as np
 
 from keras_transformers.evaluation.reports.calibration import Calibration
+from keras_transformers.evaluation.reports.classification import most_confident
 from keras_transformers.evaluation.reports.report import Report, ReportTable, counted, on_one_line
 
 __all__ = ["choice_report"]
@@ -56,7 +57,7 @@ def choice_report(
     is_right = guesses == truth
     calibration = Calibration(confidence, is_right)
     wrong = np.flatnonzero(~is_right)
-    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:_NUM_MISTAKES].tolist()
+    worst = wrong[most_confident(confidence[wrong])][:_NUM_MISTAKES].tolist()
     places = [
         (
             str(place),

@@ -127,6 +127,11 @@ def confusion_matrix(references: np.ndarray, guesses: np.ndarray, num_classes: i
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
+def most_confident(confidence: np.ndarray) -> np.ndarray:
+    """Returns the order from the highest confidence; equal ones, but for rounding, keep theirs."""
+    return np.argsort(-np.round(confidence, 6), kind="stable")
+
+
 def never_predicted(
     counts: ClassCounts, names: Sequence[str], noun: str, plural: str
 ) -> tuple[str, list[int]]:
@@ -204,7 +209,7 @@ def _mistakes(
     texts: Sequence[str] | None,
 ) -> ReportTable:
     wrong = np.flatnonzero(references != guesses)
-    order = wrong[np.argsort(-confidence[wrong], kind="stable")][:_NUM_MISTAKES].tolist()
+    order = wrong[most_confident(confidence[wrong])][:_NUM_MISTAKES].tolist()
     columns: tuple[str, ...] = ("row", "expected", "predicted", "probability")
     rows = [(i, labels[references[i]], labels[guesses[i]], float(confidence[i])) for i in order]
     if texts is None:

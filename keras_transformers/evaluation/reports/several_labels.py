@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from keras_transformers.evaluation.multi_label import multi_label_scores
 from keras_transformers.evaluation.reports.calibration import Calibration
-from keras_transformers.evaluation.reports.classification import never_predicted
+from keras_transformers.evaluation.reports.classification import most_confident, never_predicted
 from keras_transformers.evaluation.reports.counts import COLUMNS, MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.report import (
     Report,
@@ -143,7 +143,7 @@ def _mistakes(
 ) -> ReportTable:
     wrong = np.argwhere(has != truth)
     confidence = [scores[i, j] if has[i, j] else 1 - scores[i, j] for i, j in wrong]
-    order = np.argsort(-np.array(confidence), kind="stable")[:_NUM_MISTAKES]
+    order = most_confident(np.array(confidence, np.float64))[:_NUM_MISTAKES]
     columns: tuple[str, ...] = ("row", "label", "mistake", "probability")
     rows = []
     for i, j in wrong[order].tolist():
