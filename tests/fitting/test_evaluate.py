@@ -48,6 +48,22 @@ def test_the_report_says_which_classes_are_never_predicted(scores):
     assert scores.report.tables["mistakes"].rows[0][4].startswith("a good film")
 
 
+def test_a_model_that_answers_one_of_twelve_classes():
+    """Uneven tickets, of which the accuracy alone looks like something."""
+    names = ["billing", *(f"queue {i}" for i in range(1, 12))]
+    model = kt.heads.classifier(tiny.encoder(), len(names))
+    (bias,) = (weight for weight in model.weights if weight.shape == (len(names),))
+    bias.assign(20.0 * np.eye(len(names))[0])
+    classify = kt.pipelines.TextClassifier(model, tiny.pipeline("classification").tokenizer, names)
+    labels = [name for i, name in enumerate(names) for _ in range(max(1, 12 - 2 * i))]
+    found = kt.evaluate(classify, (["a film"] * len(labels), labels))
+    assert found["accuracy"] == found["majority"] == pytest.approx(12 / len(labels))
+    first, second, third, *_ = str(found.report).splitlines()
+    assert says(first, f"{len(labels)} examples, 12 classes")
+    assert says(second, f'All {len(labels)} answers are "billing" ... 11 of 12 classes are never')
+    assert "queue 1 (10)" in second + third
+
+
 @pytest.mark.parametrize(
     "task",
     slow_but(
