@@ -172,6 +172,17 @@ def test_a_notebook_shows_texts_literally_and_the_pictures():
         ElementTree.fromstring(base64.b64decode(picture))
 
 
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    """Nor a half of a surrogate pair, which no file can hold, or a picture's XML."""
+    labels, texts = ["a\x1b[2J", "b\x00"], ["bad \x1b[31m\udcff", "x"]
+    report = classification_report(np.eye(2)[[1, 1]], [0, 1], labels, texts=texts)
+    for form in (str(report), report._repr_html_(), report.to_json(), report.svg("confusion")):
+        assert not {"\x1b", "\x00", "\udcff"} & set(form)
+        form.encode()
+    ElementTree.fromstring(report.svg("confusion"))
+    report.save(tmp_path)
+
+
 def test_frames_json_and_files(tmp_path):
     pytest.importorskip("pandas")
     report, *_ = learned()

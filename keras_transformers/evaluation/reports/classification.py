@@ -16,6 +16,7 @@ from keras_transformers.evaluation.reports.report import (
     counted,
     listed,
     on_one_line,
+    printable,
 )
 
 __all__ = ["classification_report"]
@@ -75,6 +76,7 @@ def classification_report(
         )
     if truth.min() < 0 or truth.max() >= len(labels):
         raise ValueError(f"references from {truth.min()} to {truth.max()} for {len(labels)} labels")
+    labels = [printable(label) for label in labels]
     guesses = scores.argmax(axis=1)
     matrix = confusion_matrix(truth, guesses, len(labels))
     counts = ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from keras_transformers.evaluation.reports.report import printable
 from keras_transformers.inspection.svg import Picture
 
 __all__: list[str] = []
@@ -128,4 +129,5 @@ def reliability_picture(counts: np.ndarray, accuracy: np.ndarray, error: float) 
 
 
 def _short(name: str) -> str:
+    name = printable(name)
     return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"

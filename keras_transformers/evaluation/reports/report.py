@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from rich.cells import cell_len, set_cell_size
 
@@ -24,6 +25,7 @@ _WIDTH = 100  # columns of a terminal
 _LEAST_TEXT = 8  # characters that a column of texts keeps
 _LONGEST_TEXT = 300  # characters of a text in a table
 _MOST_COLUMNS = 25  # of a table in a notebook
+_NOT_SHOWN = ("Cc", "Cs")  # Unicode's categories
 _NUM_NAMES = 8  # names in a sentence
 
 
@@ -225,17 +227,22 @@ def shown(value: Cell) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) < 100 or math.isnan(value) else f"{value:.4g}"
-    return str(value)
+    return printable(str(value))
 
 
 def on_one_line(text: str) -> str:
-    r"""Returns a text for a cell: on one line, and cut if it is long.
+    r"""Returns a text for a cell: on one line, printable, and cut if it is long.
 
-    >>> on_one_line("a  warm\nfilm")
-    'a warm film'
+    >>> on_one_line("a  warm\n\x1b[31mfilm")
+    'a warm �[31mfilm'
     """
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Replaces control characters, which terminals obey, and halves of surrogate pairs."""
+    return "".join("\ufffd" if category(char) in _NOT_SHOWN else char for char in text)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -245,7 +252,7 @@ def listed(names: Sequence[str]) -> str:
     'a, b, c, d, e, f, g, h and 2 more'
     """
     more = len(names) - _NUM_NAMES
-    return ", ".join(names[:_NUM_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return printable(", ".join(names[:_NUM_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
