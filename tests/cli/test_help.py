@@ -145,7 +145,7 @@ def test_a_reader_that_leaves_is_no_error(words, monkeypatch, capfd):
 def test_completion(shell, tmp_path):
     (line,) = re.findall(
         rf"^    keras-transformers (--tyro-write-completion {shell} .*?)(?:  #.*)?$",
-        PAGE.replace("\\\n", " "),  # commands continue on a second line
+        PAGE,
         re.MULTILINE,
     )
     *words, _ = shlex.split(line)
