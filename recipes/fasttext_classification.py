@@ -26,6 +26,7 @@ from keras_transformers.data.text import (
     TextBatches,
     majority_share,
 )
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Rate, Share
 from keras_transformers.runs import Options, Run, command_line
 from keras_transformers.tokenizers import NgramTokenizer
@@ -85,7 +86,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
-    return run.finish(classify, {**figures, "labels": labels})
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 
 
 BATCHING = ("batch_size", "accumulate", "seed", "static_shapes")

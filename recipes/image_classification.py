@@ -25,6 +25,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.images import ImageBatches, ImageFiles
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import (
     Default,
     PositiveFloat,
@@ -107,7 +108,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     }
     height, width, channels = train.shape
     decoder = kt.pipelines.ImageDecoder((height, width), channels)
-    return run.finish(kt.pipelines.ImageClassifier(model, decoder, train.label_names), figures)
+    classify = kt.pipelines.ImageClassifier(model, decoder, train.label_names)
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, figures, reports=reports)
 
 
 def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -> keras.Model:

@@ -23,6 +23,7 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data.text import LabelSetBatches, LabelSetFiles, LabelSets
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
+from keras_transformers.fitting import reports_on
 from keras_transformers.runs import EncoderTuning, Run, command_line, outputs_of
 
 
@@ -78,7 +79,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
                 del scores["mean_average_precision"]  # which needs no threshold
             figures |= {f"{name}_{figure}{at}": value for figure, value in scores.items()}
         figures[f"{name}_micro_f1, majority"] = majority(train, examples, labels)
-    return run.finish(classify, {**figures, "thresholds": classify.thresholds})
+    figures["thresholds"] = classify.thresholds
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, figures, reports=reports)
 
 
 def probabilities(model: keras.Model, batches: LabelSetBatches) -> np.ndarray:

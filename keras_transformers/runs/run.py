@@ -17,6 +17,7 @@ import keras
 
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.final import write_final
 from keras_transformers.runs.callbacks import (
@@ -356,16 +357,20 @@ class Run:
         *,
         scores: Collection[str] = ("dev_", "test_"),
         examples: Sequence[Any] | None = None,
+        reports: Mapping[str, Report] | None = None,
     ) -> dict[str, Any]:
         """Prints the figures, writes `metrics.json`; exports and saves the pipeline if requested.
 
-        TensorBoard gets the options beside the figures, and the embeddings if requested.
+        TensorBoard gets the options beside the figures, the reports, and the embeddings if
+        requested.
 
         Args:
             pipeline: the pipeline, with the run's final weights.
             figures: name -> number, string or list.
             scores: the export records the figures whose names contain one of these.
             examples: inputs to check the export with, and to store in it; see `export`.
+            reports: part of the data -> report, written beside `metrics.json` as
+                `report_<part>.json`, `.txt` and pictures.
 
         Returns:
             The figures, plus `epochs`, the logs of each epoch, `seconds`, and `origin`: the
@@ -379,6 +384,9 @@ class Run:
         }
         if not is_chief():
             return metrics
+        reports = reports or {}
+        for part, report in reports.items():
+            report.save(self.folder, name=f"report_{part}")
         files.write_json(self.folder / METRICS, metrics)
         write_final(
             self.folder / "tensorboard" / "final",
@@ -386,6 +394,7 @@ class Run:
             figures,
             pipeline,
             num_embeddings=self.config.tensorboard_embeddings,
+            reports=reports,
             attempts=self._attempts,
         )
         for name, value in metrics.items():
@@ -393,6 +402,9 @@ class Run:
                 print(f"{name}: {value:.4f}")
             elif not isinstance(value, list | dict):
                 print(f"{name}: {value}")
+        for part, report in reports.items():
+            print(f"report on {part}: {self.folder / f'report_{part}.txt'}")
+            print("".join(f"  {finding}\n" for finding in report.findings), end="")
         print(f"written: {self.folder / METRICS}")
         if self.config.export:
             folder = export(
