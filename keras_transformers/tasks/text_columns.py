@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 TextPipelineT = TypeVar("TextPipelineT", bound=TextPipeline)
 
-_NAMES = ("text", "text_b", "label")
+_NAMES = ("text", "text_b", "label", "weight")
 
 
 def columns(
@@ -61,6 +61,7 @@ def from_file(
         text_column=names.get("text", 0),
         text_b_column=names.get("text_b", 1) if pipeline.pair else None,
         label_column=names.get("label", 2 if pipeline.pair else 1),
+        weight_column=names.get("weight"),
         labels=labels,
     )
 
@@ -75,6 +76,7 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
     """Trains a task whose examples are texts, or pairs of texts, with one label each."""
 
     labels = LabelColumn()
+    takes_weights = True
 
     def columns(self, pipeline: TextPipelineT) -> Sequence[Wanted]:
         """Returns text, label and, for pipelines of pairs, text_b."""

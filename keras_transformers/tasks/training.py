@@ -15,6 +15,7 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import ColumnsError
 from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
 from keras_transformers.data.tables.reading import file_format, read_objects
+from keras_transformers.data.weighting import row_weights
 from keras_transformers.files import compression
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import Training
@@ -29,6 +30,7 @@ Columns = Mapping[str, list[Any]]
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 ExamplesT = TypeVar("ExamplesT")
 
+_WEIGHT = Wanted("weight", required=False)
 _ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
 
 
@@ -73,6 +75,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         labels: the column whose labels `from_columns` gets as names; None if there is none.
         own_json: whether `from_file` also reads JSON and Parquet, in formats of the task. Other
             tasks read them as rows in memory.
+        takes_weights: whether data may have a column `weight`, for the training loss.
         may_compile: whether XLA can compile a step, with `static_shapes`.
         unused: options that the training does not read.
     """
@@ -82,6 +85,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     monitored: ClassVar[str] = "val_accuracy"
     labels: ClassVar[LabelColumn | None] = None
     own_json: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     may_compile: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = frozenset()
 
@@ -130,6 +134,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Measures what Keras cannot, on batches in order; None if its metrics are enough."""
         return None
 
+    def with_targets(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Batches:
+        """Returns validation batches with targets, for the loss; here those of `batches.of`."""
+        return batches
+
     def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:
         """Returns scores to compare with, from the examples alone."""
         return {}
@@ -161,6 +169,8 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         data: Mapping[str, Any],
         columns: Mapping[str, str],
         labels_are: LabelsAre | None = None,
+        *,
+        weighted: bool = False,
     ) -> list[ExamplesT]:
         """Returns the examples of each data set, with labels that are read one way in all of them.
 
@@ -170,6 +180,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
                 `data.tables.in_memory.columns_of` takes.
             columns: the task's column name -> the data's.
             labels_are: see `fit`.
+            weighted: whether examples get the weights of the column `weight`, if there is one.
 
         Raises:
             FileNotFoundError: a file does not exist.
@@ -177,7 +188,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """
         if labels_are is not None and self.labels is None:
             raise ValueError(f"labels_are={labels_are!r}: {pipeline.task} has no names of labels")
-        sets = [self._columns(pipeline, value, columns, name) for name, value in data.items()]
+        # Only training needs them, but the names of columns may be the same for a measurement.
+        reads_weights = self.takes_weights and (weighted or _WEIGHT.name in columns)
+        wanted = [*self.columns(pipeline), *([_WEIGHT] if reads_weights else [])]
+        sets = [self._columns(wanted, value, columns, name) for name, value in data.items()]
         if self.labels is not None:
             name, column = self.labels.name, self.labels
             tables = [table for table in sets if isinstance(table, _Table)]
@@ -186,15 +200,20 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
                 tables, column.as_names(pipeline, labelled, labels_are), strict=True
             ):
                 table.columns[name] = names
-        return [
-            self.from_columns(pipeline, part.columns, part.source)
-            if isinstance(part, _Table)
-            else self._from_file(pipeline, part, columns, labels_are)
-            for part in sets
-        ]
+        examples: list[Any] = []
+        for part in sets:
+            if isinstance(part, Path):
+                examples.append(self._from_file(pipeline, part, columns, labels_are))
+                continue
+            weights = part.columns.pop(_WEIGHT.name, None)
+            examples.append(self.from_columns(pipeline, part.columns, part.source))
+            if weights is not None and weighted:
+                numbers = row_weights(weights, str(part.source), part.source.row)
+                examples[-1] = dataclasses.replace(examples[-1], weights=numbers)
+        return examples
 
     def _columns(
-        self, pipeline: Any, data: Any, names: Mapping[str, str], source_name: str
+        self, wanted: Sequence[Wanted], data: Any, names: Mapping[str, str], source_name: str
     ) -> "_Table | Path":
         """Returns the columns of data in memory or of a file of rows, or another file's path."""
         source = Source(source_name)
@@ -208,7 +227,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             source = Source(str(path), [number for number, _ in numbered])
             data = [row for _, row in numbered]
         try:
-            return _Table(columns_of(data, self.columns(pipeline), names=names), source)
+            return _Table(columns_of(data, wanted, names=names), source)
         except RowError as error:
             raise ValueError(f"{source.row(error.row)}: {error.reason}") from error
         except (TypeError, ValueError) as error:

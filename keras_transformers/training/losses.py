@@ -188,6 +188,18 @@ def replaced_labels_and_logits(original_ids: Tensor, judged: Tensor) -> tuple[Te
     return ops.cast(ops.not_equal(ops.cast(original_ids, seen.dtype), seen), "float32"), logits
 
 
+def divide_by_weights(model: keras.Model) -> None:
+    """Makes the losses of a compiled model the mean by weight: sum(weight * loss) / sum(weight).
+
+    Keras' losses divide by the number of values by default, so that examples of small weight would
+    also make the step smaller. As in PyTorch's weighted losses, only the proportions of the weights
+    count here, and a loss compares with one without weights.
+    """
+    for loss in keras.tree.flatten(model.loss):
+        if isinstance(loss, keras.losses.Loss) and loss.reduction == "sum_over_batch_size":
+            loss.reduction = "mean_with_sample_weight"
+
+
 def _check_label_smoothing(label_smoothing: float) -> None:
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(

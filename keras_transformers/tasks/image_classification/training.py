@@ -12,7 +12,7 @@ from keras_transformers.data.images import ImageAugmentation, ImageBatches, Imag
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import NonNegativeFloat, PositiveInt, Rate
-from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks.image_classification.pipeline import ImageClassifier
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
@@ -23,7 +23,7 @@ __all__ = ["ImageClassificationOptions"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageClassificationOptions(ImageAugmentation, Training):
+class ImageClassificationOptions(ImageAugmentation, LabelTraining):
     """How image classifiers are trained: as ViT, on as many images as our sizes need."""
 
     epochs: PositiveInt = 60
@@ -83,6 +83,7 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
 
     options = ImageClassificationOptions
     labels = LabelColumn()
+    takes_weights = True
 
     def columns(self, pipeline: ImageClassifier) -> Sequence[Wanted]:
         return [Wanted("image", ("images", "img")), Wanted("label", LABEL)]

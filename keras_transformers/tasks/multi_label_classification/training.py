@@ -14,7 +14,8 @@ from keras_transformers.data.text import (
     load_label_sets,
 )
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.runs import outputs_of
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
@@ -35,9 +36,11 @@ def _measured(
 class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     """Trains classifiers that give texts any number of labels."""
 
+    options = LabelTraining
     batches = LabelSetBatches
     monitored = "val_mean_average_precision"
     labels = LabelColumn(name="labels", cells="set")
+    takes_weights = True
 
     def columns(self, pipeline: MultiLabelClassifier) -> Sequence[Wanted]:
         return [*text_columns.text_columns(pipeline), Wanted("labels", ("label", *LABEL))]
@@ -56,20 +59,23 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     def from_file(
         self, pipeline: MultiLabelClassifier, path: Path, columns: Mapping[str, str]
     ) -> LabelSets:
-        check_column_names(columns, path, ("text", "text_b", "labels"))
+        check_column_names(columns, path, ("text", "text_b", "labels", "weight"))
         names: dict[str, Any] = dict(columns)
         return load_label_sets(
             path,
             text_column=names.get("text", 0),
             text_b_column=names.get("text_b", 1) if pipeline.pair else None,
             label_column=names.get("labels", 2 if pipeline.pair else 1),
+            weight_column=names.get("weight"),
             labels=pipeline.labels,
         )
 
     def losses(
-        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: Training
+        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: LabelTraining
     ) -> Mapping[str, Any]:
-        return {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        # Weights of labels need the loss of each label, not a text's mean over them.
+        axis: Any = -1 if options.class_weight is None else ()
+        return {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True, axis=axis)}}
 
     def scores(
         self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets

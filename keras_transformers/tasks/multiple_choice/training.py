@@ -34,6 +34,7 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
     options = MultipleChoiceOptions
     batches = ChoiceBatches
     own_json = True
+    takes_weights = True
     may_compile = False
 
     def columns(self, pipeline: MultipleChoice) -> Sequence[Wanted]:

@@ -42,6 +42,7 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
     options = QuestionAnsweringOptions
     monitored = "val_f1"
     own_json = True
+    takes_weights = True
 
     def columns(self, pipeline: QuestionAnswerer) -> Sequence[Wanted]:
         return [
@@ -96,6 +97,14 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
         else:
             result = squad_v2_scores(answers, references).overall
         return {"exact_match": result.exact_match, "f1": result.f1}
+
+    def with_targets(
+        self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
+    ) -> QuestionBatches:
+        options = {"batch_size": batches.batch_size, "static_shapes": batches.static_shapes}
+        return QuestionBatches(
+            dataclasses.replace(examples, weights=None), pipeline, shuffle=False, **options
+        )
 
     def split(self, examples: Questions, share: float) -> tuple[Questions, Questions]:
         shares = {"train": 1 - share, "dev": share}

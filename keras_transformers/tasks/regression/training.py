@@ -1,5 +1,6 @@
 """Trains regressors: texts, or pairs of texts, with one score each."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ def _scaled(pipeline: Any, examples: Examples, source: Source) -> Examples:
                     f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, the range of "
                     "this pipeline's answers"
                 )
-    return Examples(examples.texts, examples.texts_b, list(map(str, numbers)), examples.source)
+    return dataclasses.replace(examples, labels=list(map(str, numbers)))
 
 
 def numbers(values: Sequence[Any], source: Source) -> list[str]:
@@ -57,6 +58,7 @@ class RegressionTrainer(Trainer[TextRegressor, Examples]):
 
     batches = ScoredTextBatches
     monitored = "val_pearson"
+    takes_weights = True
 
     def columns(self, pipeline: TextRegressor) -> Sequence[Wanted]:
         return text_columns.columns(pipeline, label="score", usual=_SCORE)

@@ -77,6 +77,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
 
     options = RerankingOptions
     batches = _Batches
+    takes_weights = True
 
     def columns(self, pipeline: Reranker) -> Sequence[Wanted]:
         return [Wanted("text", TEXT_A), Wanted("text_b", _DOCUMENT), Wanted("score", _SCORE)]

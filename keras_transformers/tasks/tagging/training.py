@@ -8,6 +8,7 @@ from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
 from keras_transformers.runs import Training, outputs_of
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.tagging.pipeline import Tagger
@@ -20,9 +21,11 @@ __all__: list[str] = []
 class TaggingTrainer(Trainer[Tagger, Sentences]):
     """Trains taggers of words."""
 
+    options = LabelTraining
     batches = TaggedBatches
     monitored = "val_entity_f1"
     labels = LabelColumn(name="labels", cells="words")
+    takes_weights = True
 
     def columns(self, pipeline: Tagger) -> Sequence[Wanted]:
         return [
