@@ -23,11 +23,11 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data.text import LabelSetBatches, LabelSetFiles, LabelSets
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
-from keras_transformers.runs import EncoderTuning, Run, command_line, outputs_of
+from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelSetFiles, EncoderTuning):
+class Config(LabelSetFiles, LabelTraining, EncoderTuning):
     """Fine-tunes an encoder to give texts any number of labels."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
@@ -38,6 +38,8 @@ class Config(LabelSetFiles, EncoderTuning):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
+    # Weights of labels need the loss of each label, not a text's mean over them.
+    axis: Any = -1 if config.class_weight is None else ()
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         if config.pooling == "mean":
@@ -54,7 +56,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         on_dev = batches.of(dev)
         model.compile(
             optimizer=config.optimizer(model, len(batches)),
-            loss={"logits": keras.losses.BinaryCrossentropy(from_logits=True)},
+            loss={"logits": keras.losses.BinaryCrossentropy(from_logits=True, axis=axis)},
             jit_compile=config.jit_compile,
         )
     fit = run.prepare(

@@ -142,7 +142,11 @@ class LengthBatches(Batches):
         self._row_weights = None if weights is None else tf.constant(weights, tf.float32)
         self._class_weights = None
         if class_weight is not None:
-            self._class_weights = self.class_weights(class_weight, class_counts or {})
+            if not class_counts:
+                raise ValueError(
+                    f"class_weight={class_weight!r:.80}: these examples have no labels to weigh"
+                )
+            self._class_weights = self.class_weights(class_weight, class_counts)
         self.has_weights = weights is not None or class_weight is not None
 
     def __len__(self) -> int:

@@ -144,8 +144,9 @@ def fit(
         folder: where to keep checkpoints, weights and TensorBoard logs. If a run with the same data
             and options was stopped there, this one resumes it bit for bit. None keeps nothing.
         callbacks: more callbacks for `model.fit`, or one, called after the figures of an epoch are
-            measured. EarlyStopping and ModelCheckpoint may follow any figure that exists. One that sets the learning rate, such as ReduceLROnPlateau, needs an
-            `optimizer` whose rate is a number. EarlyStopping may restore the best weights only by
+            measured. One that sets the learning rate, such as ReduceLROnPlateau, needs an
+            `optimizer` whose rate is a number. EarlyStopping, ModelCheckpoint and ReduceLROnPlateau
+            may follow any figure that exists. EarlyStopping may restore the best weights only by
             the figure that selects the best epoch here; without `validation`, by any.
         **options: other options of recipes: warmup_fraction, weight_decay, clip_norm, seed; lora
             (the rank of low-rank updates, trained in place of the model's own matrices) with
@@ -164,9 +165,9 @@ def fit(
             unknown type, or something else is passed as a callback, a metric or an optimizer.
         ValueError: a label is unknown or can be read in two ways, a column is missing, columns
             differ in length, a number is out of range, `class_weight` has an unknown label, a
-            weight is negative or none is above 0, a figure to follow does not exist, two options or a callback and the training
-            contradict each other, or the folder holds a run with other data or options. All of
-            these are raised before the first step.
+            weight is negative or none is above 0, a figure to follow does not exist, two options or
+            a callback and the training contradict each other, or the folder holds a run with other
+            data or options. All of these are raised before the first step.
 
     Example:
         classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
@@ -266,7 +267,7 @@ def _trained(
         first += trainer.callbacks()
         on_held_out = batches.of(trainer.encoded(trained, held_out))
         monitor = arguments["monitor"] = trainer.monitor(held_out)
-        followed = {config.monitor, *monitors_of(callbacks)} - {monitor}
+        followed = {config.monitor, *monitors_of(callbacks)} - {None, monitor}
         if trainer.metrics(trained) is not None:
             arguments["validation"] = on_held_out
         elif metrics or followed:

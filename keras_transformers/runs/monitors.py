@@ -12,6 +12,11 @@ from keras_transformers.training.strategies import shard
 
 Mode = Literal["max", "min"]
 
+_FOLLOWING = (
+    keras.callbacks.EarlyStopping,
+    keras.callbacks.ModelCheckpoint,
+    keras.callbacks.ReduceLROnPlateau,
+)
 _LOWER = re.compile(r"(^|_)(loss|error|perplexity)(_|$)")
 
 
@@ -32,10 +37,8 @@ def monitors_of(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, str]
     """Returns each figure that callbacks follow -> how messages name the callback."""
     followed = {}
     for callback in callbacks:
-        follows = not isinstance(callback, keras.callbacks.ModelCheckpoint)
-        monitor = getattr(callback, "monitor", None)
-        is_keras = type(callback).__module__.startswith("keras.")
-        if is_keras and isinstance(monitor, str) and (follows or callback.save_best_only):
+        if isinstance(callback, _FOLLOWING) and getattr(callback, "save_best_only", True):
+            monitor = callback.monitor
             followed[monitor] = f"callbacks: {type(callback).__name__}(monitor={monitor!r})"
     return followed
 

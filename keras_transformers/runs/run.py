@@ -234,8 +234,9 @@ class Run:
             FileExistsError, FolderInUseError: see `make_folder`.
             TypeError: something among the callbacks is none.
             ValueError: an option is wrong, the checkpoint does not fit the model, a figure to
-                follow does not exist or needs validation data, or a callback disagrees with what the run does: it restores the weights of another epoch than
-                `monitor`'s best, or a state of its own, or sets a rate that a schedule decides.
+                follow does not exist or needs validation data, or a callback disagrees with what
+                the run does: it restores the weights of another epoch than `monitor`'s best, or a
+                state of its own, or sets a rate that a schedule decides.
             WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         self._batches = [batches, validation] if validation else [batches]
