@@ -203,7 +203,9 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         examples: list[Any] = []
         for part in sets:
             if isinstance(part, Path):
-                examples.append(self._from_file(pipeline, part, columns, labels_are))
+                read: Any = self._from_file(pipeline, part, columns, labels_are)
+                drops = self.takes_weights and not weighted and read.weights is not None
+                examples.append(dataclasses.replace(read, weights=None) if drops else read)
                 continue
             weights = part.columns.pop(_WEIGHT.name, None)
             examples.append(self.from_columns(pipeline, part.columns, part.source))

@@ -11,6 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from test_every_task import DATA, LABELS, TEXTS, TRAINERS, fresh, training
 
 import keras_transformers as kt
+from keras_transformers.data.text import QuestionBatches
 from keras_transformers.data.weighting import class_weights
 from keras_transformers.tasks.task import trainer_of
 
@@ -46,7 +47,8 @@ def batches_of(task, data, **options):
     trainer = trainer_of(pipeline)
     (examples,) = trainer.read(pipeline, {"data": data}, {}, weighted=True)
     config = trainer.options(batch_size=256, **options)
-    batches = trainer.batches(
+    make = QuestionBatches if task == "question_answering" else trainer.batches
+    batches = make(
         trainer.encoded(pipeline, examples), pipeline, **config.batching(), shuffle=False
     )
     return pipeline, trainer, config, examples, batches
@@ -183,7 +185,8 @@ def test_validation_counts_all_examples_the_same():
         kt.fit(fresh("classification"), data, validation=held_out, **options).history
         for held_out in (data, plain)
     )
-    assert one == other
+    assert one["val_loss"] == other["val_loss"]
+    assert one["val_accuracy"] == other["val_accuracy"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__: list[str] = []
 
@@ -73,9 +74,10 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     def losses(
         self, pipeline: MultiLabelClassifier, examples: LabelSets, options: LabelTraining
     ) -> Mapping[str, Any]:
-        # Weights of labels need the loss of each label, not a text's mean over them.
-        axis: Any = -1 if options.class_weight is None else ()
-        return {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True, axis=axis)}}
+        loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        if options.class_weight is not None:  # each label has a weight of its own
+            loss = ElementwiseLoss(loss)
+        return {"loss": {"logits": loss}}
 
     def scores(
         self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets

@@ -18,6 +18,7 @@ from keras_transformers.tasks.labels import check_one_per_row
 from keras_transformers.tasks.regression.pipeline import TextRegressor
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Columns, Trainer
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__: list[str] = []
 
@@ -53,6 +54,11 @@ def numbers(values: Sequence[Any], source: Source) -> list[str]:
     return texts
 
 
+def score_loss(loss: keras.losses.Loss, examples: Examples) -> Mapping[str, Any]:
+    """Returns `loss` for `model.compile`: of each score, if the examples have weights."""
+    return {"loss": {"score": loss if examples.weights is None else ElementwiseLoss(loss)}}
+
+
 class RegressionTrainer(Trainer[TextRegressor, Examples]):
     """Trains regressors of texts."""
 
@@ -78,8 +84,8 @@ class RegressionTrainer(Trainer[TextRegressor, Examples]):
         self, pipeline: TextRegressor, examples: Examples, options: Training
     ) -> Mapping[str, Any]:
         if pipeline.activation == "sigmoid":  # a cross-encoder's score is a logit
-            return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
-        return {"loss": {"score": keras.losses.MeanSquaredError()}}
+            return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
+        return score_loss(keras.losses.MeanSquaredError(), examples)
 
     def scores(
         self, pipeline: TextRegressor, batches: ScoredTextBatches, examples: Examples

@@ -15,7 +15,7 @@ from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
 from keras_transformers.runs import Training, outputs_of
 from keras_transformers.tasks import text_columns
-from keras_transformers.tasks.regression.training import numbers
+from keras_transformers.tasks.regression.training import numbers, score_loss
 from keras_transformers.tasks.reranking.pipeline import Reranker
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Columns, Trainer
@@ -96,7 +96,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
         self, pipeline: Reranker, examples: Examples, options: RerankingOptions
     ) -> Mapping[str, Any]:
         if options.distill:
-            return {"loss": {"score": keras.losses.MeanSquaredError()}}
+            return score_loss(keras.losses.MeanSquaredError(), examples)
         for row, score in enumerate(examples.labels or ()):
             if not 0 <= float(score) <= 1:
                 raise ValueError(
@@ -104,7 +104,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
                     "for documents that answer their query and 0 for others; for a teacher's "
                     "scores, distill=True"
                 )
-        return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
 
     def monitor(self, examples: Examples) -> str:
         if not _are_judgements(examples):
