@@ -272,10 +272,16 @@ def _trained(
             arguments["validation"] = on_held_out
         elif metrics or followed:
             arguments["validation"] = trainer.with_targets(trained, on_held_out, held_out)
-        if trainer.has_scores:
+        # A figure that only the report has is measured if something follows it.
+        reports = bool(trainer.report_figures) and bool(followed - {"val_loss", "loss"})
+        if trainer.report_figures.get((config.monitor or "").removeprefix("val_")) is False:
+            arguments["mode"] = "min"
+        if trainer.has_scores or reports:
 
-            def scores() -> Any:
-                return trainer.scores(trained, on_held_out, held_out)
+            def scores() -> dict[str, float]:
+                figures = dict(trainer.scores(trained, on_held_out, held_out) or {})
+                report = trainer.reported(trained, on_held_out, held_out) if reports else None
+                return figures if report is None else {**report.figures, **figures}
 
             first.append(Validation(scores, monitor=monitor))
     prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)

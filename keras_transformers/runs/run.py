@@ -190,6 +190,7 @@ class Run:
         score: Callable[[], Mapping[str, float]] | None = None,
         score_every: int = 1,
         monitor: str | None = None,
+        mode: Mode | None = None,
         callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         last_callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         epochs: range | None = None,
@@ -217,8 +218,9 @@ class Run:
             score_every: epochs between calls of `score`. In between its last figures are repeated;
                 before the first call `monitor` is 0, or infinite if the lowest is best.
             monitor: the figure that decides which epoch is best, unless the option `monitor` names
-                another: the highest; of losses, errors and perplexities the lowest. None keeps only
-                the weights of the last epoch.
+                another. None keeps only the weights of the last epoch.
+            mode: whether the highest ("max") or the lowest ("min") figure is the best. None takes
+                the lowest of losses, errors and perplexities, and the highest of others.
             callbacks: the recipe's callbacks, or one, called before `score` and the standard ones.
             last_callbacks: the recipe's callbacks, or one, called after the standard ones.
             epochs: the epochs of this phase; all of `config.epochs` by default.
@@ -254,7 +256,8 @@ class Run:
             monitor = self._check_monitors(
                 model, batches, validation, measured, [*before, *after], monitor
             )
-            mode: Mode = "max" if monitor is None else mode_of(monitor, model)
+            if mode is None:
+                mode = "max" if monitor is None else mode_of(monitor, model)
             written = (BEST_WEIGHTS, LAST_WEIGHTS, CHOSEN_WEIGHTS)
             check_callbacks(
                 [*before, *after],

@@ -12,17 +12,23 @@ from keras_transformers.evaluation.bleu import BleuTokenizer, corpus_bleu
 __all__ = ["Validation", "ValidationBleu", "outputs_of"]
 
 
-def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
+def outputs_of(
+    model: keras.Model, batches: Batches, *, meter: keras.Model | None = None
+) -> Iterator[Any]:
     """Yields the model's outputs for each batch, as NumPy arrays.
 
     Args:
         model: called with its current weights.
-        batches: one pass in order, as returned by `Batches.of`; their targets are ignored.
+        batches: one pass in order, as returned by `Batches.of`.
+        meter: a compiled model that takes outputs and returns them: its metrics compare the outputs
+            with the targets, which are ignored without it.
     """
     num_left = batches.num_rows  # further rows only complete the last batch
     for batch in batches.dataset():
-        inputs, *_ = keras.utils.unpack_x_y_sample_weight(batch)
+        inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
         outputs = model.predict_on_batch(inputs)
+        if meter is not None:
+            meter.test_step((outputs, targets, weights))  # unlike test_on_batch, it resets nothing
         yield keras.tree.map_structure(lambda rows, most=num_left: rows[:most], outputs)
         num_left -= len(keras.tree.flatten(outputs)[0])
 

@@ -4,8 +4,9 @@ import abc
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import keras
@@ -16,9 +17,10 @@ from keras_transformers.data.tables.columns import ColumnsError
 from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
 from keras_transformers.data.tables.reading import file_format, read_objects
 from keras_transformers.data.weighting import row_weights
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.files import compression
 from keras_transformers.ranges import PositiveFloat, PositiveInt
-from keras_transformers.runs import Training
+from keras_transformers.runs import Training, outputs_of
 from keras_transformers.tasks.labels import LabelColumn, LabelsAre
 from keras_transformers.tasks.lora import Target
 from keras_transformers.tasks.pipeline import Pipeline
@@ -27,6 +29,8 @@ from keras_transformers.tasks.source import Source
 __all__ = ["FitOptions", "Trainer"]
 
 Columns = Mapping[str, list[Any]]
+# The fields of a task's answers -> a value per example, in order.
+Answers = Mapping[str, Any]
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 ExamplesT = TypeVar("ExamplesT")
 
@@ -78,6 +82,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         takes_weights: whether data may have a column `weight`, for the training loss.
         may_compile: whether XLA can compile a step, with `static_shapes`.
         unused: options that the training does not read.
+        report_figures: the numbers that `report` has for any data -> whether higher is better.
     """
 
     options: ClassVar[type[Training]] = Training
@@ -88,6 +93,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     takes_weights: ClassVar[bool] = False
     may_compile: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = frozenset()
+    report_figures: ClassVar[Mapping[str, bool]] = MappingProxyType({})
 
     @abc.abstractmethod
     def columns(self, pipeline: PipelineT) -> Sequence[Wanted]:
@@ -131,12 +137,69 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     def scores(
         self, pipeline: PipelineT, batches: Any, examples: ExamplesT
     ) -> Mapping[str, float] | None:
-        """Measures what Keras cannot, on batches in order; None if its metrics are enough."""
+        """Measures what Keras cannot, on batches in order; None if its metrics are enough.
+
+        By default, `answer_scores` of the model's answers.
+        """
+        if type(self).answer_scores is Trainer.answer_scores:
+            return None
+        outputs = outputs_of(pipeline.model, batches)
+        return self.answer_scores(
+            pipeline, self.answers(pipeline, batches, examples, outputs), examples
+        )
+
+    def answers(
+        self, pipeline: PipelineT, batches: Any, examples: ExamplesT, outputs: Iterable[Any]
+    ) -> Answers:
+        """Returns the pipeline's answers from its model's outputs.
+
+        Args:
+            pipeline: the pipeline.
+            batches: batches of all examples, in order.
+            examples: the examples.
+            outputs: the model's outputs for each batch; see `runs.outputs_of`.
+        """
+        return {}
+
+    def answer_scores(
+        self, pipeline: PipelineT, answers: Answers, examples: ExamplesT
+    ) -> Mapping[str, float]:
+        """Measures answers in ways that Keras cannot."""
+        return {}
+
+    def ask(self, pipeline: Any, examples: ExamplesT) -> Answers:
+        """Returns the answers of an export to examples, as `answers` does.
+
+        Args:
+            pipeline: has the attributes of the export's pipeline, and `rows`, which takes columns
+                of inputs of any signature and returns a dict per row.
+            examples: the examples.
+        """
+        rows = pipeline.rows(self.inputs(examples))
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+    def inputs(self, examples: ExamplesT) -> Mapping[str, Sequence[Any]]:
+        """Returns what the pipeline reads of examples: name of an input -> a value per row."""
+        raise NotImplementedError(f"{type(self).__name__} has no report on exports")
+
+    def report(self, pipeline: Any, answers: Answers, examples: ExamplesT) -> Report | None:
+        """Returns what the task's practitioners print; None if the task has no report.
+
+        Args:
+            pipeline: the pipeline, or what `saved_model.evaluate_export` knows of an export.
+            answers: from `answers` or `ask`.
+            examples: the examples.
+        """
         return None
 
     def with_targets(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Batches:
         """Returns validation batches with targets, for the loss; here those of `batches.of`."""
         return batches
+
+    def reported(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Report | None:
+        """Returns the report on the model's answers to batches in order."""
+        outputs = outputs_of(pipeline.model, batches)
+        return self.report(pipeline, self.answers(pipeline, batches, examples, outputs), examples)
 
     def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:
         """Returns scores to compare with, from the examples alone."""
@@ -154,7 +217,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     @property
     def has_scores(self) -> bool:
         """Whether `scores` measures anything."""
-        return type(self).scores is not Trainer.scores
+        return (
+            type(self).scores is not Trainer.scores
+            or type(self).answer_scores is not Trainer.answer_scores
+        )
 
     @classmethod
     @functools.cache

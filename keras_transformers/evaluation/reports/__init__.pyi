@@ -1,0 +1,3 @@
+# Written by `make stubs`.
+
+from . import calibration as calibration
