@@ -21,7 +21,7 @@ from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_metrics import Metrics, all_metrics
 from keras_transformers.fitting.user_optimizer import UserOptimizer
 from keras_transformers.options import unknown_option
-from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
+from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run, Validation
 from keras_transformers.runs.monitors import monitors_of
 from keras_transformers.runs.resume.folder_lock import LOCK
@@ -67,7 +67,7 @@ def fit(
     learning_rate: PositiveFloat | None = None,
     class_weight: ClassWeight | None = None,
     monitor: str | None = None,
-    patience: PositiveInt | None = None,
+    patience: NonNegativeInt | None = None,
     metrics: Metrics = None,
     optimizer: keras.optimizers.Optimizer
     | str

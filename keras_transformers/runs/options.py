@@ -85,7 +85,7 @@ class Options(Scaling, Logging):
 
     # a figure of each epoch's logs that decides which is best, such as val_loss; None: the task's
     monitor: str | None = None
-    patience: PositiveInt | None = None  # stop after this many epochs without a better one
+    patience: NonNegativeInt | None = None  # epochs without a better one before training stops
 
     r_drop: NonNegativeFloat = 0.0  # R-Drop's alpha: makes two passes agree, in twice the time
 

@@ -244,14 +244,14 @@ def test_weights_are_read_from_a_tuple_and_a_file(tmp_path):
     rows = zip(TEXTS, names, weights, strict=True)
     table.write_text("text\tlabel\tw\n" + "".join(f"{t}\t{n}\t{w}\n" for t, n, w in rows))
     trainer, pipeline = TRAINERS["classification"], tiny.pipeline("classification")
-    named = {"text": "text", "label": "label", "weight": "w"}
-    for data, columns in (((TEXTS, LABELS, weights), {}), (table, named)):
+    columns_of_file = {"text": "text", "label": "label", "weight": "w"}
+    for data, columns in (((TEXTS, LABELS, weights), {}), (table, columns_of_file)):
         (examples,) = trainer.read(pipeline, {"data": data}, columns, weighted=True)
         assert examples.weights == weights
-    (examples,) = trainer.read(pipeline, {"data": table}, named)  # to measure
+    (examples,) = trainer.read(pipeline, {"data": table}, columns_of_file)  # to measure
     assert examples.weights is None
     train, held_out = trainer.split(
-        trainer.read(pipeline, {"d": table}, named, weighted=True)[0], 0.5
+        trainer.read(pipeline, {"d": table}, columns_of_file, weighted=True)[0], 0.5
     )
     for part in (train, held_out):
         of_row = dict(zip(range(24), weights, strict=True))
