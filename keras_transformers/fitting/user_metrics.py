@@ -1,14 +1,14 @@
 """Adds a user's metrics to those of a task."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
 __all__: list[str] = []
 
-Metric = keras.metrics.Metric | str
-Metrics = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] | None
+Metric: TypeAlias = keras.metrics.Metric | str
+Metrics: TypeAlias = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[Metric]] | None
 
 
 def all_metrics(

@@ -124,7 +124,10 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
     def with_targets(
         self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
     ) -> QuestionBatches:
-        options = {"batch_size": batches.batch_size, "static_shapes": batches.static_shapes}
+        options: dict[str, Any] = {
+            "batch_size": batches.batch_size,
+            "static_shapes": batches.static_shapes,
+        }
         return QuestionBatches(
             dataclasses.replace(examples, weights=None), pipeline, shuffle=False, **options
         )
