@@ -13,6 +13,7 @@ from test_every_task import DATA, LABELS, TEXTS, TRAINERS, fresh, training
 import keras_transformers as kt
 from keras_transformers.data.text import QuestionBatches
 from keras_transformers.data.weighting import class_weights
+from keras_transformers.families.bert.model import bert
 from keras_transformers.tasks.task import trainer_of
 
 WEIGHTED = [task for task, trainer in TRAINERS.items() if trainer.takes_weights]
@@ -293,14 +294,20 @@ def uneven_tickets(count):
 def test_balanced_weights_find_the_rare_of_twelve_uneven_classes():
     names = [f"class {i}" for i in range(12)]
     train, test = uneven_tickets(400), uneven_tickets(200)
-    macro = {}
+    macro, predicted = {}, {}
     for class_weight in (None, "balanced"):
         keras.utils.set_random_seed(0)
-        model = kt.heads.classifier(tiny.encoder(), 12, dropout=0.0)
+        sizes = {"num_layers": 1, "num_heads": 4, "hidden_dim": 32, "max_sequence_length": 16}
+        rates = {"dropout": 0.0, "attention_dropout": 0.0}
+        encoder = bert(vocabulary_size=len(tiny.VOCABULARY), **sizes, **rates)
+        model = kt.heads.classifier(kt.heads.with_mean_pooling(encoder), 12, dropout=0.0)
         classify = kt.pipelines.TextClassifier(model, tiny.wordpiece(), names)
-        options = {"epochs": 6, "batch_size": 16, "learning_rate": 5e-3, "quiet": True}
+        options = {"epochs": 3, "batch_size": 16, "learning_rate": 1e-2, "quiet": True}
         kt.fit(classify, train, class_weight=class_weight, **options)
         answers = [names.index(answer.label) for answer in classify(test[0])]
         macro[class_weight] = f1_score(test[1], answers, average="macro", zero_division=0.0)
-        print(class_weight, macro[class_weight], len(set(answers)))
-    assert macro["balanced"] > macro[None]
+        predicted[class_weight] = len(set(answers))
+    # Measured: 0.20 with 3 classes, and 0.62 with 9.
+    assert macro[None] < 0.35
+    assert macro["balanced"] > 0.5
+    assert predicted["balanced"] >= 2 * predicted[None]
