@@ -190,12 +190,11 @@ class LengthBatches(Batches):
         """
         if not self.has_weights or not isinstance(batch, tuple):
             return batch
-        inputs, targets, *own = batch
-        weights = dict(own[0]) if own else {}
+        inputs, targets, *others = batch
+        weights = dict(others[0]) if others else {}
         if self._class_weights is not None:
             factor = self.target_weights(targets[self.label_output], self._class_weights)
-            own_weights = weights.get(self.label_output, 1.0)
-            weights[self.label_output] = factor * own_weights
+            weights[self.label_output] = factor * weights.get(self.label_output, 1.0)
         rows = tf.ones_like(indices, tf.float32)
         if self._row_weights is not None:
             rows = tf.gather(self._row_weights, indices)  # (batch,)

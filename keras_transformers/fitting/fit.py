@@ -183,6 +183,8 @@ def fit(
         "patience": patience,
     }
     chosen = {name: value for name, value in named.items() if value is not None} | options
+    if class_weight is not None and trainer.labels is None:
+        raise TypeError(f"class_weight: {pipeline.task} has no labels to weigh: leave it out")
     _check_options(trainer, chosen)
     if validation is None and (monitor, patience) != (None, None):
         name, value = ("monitor", monitor) if patience is None else ("patience", patience)

@@ -53,7 +53,7 @@ ADVICE: Mapping[str, Sequence[str]] = {
     "use quiet=True to hide the progress": (
         *("verbose", "silent", "disable_tqdm", "progress", "show_progress_bar"),
     ),
-    "use patience=, epochs without a better one before training stops": (
+    "use patience=, or callbacks= with a keras.callbacks.EarlyStopping of your own": (
         *("early_stopping", "early_stopping_patience"),
     ),
     "use monitor=, the figure on validation= by which the best epoch's weights are kept": (
@@ -70,9 +70,6 @@ ADVICE: Mapping[str, Sequence[str]] = {
     "use lora_targets=": ("target_modules", "lora_target_modules"),
     "use class_weight='balanced' or {label: weight}": (
         *("class_weights", "label_weights", "pos_weight", "weight"),
-    ),
-    "this task has no labels, so it has no weights of labels": (
-        *("class_weight", "class_weights", "label_weights", "pos_weight"),
     ),
     "data= may have a column weight, with the weight of each example": (
         *("sample_weight", "sample_weights", "weights"),

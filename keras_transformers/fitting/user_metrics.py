@@ -12,12 +12,12 @@ Metrics: TypeAlias = Metric | Sequence[Metric] | Mapping[str, Metric | Sequence[
 
 
 def all_metrics(
-    own: Mapping[str, Any] | None, metrics: Metrics, outputs: Sequence[str]
+    of_task: Mapping[str, Any] | None, metrics: Metrics, outputs: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """Returns `weighted_metrics` for `compile`: a task's metrics and a user's.
 
     Args:
-        own: the task's metrics by output, or None.
+        of_task: the task's metrics by output, or None.
         metrics: the user's, of the only output, or by output.
         outputs: the outputs with a loss.
 
@@ -27,7 +27,7 @@ def all_metrics(
             another's name.
     """
     if not metrics:
-        return own
+        return of_task
     if not isinstance(metrics, Mapping):
         if len(outputs) > 1:
             raise ValueError(
@@ -35,7 +35,7 @@ def all_metrics(
                 f"mapping such as metrics={{{outputs[0]!r}: [...]}}"
             )
         metrics = {outputs[0]: metrics}
-    merged = {name: list(of) for name, of in (own or {}).items()}
+    merged = {name: list(of) for name, of in (of_task or {}).items()}
     for output, value in metrics.items():
         if output not in outputs:
             raise ValueError(f"metrics has the output {output!r}: use one of {', '.join(outputs)}")

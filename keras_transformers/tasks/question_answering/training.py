@@ -124,12 +124,12 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
     def with_targets(
         self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
     ) -> QuestionBatches:
-        options: dict[str, Any] = {
-            "batch_size": batches.batch_size,
-            "static_shapes": batches.static_shapes,
-        }
         return QuestionBatches(
-            dataclasses.replace(examples, weights=None), pipeline, shuffle=False, **options
+            dataclasses.replace(examples, weights=None),
+            pipeline,
+            batch_size=batches.batch_size,
+            shuffle=False,
+            static_shapes=batches.static_shapes,
         )
 
     def split(self, examples: Questions, share: float) -> tuple[Questions, Questions]:
