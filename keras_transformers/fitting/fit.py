@@ -16,6 +16,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.data.text.cleaning import faults
+from keras_transformers.data.text.examples import Examples
 from keras_transformers.data.weighting import ClassWeight
 from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_metrics import Metrics, all_metrics
@@ -31,7 +33,7 @@ from keras_transformers.tasks import lora
 from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import trainer_of
-from keras_transformers.tasks.training import FitOptions, Trainer
+from keras_transformers.tasks.training import FitOptions, OnBadRows, Trainer
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
@@ -62,6 +64,7 @@ def fit(
     validation: Any = None,
     columns: Mapping[str, str] | None = None,
     labels_are: LabelsAre | None = None,
+    on_bad_rows: OnBadRows = "error",
     epochs: PositiveInt | None = None,
     batch_size: PositiveInt | None = None,
     learning_rate: PositiveFloat | None = None,
@@ -118,6 +121,9 @@ def fit(
             "5", 2 is the label "2" or the third. Lists of several labels may also be "indicators",
             a 0 or 1 for each of the pipeline's labels. None takes the only way that fits, and
             raises an error if several fit and differ.
+        on_bad_rows: what to do with rows without a value, or whose text is no Unicode, as with half
+            of a surrogate pair: "error" names all of them, "drop" trains without them and says
+            which they are.
         epochs: passes over the data: 3 by default, 10 for generation, 60 for images.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
         learning_rate: the peak, after which it falls to 0. By default, by the model's
@@ -204,15 +210,22 @@ def fit(
         chosen["optimizer_config"] = user_optimizer.config
     columns = columns or {}
     held_out = None
+    if on_bad_rows not in ("error", "drop"):
+        raise ValueError(f"on_bad_rows={on_bad_rows!r}: use 'error' or 'drop'")
+    reading: dict[str, Any] = {"weighted": True, "on_bad_rows": on_bad_rows}
     if isinstance(validation, float):
         if not 0 < validation < 1:
             raise ValueError(f"validation={validation}: pass a share between 0 and 1, or data")
-        (train,) = trainer.read(pipeline, {"data": data}, columns, labels_are, weighted=True)
+        (train,) = trainer.read(pipeline, {"data": data}, columns, labels_are, **reading)
         train, held_out = trainer.split(train, validation)
     else:
         sets = {"data": data} | ({} if validation is None else {"validation": validation})
-        train, *others = trainer.read(pipeline, sets, columns, labels_are, weighted=True)
+        train, *others = trainer.read(pipeline, sets, columns, labels_are, **reading)
         held_out = others[0] if others else None
+    if isinstance(train, Examples) and not chosen.get("quiet"):
+        parts = faults(train, held_out)
+        if parts:
+            print(parts, flush=True)
     with _folder(folder) as place, _signals_restored():
         config = _config(
             trainer, chosen, place, digest=_digest([train, held_out]), kept=folder is not None
