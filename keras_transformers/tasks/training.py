@@ -266,7 +266,8 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         # Only training needs them, but the names of columns may be the same for a measurement.
         reads_weights = self.takes_weights and (weighted or _WEIGHT.name in columns)
         wanted = [*self.columns(pipeline), *([_WEIGHT] if reads_weights else [])]
-        sets, bad = [], []
+        bad: list[str] = []
+        sets = []
         for name, value in data.items():
             sets.append(self._columns(wanted, value, columns, name, bad))
         if bad and on_bad_rows != "drop":
