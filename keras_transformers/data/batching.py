@@ -183,7 +183,7 @@ class LengthBatches(Batches):
         """
         return tf.gather(of_class, targets)
 
-    def weighted(self, batch: Batch, indices: tf.Tensor) -> Batch:
+    def with_weights(self, batch: Batch, indices: tf.Tensor) -> Batch:
         """Returns a batch of the rows at `indices` with its sample weights; runs in graphs.
 
         The weight of a target is its own, if `batch` has one, times its class's, times its row's.
@@ -235,7 +235,7 @@ class LengthBatches(Batches):
         )
 
     def _weighted_batch(self, indices: tf.Tensor) -> Batch:
-        return self.weighted(self.batch(indices), indices)
+        return self.with_weights(self.batch(indices), indices)
 
     @functools.cached_property
     def _shapes(self) -> StaticShapes | None:

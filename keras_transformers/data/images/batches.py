@@ -92,7 +92,7 @@ class ImageBatches(LengthBatches):
         def changed(indices: tf.Tensor, seed: tf.Tensor) -> Any:
             inputs, targets = self.batch(indices)
             pixels, classes = augment(inputs["images"], targets["logits"], seed)
-            batch = self.weighted(({"images": pixels}, {"logits": classes}), indices)
+            batch = self.with_weights(({"images": pixels}, {"logits": classes}), indices)
             return self.in_static_shape(batch, indices)
 
         indices = index_batches(
