@@ -28,12 +28,12 @@ from keras_transformers.data.text import LabelledFiles, majority_share
 from keras_transformers.evaluation import Perplexity
 from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, Share
-from keras_transformers.runs import ModelSource, Run, Tuning, command_line
+from keras_transformers.runs import LabelTraining, ModelSource, Run, Tuning, command_line
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, ModelSource, Tuning):
+class Config(LabelledFiles, LabelTraining, ModelSource, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
 
     weights: Path | None = None  # anything that keras_transformers.load reads, such as GPT-2's
@@ -81,7 +81,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     model.fit(**fit)
 
     best = run.load_best()
-    figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
+    reached = run.best_figures["val_logits_accuracy"]
+    figures = {
+        "dev_accuracy": reached,
+        "dev_majority": majority_share(dev),
+        **best,
+    }
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {

@@ -97,12 +97,16 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
     print(f"{model.name}: {model.count_params():,} parameters")
     model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
+    reached = run.epochs[-1]
+    if config.monitor:  # otherwise the last epoch is kept, as for ViT
+        run.load_best()
+        reached = run.best_figures
 
     scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
     figures = {
         "test_accuracy": scores["accuracy"],
         "test_majority": test.majority_share,
-        "dev_accuracy": run.epochs[-1]["val_accuracy"],
+        "dev_accuracy": reached["val_accuracy"],
         "labels": list(train.label_names),
         "num_parameters": model.count_params(),
     }

@@ -24,11 +24,12 @@ import keras_transformers as kt
 from keras_transformers.data.text import LabelSetBatches, LabelSetFiles, LabelSets
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
 from keras_transformers.fitting import reports_on
-from keras_transformers.runs import EncoderTuning, Run, command_line, outputs_of
+from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
+from keras_transformers.training import ElementwiseLoss
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelSetFiles, EncoderTuning):
+class Config(LabelSetFiles, LabelTraining, EncoderTuning):
     """Fine-tunes an encoder to give texts any number of labels."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
@@ -39,6 +40,9 @@ class Config(LabelSetFiles, EncoderTuning):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
+    loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    if config.class_weight is not None:  # each label has a weight of its own
+        loss = ElementwiseLoss(loss)
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         if config.pooling == "mean":
@@ -55,7 +59,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         on_dev = batches.of(dev)
         model.compile(
             optimizer=config.optimizer(model, len(batches)),
-            loss={"logits": keras.losses.BinaryCrossentropy(from_logits=True)},
+            loss={"logits": loss},
             jit_compile=config.jit_compile,
         )
     fit = run.prepare(

@@ -61,7 +61,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
     model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
-    figures = {"dev_accuracy": best["best"], "dev_chance": chance(dev), **best}
+    reached = run.best_figures["val_accuracy"]
+    figures = {"dev_accuracy": reached, "dev_chance": chance(dev), **best}
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_chance": chance(test)}

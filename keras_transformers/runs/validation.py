@@ -41,7 +41,8 @@ class Validation(keras.callbacks.Callback):
     Args:
         score: measures the model with its current weights; returns figure -> value.
         every: epochs between calls; in between, the last figures are repeated.
-        monitor: the figure in the logs that other callbacks follow; 0 until it is measured.
+        monitor: the figure in the logs that other callbacks follow.
+        until_measured: its value before the first measurement.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Validation(keras.callbacks.Callback):
         *,
         every: int = 1,
         monitor: str | None = None,
+        until_measured: float = 0.0,
     ) -> None:
         super().__init__()
         if every < 1:
@@ -57,6 +59,7 @@ class Validation(keras.callbacks.Callback):
         self.score = score
         self.every = every
         self.monitor = monitor
+        self.until_measured = until_measured
         self._last: dict[str, float] = {}
 
     def state(self) -> list[np.ndarray]:
@@ -74,7 +77,7 @@ class Validation(keras.callbacks.Callback):
             self._last = {f"val_{name}": float(value) for name, value in self.score().items()}
         if logs is not None:
             if self.monitor is not None and not self._last:
-                logs.setdefault(self.monitor, 0.0)
+                logs.setdefault(self.monitor, self.until_measured)
             logs |= self._last
 
 

@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 TextPipelineT = TypeVar("TextPipelineT", bound=TextPipeline)
 
-_NAMES = ("text", "text_b", "label")
+_NAMES = ("text", "text_b", "label", "weight")
 
 
 def columns(
@@ -69,6 +69,7 @@ def from_file(
         text_column=names.get("text", 0),
         text_b_column=names.get("text_b", 1) if pipeline.pair else None,
         label_column=names.get("label", 2 if pipeline.pair else 1),
+        weight_column=names.get("weight"),
         labels=labels,
     )
 
@@ -106,6 +107,7 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
     """Trains a task whose examples are texts, or pairs of texts, with one label each."""
 
     labels = LabelColumn()
+    takes_weights = True
     report_figures = CLASSIFICATION_FIGURES
 
     def columns(self, pipeline: TextPipelineT) -> Sequence[Wanted]:

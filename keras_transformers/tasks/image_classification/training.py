@@ -17,7 +17,7 @@ from keras_transformers.evaluation.reports.classification import (
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import NonNegativeFloat, PositiveInt, Rate
-from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.image_classification.pipeline import ImageClassifier
 from keras_transformers.tasks.labels import LabelColumn
@@ -29,7 +29,7 @@ __all__ = ["ImageClassificationOptions"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageClassificationOptions(ImageAugmentation, Training):
+class ImageClassificationOptions(ImageAugmentation, LabelTraining):
     """How image classifiers are trained: as ViT, on as many images as our sizes need."""
 
     epochs: PositiveInt = 60
@@ -89,6 +89,7 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
 
     options = ImageClassificationOptions
     labels = LabelColumn()
+    takes_weights = True
     report_figures = CLASSIFICATION_FIGURES
 
     def columns(self, pipeline: ImageClassifier) -> Sequence[Wanted]:

@@ -19,12 +19,14 @@ from keras_transformers.evaluation.reports.several_labels import (
     MULTI_LABEL_FIGURES,
     multi_label_report,
 )
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.runs import outputs_of
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__: list[str] = []
 
@@ -32,9 +34,11 @@ __all__: list[str] = []
 class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     """Trains classifiers that give texts any number of labels."""
 
+    options = LabelTraining
     batches = LabelSetBatches
     monitored = "val_mean_average_precision"
     labels = LabelColumn(name="labels", cells="set")
+    takes_weights = True
     report_figures = MULTI_LABEL_FIGURES
 
     def columns(self, pipeline: MultiLabelClassifier) -> Sequence[Wanted]:
@@ -54,20 +58,24 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     def from_file(
         self, pipeline: MultiLabelClassifier, path: Path, columns: Mapping[str, str]
     ) -> LabelSets:
-        check_column_names(columns, path, ("text", "text_b", "labels"))
+        check_column_names(columns, path, ("text", "text_b", "labels", "weight"))
         names: dict[str, Any] = dict(columns)
         return load_label_sets(
             path,
             text_column=names.get("text", 0),
             text_b_column=names.get("text_b", 1) if pipeline.pair else None,
             label_column=names.get("labels", 2 if pipeline.pair else 1),
+            weight_column=names.get("weight"),
             labels=pipeline.labels,
         )
 
     def losses(
-        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: Training
+        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: LabelTraining
     ) -> Mapping[str, Any]:
-        return {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        if options.class_weight is not None:  # each label has a weight of its own
+            loss = ElementwiseLoss(loss)
+        return {"loss": {"logits": loss}}
 
     def answers(
         self,

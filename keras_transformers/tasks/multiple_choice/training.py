@@ -37,6 +37,7 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
     options = MultipleChoiceOptions
     batches = ChoiceBatches
     own_json = True
+    takes_weights = True
     may_compile = False
     report_figures = CHOICE_FIGURES
 

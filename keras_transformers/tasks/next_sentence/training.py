@@ -7,6 +7,7 @@ import keras
 
 from keras_transformers.data.text import Examples, NextSentenceBatches
 from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier
@@ -21,6 +22,7 @@ _LABELS = ("0", "1")  # 0: the second text follows, as in Google's BERT
 class NextSentenceTrainer(text_columns.LabelledTextTrainer[NextSentenceClassifier]):
     """Trains next-sentence predictors."""
 
+    options = LabelTraining
     batches = NextSentenceBatches
     labels = LabelColumn(labels=lambda pipeline: _LABELS)
 

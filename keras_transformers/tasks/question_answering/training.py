@@ -44,6 +44,7 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
     options = QuestionAnsweringOptions
     monitored = "val_f1"
     own_json = True
+    takes_weights = True
     report_figures = QUESTION_FIGURES
 
     def columns(self, pipeline: QuestionAnswerer) -> Sequence[Wanted]:
@@ -119,6 +120,17 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
         else:
             result = squad_v2_scores(texts, references).overall
         return {"exact_match": result.exact_match, "f1": result.f1}
+
+    def with_targets(
+        self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
+    ) -> QuestionBatches:
+        return QuestionBatches(
+            dataclasses.replace(examples, weights=None),
+            pipeline,
+            batch_size=batches.batch_size,
+            shuffle=False,
+            static_shapes=batches.static_shapes,
+        )
 
     def split(self, examples: Questions, share: float) -> tuple[Questions, Questions]:
         shares = {"train": 1 - share, "dev": share}

@@ -1,5 +1,6 @@
 """Trains regressors: texts, or pairs of texts, with one score each."""
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from keras_transformers.tasks.labels import check_one_per_row
 from keras_transformers.tasks.regression.pipeline import TextRegressor
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Answers, Columns, Trainer
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__: list[str] = []
 
@@ -39,7 +41,7 @@ def _scaled(pipeline: Any, examples: Examples, source: Source) -> Examples:
                     f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, the range of "
                     "this pipeline's answers"
                 )
-    return Examples(examples.texts, examples.texts_b, list(map(str, numbers)), examples.source)
+    return dataclasses.replace(examples, labels=list(map(str, numbers)))
 
 
 def _references(pipeline: Any, examples: Examples) -> np.ndarray:
@@ -63,11 +65,17 @@ def numbers(values: Sequence[Any], source: Source) -> list[str]:
     return texts
 
 
+def score_loss(loss: keras.losses.Loss, examples: Examples) -> Mapping[str, Any]:
+    """Returns `loss` for `model.compile`: of each score, if the examples have weights."""
+    return {"loss": {"score": loss if examples.weights is None else ElementwiseLoss(loss)}}
+
+
 class RegressionTrainer(Trainer[TextRegressor, Examples]):
     """Trains regressors of texts."""
 
     batches = ScoredTextBatches
     monitored = "val_pearson"
+    takes_weights = True
     report_figures = REGRESSION_FIGURES
 
     def columns(self, pipeline: TextRegressor) -> Sequence[Wanted]:
@@ -88,8 +96,8 @@ class RegressionTrainer(Trainer[TextRegressor, Examples]):
         self, pipeline: TextRegressor, examples: Examples, options: Training
     ) -> Mapping[str, Any]:
         if pipeline.activation == "sigmoid":  # a cross-encoder's score is a logit
-            return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
-        return {"loss": {"score": keras.losses.MeanSquaredError()}}
+            return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
+        return score_loss(keras.losses.MeanSquaredError(), examples)
 
     def answers(
         self,

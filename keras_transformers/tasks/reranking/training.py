@@ -18,7 +18,7 @@ from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.evaluation.reports.search import search_report
 from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
-from keras_transformers.tasks.regression.training import numbers
+from keras_transformers.tasks.regression.training import numbers, score_loss
 from keras_transformers.tasks.reranking.pipeline import Reranker
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Answers, Columns, Trainer
@@ -102,6 +102,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
 
     options = RerankingOptions
     batches = _Batches
+    takes_weights = True
 
     def columns(self, pipeline: Reranker) -> Sequence[Wanted]:
         return [Wanted("text", TEXT_A), Wanted("text_b", _DOCUMENT), Wanted("score", _SCORE)]
@@ -120,7 +121,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
         self, pipeline: Reranker, examples: Examples, options: RerankingOptions
     ) -> Mapping[str, Any]:
         if options.distill:
-            return {"loss": {"score": keras.losses.MeanSquaredError()}}
+            return score_loss(keras.losses.MeanSquaredError(), examples)
         for row, score in enumerate(examples.labels or ()):
             if not 0 <= float(score) <= 1:
                 raise ValueError(
@@ -128,7 +129,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
                     "for documents that answer their query and 0 for others; for a teacher's "
                     "scores, distill=True"
                 )
-        return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
 
     def monitor(self, examples: Examples) -> str:
         if not _are_judgements(examples):

@@ -10,6 +10,7 @@ from keras_transformers.evaluation import TokenAccuracy, entity_scores
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.evaluation.reports.tagging import TAGGING_FIGURES, tagging_report
 from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.tagging.pipeline import Tagger
@@ -22,9 +23,11 @@ __all__: list[str] = []
 class TaggingTrainer(Trainer[Tagger, Sentences]):
     """Trains taggers of words."""
 
+    options = LabelTraining
     batches = TaggedBatches
     monitored = "val_entity_f1"
     labels = LabelColumn(name="labels", cells="words")
+    takes_weights = True
     report_figures = TAGGING_FIGURES
 
     def columns(self, pipeline: Tagger) -> Sequence[Wanted]:
