@@ -26,6 +26,7 @@ from keras_transformers.data.text import (
     TextBatches,
     majority_share,
 )
+from keras_transformers.fitting import reports_on
 from keras_transformers.runs import EncoderTuning, Run, command_line
 from keras_transformers.tasks import ClassificationOptions
 from keras_transformers.training import TokenCrossentropy
@@ -65,11 +66,17 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
     model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
-    figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
+    reached = run.best_figures["val_accuracy"]
+    figures = {
+        "dev_accuracy": reached,
+        "dev_majority": majority_share(dev),
+        **best,
+    }
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
-    return run.finish(classify, {**figures, "labels": labels})
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,12 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 import keras_transformers as kt
 from keras_transformers.data.text import TextPairBatches, TextPairFiles, TextPairs
-from keras_transformers.fitting import bm25_scores, main_figure, similarity_scores
+from keras_transformers.fitting import (
+    bm25_scores,
+    main_figure,
+    reports_on,
+    similarity_scores,
+)
 from keras_transformers.runs import Run, Tuning, command_line
 from keras_transformers.tasks import EmbeddingOptions
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
@@ -75,7 +80,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             figures |= {f"{name}_{x}{what}": y for x, y in scores.items()}
         if part.scores is None:
             figures |= {f"{name}_{figure}": value for figure, value in bm25_scores(part).items()}
-    return run.finish(embed, figures)
+    return run.finish(embed, figures, reports=reports_on(embed, batches, dev=dev, test=test))
 
 
 def loss(config: Config, train: TextPairs) -> Any:

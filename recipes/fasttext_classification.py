@@ -19,6 +19,7 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras
 
 import keras_transformers as kt
+from keras_transformers.data import ClassWeighting
 from keras_transformers.data.text import (
     Examples,
     LabelledFiles,
@@ -26,6 +27,7 @@ from keras_transformers.data.text import (
     TextBatches,
     majority_share,
 )
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Rate, Share
 from keras_transformers.runs import Options, Run, command_line
 from keras_transformers.tokenizers import NgramTokenizer
@@ -33,7 +35,7 @@ from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, LabelWeights, Options):
+class Config(LabelledFiles, ClassWeighting, LabelWeights, Options):
     """Trains fastText to classify texts."""
 
     epochs: PositiveInt = 10
@@ -81,14 +83,20 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
     model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
-    figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
+    reached = run.best_figures["val_accuracy"]
+    figures = {
+        "dev_accuracy": reached,
+        "dev_majority": majority_share(dev),
+        **best,
+    }
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
-    return run.finish(classify, {**figures, "labels": labels})
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 
 
-BATCHING = ("batch_size", "accumulate", "seed", "static_shapes")
+BATCHING = ("class_weight", "batch_size", "accumulate", "seed", "static_shapes")
 NGRAMS = ("num_buckets", "word_ngrams", "min_characters", "max_characters")
 
 

@@ -25,12 +25,12 @@ from keras_transformers.data import CachedBatches
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
 from keras_transformers.ranges import AnyInt, Default, PositiveFloat, PositiveInt
-from keras_transformers.runs import EncoderSource, Run, command_line, outputs_of
+from keras_transformers.runs import EncoderSource, LabelTraining, Run, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TaggedFiles, EncoderSource):
+class Config(TaggedFiles, LabelTraining, EncoderSource):
     """Trains a BiLSTM to tag words from the layers of a frozen encoder."""
 
     layers: kt.heads.features.LayerChoice | AnyInt = "concat_last_4"  # a row of table 7, or a layer

@@ -49,7 +49,7 @@ from keras_transformers.ranges import Fraction
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(runs.EncoderTuning):
+class Config(runs.LabelTraining, runs.EncoderTuning):
     """Fine-tunes an encoder on a task of GLUE, or on SICK."""
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment

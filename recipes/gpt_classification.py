@@ -26,13 +26,14 @@ import keras_transformers as kt
 from keras_transformers.data.language_models import NextTokenTextBatches
 from keras_transformers.data.text import LabelledFiles, majority_share
 from keras_transformers.evaluation import Perplexity
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, Share
-from keras_transformers.runs import ModelSource, Run, Tuning, command_line
+from keras_transformers.runs import LabelTraining, ModelSource, Run, Tuning, command_line
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, ModelSource, Tuning):
+class Config(LabelledFiles, LabelTraining, ModelSource, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
 
     weights: Path | None = None  # anything that keras_transformers.load reads, such as GPT-2's
@@ -80,14 +81,20 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     model.fit(**fit)
 
     best = run.load_best()
-    figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
+    reached = run.best_figures["val_logits_accuracy"]
+    figures = {
+        "dev_accuracy": reached,
+        "dev_majority": majority_share(dev),
+        **best,
+    }
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {
             "test_accuracy": scores["logits_accuracy"],
             "test_majority": majority_share(test),
         }
-    return run.finish(classify, {**figures, "labels": labels})
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 
 
 if __name__ == "__main__":

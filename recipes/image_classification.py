@@ -25,6 +25,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.images import ImageBatches, ImageFiles
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import (
     Default,
     PositiveFloat,
@@ -96,18 +97,24 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
     print(f"{model.name}: {model.count_params():,} parameters")
     model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
+    reached = run.epochs[-1]
+    if config.monitor:  # otherwise the last epoch is kept, as for ViT
+        run.load_best()
+        reached = run.best_figures
 
     scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
     figures = {
         "test_accuracy": scores["accuracy"],
         "test_majority": test.majority_share,
-        "dev_accuracy": run.epochs[-1]["val_accuracy"],
+        "dev_accuracy": reached["val_accuracy"],
         "labels": list(train.label_names),
         "num_parameters": model.count_params(),
     }
     height, width, channels = train.shape
     decoder = kt.pipelines.ImageDecoder((height, width), channels)
-    return run.finish(kt.pipelines.ImageClassifier(model, decoder, train.label_names), figures)
+    classify = kt.pipelines.ImageClassifier(model, decoder, train.label_names)
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, figures, reports=reports)
 
 
 def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -> keras.Model:

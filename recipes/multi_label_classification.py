@@ -23,11 +23,13 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data.text import LabelSetBatches, LabelSetFiles, LabelSets
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
-from keras_transformers.runs import EncoderTuning, Run, command_line, outputs_of
+from keras_transformers.fitting import reports_on
+from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
+from keras_transformers.training import ElementwiseLoss
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelSetFiles, EncoderTuning):
+class Config(LabelSetFiles, LabelTraining, EncoderTuning):
     """Fine-tunes an encoder to give texts any number of labels."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
@@ -38,6 +40,9 @@ class Config(LabelSetFiles, EncoderTuning):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
+    loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    if config.class_weight is not None:  # each label has a weight of its own
+        loss = ElementwiseLoss(loss)
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         if config.pooling == "mean":
@@ -54,7 +59,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         on_dev = batches.of(dev)
         model.compile(
             optimizer=config.optimizer(model, len(batches)),
-            loss={"logits": keras.losses.BinaryCrossentropy(from_logits=True)},
+            loss={"logits": loss},
             jit_compile=config.jit_compile,
         )
     fit = run.prepare(
@@ -78,7 +83,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
                 del scores["mean_average_precision"]  # which needs no threshold
             figures |= {f"{name}_{figure}{at}": value for figure, value in scores.items()}
         figures[f"{name}_micro_f1, majority"] = majority(train, examples, labels)
-    return run.finish(classify, {**figures, "thresholds": classify.thresholds})
+    figures["thresholds"] = classify.thresholds
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, figures, reports=reports)
 
 
 def probabilities(model: keras.Model, batches: LabelSetBatches) -> np.ndarray:

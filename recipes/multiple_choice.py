@@ -22,6 +22,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
+from keras_transformers.fitting import reports_on
 from keras_transformers.runs import EncoderTuning, Run, command_line
 from keras_transformers.tasks import MultipleChoiceOptions
 
@@ -60,11 +61,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
     model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
-    figures = {"dev_accuracy": best["best"], "dev_chance": chance(dev), **best}
+    reached = run.best_figures["val_accuracy"]
+    figures = {"dev_accuracy": reached, "dev_chance": chance(dev), **best}
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_chance": chance(test)}
-    return run.finish(choose, figures)
+    return run.finish(choose, figures, reports=reports_on(choose, batches, dev=dev, test=test))
 
 
 def labelled(path: Path) -> ChoiceExamples:

@@ -36,6 +36,7 @@ from keras_transformers.data.text import (
     write_predictions,
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import AnyFloat, Default, Fraction, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
 from keras_transformers.tasks import QuestionAnsweringOptions
@@ -114,7 +115,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             path = run.folder / f"{name}_answers.json"
             path.unlink(missing_ok=True)  # left by a stopped run
             write_predictions(answer_texts(found, no_answer_threshold=threshold), path)
-    return run.finish(answer, figures)
+    return run.finish(answer, figures, reports=reports_on(answer, batches, dev=dev, test=test))
 
 
 def predictions(model: keras.Model, batches: QuestionBatches) -> list[Prediction]:

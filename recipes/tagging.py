@@ -21,12 +21,13 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
-from keras_transformers.runs import EncoderTuning, Run, command_line, outputs_of
+from keras_transformers.fitting import reports_on
+from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TaggedFiles, EncoderTuning):
+class Config(TaggedFiles, LabelTraining, EncoderTuning):
     """Fine-tunes an encoder to tag words."""
 
     case_markers: bool = False  # add tokens that mark capitalized words for an uncased encoder
@@ -64,7 +65,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         found = scores(model, part)
         print(f"{name}:\n{found}")
         figures[f"{name}_entity_f1"] = found.overall.f1
-    return run.finish(tag, figures)
+    return run.finish(tag, figures, reports=reports_on(tag, batches, dev=dev, test=test))
 
 
 def scores(model: keras.Model, batches: TaggedBatches) -> EntityScores:

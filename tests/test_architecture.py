@@ -36,7 +36,8 @@ ALLOWED: dict[str, set[str]] = {
         *("layers", "models", "families", "tokenizers", "decoding", "convert"),
         *("data", "evaluation", "training", "runs"),
     },
-    "saved_model": {"tasks", "layers", "jobs", "data.tables"},  # the last two predict on files
+    # The tables and jobs are for predictions on files; a report is what measuring returns.
+    "saved_model": {"tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"},
     # It knows SavedModels, never models; from the tasks it needs only their answers.
     "serving": {
         *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.conversations"),
@@ -48,12 +49,13 @@ ALLOWED: dict[str, set[str]] = {
     # These three import no model.
     "data": {"tokenizers", "jobs"},
     "training": set(),
-    "evaluation": {"data", "tokenizers", "training"},
-    # From evaluation only BLEU, which validates translations during `fit`; from the models only
-    # their names; of other libraries' weights only whether a path has some, and their number of
-    # positions; from the tasks, what a pipeline is.
+    # Its reports draw pictures.
+    "evaluation": {"data", "tokenizers", "training", "inspection.svg"},
+    # From evaluation only BLEU, which validates translations during `fit`, and what a report is,
+    # which it writes; from the models only their names; of other libraries' weights only whether
+    # a path has some, and their number of positions; from the tasks, what a pipeline is.
     "runs": {
-        *("data", "evaluation.bleu", "inspection", "models.registry"),
+        *("data", "evaluation.bleu", "evaluation.reports.report", "inspection", "models.registry"),
         *("convert.formats.weights", "tasks.pipeline", "saved_model", "training"),
     },
     # Pipelines trained and measured in one call: it stands on what recipes stand on.

@@ -25,6 +25,7 @@ from keras_transformers.cli.exports import (
     Verify,
     WarmUp,
 )
+from keras_transformers.cli.measuring import Evaluate
 from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.recipes import Train
@@ -45,6 +46,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Explore,
     Train,
     Predict,
+    Evaluate,
     Translate,
     Search,
     Show,

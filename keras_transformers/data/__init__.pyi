@@ -10,6 +10,7 @@ from . import static_shapes as static_shapes
 from . import tables as tables
 from . import text as text
 from . import translation as translation
+from . import weighting as weighting
 from .batching import Batches as Batches
 from .batching import CachedBatches as CachedBatches
 from .batching import LengthBatches as LengthBatches
@@ -135,3 +136,4 @@ from .translation.parallel_text import read_multi30k as read_multi30k
 from .translation.parallel_text import read_parallel as read_parallel
 from .translation.parallel_text import read_tsv as read_tsv
 from .translation.pronunciation import split_words as split_words
+from .weighting import ClassWeighting as ClassWeighting

@@ -4,12 +4,13 @@ import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.static_shapes import Batch, StaticShapes, best_limits
+from keras_transformers.data.static_shapes import Batch, StaticShapes, best_limits, by_row
+from keras_transformers.data.weighting import ClassWeight, class_weights
 
 __all__ = [
     "Batches",
@@ -48,11 +49,15 @@ class Batches(abc.ABC):
         mean_lengths: mean number of tokens per row; a mapping from input names if inputs differ;
             for inputs (batch, choices, length), the mean numbers of choices and of tokens in each.
         other_lengths: the same for inputs that hold no tokens, such as mask positions.
+        class_counts: each label -> its number of examples; None without labels.
+        has_weights: whether classes or examples have weights of their own in the loss.
     """
 
     num_rows: int
     mean_lengths: float | tuple[float, ...] | Mapping[str, float]
     other_lengths: Mapping[str, float] = MappingProxyType({})
+    class_counts: Mapping[str, int] | None = None
+    has_weights: bool = False
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -99,10 +104,17 @@ class LengthBatches(Batches):
             batch is then full: rows of weight 0 complete it, so there are sample weights for losses
             with `reduction="mean_with_sample_weight"` and for `weighted_metrics`. With 1, the
             dataset has static shapes.
+        weights: the weight of each row, (rows,), as sample weights; None if all weigh the same.
+        class_counts: each label -> its number of examples, for tasks with labels.
+        class_weight: "balanced", or label -> weight; needs `class_counts`. The batches then have
+            the weights of their targets as sample weights, times those of their rows.
 
     Raises:
-        ValueError: there are no rows, or the batch size or `static_shapes` is below 1.
+        ValueError: there are no rows, the batch size or `static_shapes` is below 1, or
+            `class_weight` has an unknown label or a weight that is none.
     """
+
+    label_output: ClassVar[str] = "logits"  # the output whose targets `class_weight` weighs
 
     def __init__(
         self,
@@ -112,6 +124,9 @@ class LengthBatches(Batches):
         shuffle: bool,
         seed: int,
         static_shapes: int | None = None,
+        weights: Sequence[float] | np.ndarray | None = None,
+        class_counts: Mapping[str, int] | None = None,
+        class_weight: ClassWeight | None = None,
     ) -> None:
         _check(lengths, batch_size)
         if static_shapes is not None and static_shapes < 1:
@@ -123,6 +138,16 @@ class LengthBatches(Batches):
         self.static_shapes = static_shapes
         self.num_rows = len(self.lengths)
         self.mean_lengths = float(self.lengths.mean())
+        self.class_counts = class_counts
+        self._row_weights = None if weights is None else tf.constant(weights, tf.float32)
+        self._class_weights = None
+        if class_weight is not None:
+            if not class_counts:
+                raise ValueError(
+                    f"class_weight={class_weight!r:.80}: these examples have no labels to weigh"
+                )
+            self._class_weights = self.class_weights(class_weight, class_counts)
+        self.has_weights = weights is not None or class_weight is not None
 
     def __len__(self) -> int:
         return -(-self.num_rows // self.batch_size)
@@ -145,6 +170,43 @@ class LengthBatches(Batches):
         `static_shapes` does not apply yet.
         """
 
+    def class_weights(self, class_weight: ClassWeight, counts: Mapping[str, int]) -> np.ndarray:
+        """Returns the weights that `target_weights` looks up, here float32 (classes,)."""
+        return class_weights(class_weight, counts)
+
+    def target_weights(self, targets: tf.Tensor, of_class: np.ndarray) -> tf.Tensor:
+        """Returns the weights of targets by their class, here of ids (batch, ...); runs in graphs.
+
+        Args:
+            targets: those of the output `label_output`.
+            of_class: what `class_weights` returned.
+        """
+        return tf.gather(of_class, targets)
+
+    def with_weights(self, batch: Batch, indices: tf.Tensor) -> Batch:
+        """Returns a batch of the rows at `indices` with its sample weights; runs in graphs.
+
+        The weight of a target is its own, if `batch` has one, times its class's, times its row's.
+        """
+        if not self.has_weights or not isinstance(batch, tuple):
+            return batch
+        inputs, targets, *others = batch
+        weights = dict(others[0]) if others else {}
+        if self._class_weights is not None:
+            factor = self.target_weights(targets[self.label_output], self._class_weights)
+            weights[self.label_output] = factor * weights.get(self.label_output, 1.0)
+        rows = tf.ones_like(indices, tf.float32)
+        if self._row_weights is not None:
+            rows = tf.gather(self._row_weights, indices)  # (batch,)
+        return (
+            inputs,
+            targets,
+            {
+                name: by_row(rows, weights[name]) * weights[name] if name in weights else rows
+                for name in targets
+            },
+        )
+
     def in_static_shape(self, batch: Batch, indices: tf.Tensor) -> Batch:
         """Returns a batch of the rows at `indices`, in a static shape; runs in graphs."""
         return batch if self._shapes is None else self._shapes(batch, indices)
@@ -166,18 +228,24 @@ class LengthBatches(Batches):
         """`batch`, traced once and shared by all datasets: validation makes one per epoch."""
 
         def batch(indices: tf.Tensor) -> Batch:
-            return self.in_static_shape(self.batch(indices), indices)
+            return self.in_static_shape(self._weighted_batch(indices), indices)
 
         return tf.function(
             batch, autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)]
         )
+
+    def _weighted_batch(self, indices: tf.Tensor) -> Batch:
+        return self.with_weights(self.batch(indices), indices)
 
     @functools.cached_property
     def _shapes(self) -> StaticShapes | None:
         if self.static_shapes is None:
             return None
         return StaticShapes(
-            self.batch, self.lengths, num_rows=self.batch_size, num_shapes=self.static_shapes
+            self._weighted_batch,
+            self.lengths,
+            num_rows=self.batch_size,
+            num_shapes=self.static_shapes,
         )
 
 
@@ -197,6 +265,7 @@ class CachedBatches(Batches):
     def __init__(self, batches: LengthBatches, function: Callable[..., Any]) -> None:
         self.source = batches
         self.num_rows, self.mean_lengths = batches.num_rows, batches.mean_lengths
+        self.class_counts, self.has_weights = batches.class_counts, batches.has_weights
         self._function = function
         self._kept = batches.dataset().take(len(batches)).map(function).cache()
 

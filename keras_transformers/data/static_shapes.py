@@ -88,7 +88,7 @@ def filled(batch: Batch, num_rows: int) -> Batch:
     counted = tf.cast(is_real, tf.float32)  # (num_rows,)
     if not weights:
         return inputs, targets, tf.nest.map_structure(lambda _: counted, targets)
-    return inputs, targets, tf.nest.map_structure(lambda w: _by_row(counted, w) * w, weights[0])
+    return inputs, targets, tf.nest.map_structure(lambda w: by_row(counted, w) * w, weights[0])
 
 
 def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:
@@ -146,6 +146,6 @@ def _padded(tensor: tf.Tensor, sizes: np.ndarray, number: tf.Tensor) -> tf.Tenso
     return tf.ensure_shape(padded, [None, *fixed])
 
 
-def _by_row(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def by_row(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Appends axes of size 1 to weights (rows,), to multiply values (rows, ...)."""
     return tf.reshape(weights, [-1, *[1] * (len(values.shape) - 1)])

@@ -47,6 +47,14 @@ def stored_kernel(dense: keras.layers.Dense) -> Variable:
     return dense._kernel
 
 
+# --- Keras metrics ---------------------------------------------------------------------------
+
+
+def lower_is_better(metric: keras.metrics.Metric) -> bool:
+    """Returns whether Keras says that a lower value of a metric is better."""
+    return getattr(metric, "_direction", None) == "down"
+
+
 # --- Keras variables -------------------------------------------------------------------------
 
 

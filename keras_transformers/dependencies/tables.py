@@ -38,6 +38,11 @@ def column_names(table: Any) -> list[Any]:
     return list(names)
 
 
+def row_names(table: Any) -> list[Any] | None:
+    """Returns the index of a pandas DataFrame; None for other values, whose rows have numbers."""
+    return list(table.index) if _is_one_of(table, {"pandas": _TABLES["pandas"]}) else None
+
+
 def column(table: Any, name: Any) -> list[Any]:
     """Returns the values of a table's column.
 

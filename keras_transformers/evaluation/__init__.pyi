@@ -10,6 +10,7 @@ from . import multi_label as multi_label
 from . import perplexity as perplexity
 from . import pronunciation as pronunciation
 from . import replaced_tokens as replaced_tokens
+from . import reports as reports
 from . import retrieval as retrieval
 from . import scored_text as scored_text
 from . import squad as squad
@@ -41,6 +42,17 @@ from .replaced_tokens import ReplacedTokenAccuracy as ReplacedTokenAccuracy
 from .replaced_tokens import ReplacedTokenPrecision as ReplacedTokenPrecision
 from .replaced_tokens import ReplacedTokenRecall as ReplacedTokenRecall
 from .replaced_tokens import ReplacedTokenShare as ReplacedTokenShare
+from .reports.calibration import Calibration as Calibration
+from .reports.report import Report as Report
+from .reports.report import ReportTable as ReportTable
+from .reports.choices import choice_report as choice_report
+from .reports.classification import classification_report as classification_report
+from .reports.several_labels import multi_label_report as multi_label_report
+from .reports.questions import question_report as question_report
+from .reports.regression import regression_report as regression_report
+from .reports.search import search_report as search_report
+from .reports.tagging import tagging_report as tagging_report
+from .reports.translation import translation_report as translation_report
 from .retrieval import bm25_similarities as bm25_similarities
 from .retrieval import retrieval_scores as retrieval_scores
 from .scored_text import ScoredText as ScoredText

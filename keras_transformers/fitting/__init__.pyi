@@ -3,7 +3,10 @@
 from . import evaluate as evaluate
 from . import fit as fit
 from . import option_names as option_names
+from . import user_metrics as user_metrics
 from . import user_optimizer as user_optimizer
+from .evaluate import Scores as Scores
+from .evaluate import reports_on as reports_on
 from keras_transformers.tasks.training import FitOptions as FitOptions
 from keras_transformers.tasks.training import Trainer as Trainer
 from keras_transformers.tasks.lora import Adapter as Adapter

@@ -16,11 +16,16 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.data.text.cleaning import faults
+from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.weighting import ClassWeight
 from keras_transformers.fitting.option_names import ADVICE
+from keras_transformers.fitting.user_metrics import Metrics, all_metrics
 from keras_transformers.fitting.user_optimizer import UserOptimizer
 from keras_transformers.options import unknown_option
-from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
+from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, check_ranges
 from keras_transformers.runs import Run, Validation
+from keras_transformers.runs.monitors import monitors_of
 from keras_transformers.runs.resume.folder_lock import LOCK
 from keras_transformers.runs.resume.run_folder import CONFIG
 from keras_transformers.runs.user_callbacks import as_callbacks, restores_weights
@@ -28,7 +33,7 @@ from keras_transformers.tasks import lora
 from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import trainer_of
-from keras_transformers.tasks.training import FitOptions, Trainer
+from keras_transformers.tasks.training import FitOptions, OnBadRows, Trainer
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
@@ -46,6 +51,8 @@ _SET_BY_FIT = {
     "weights_dtype",
     "dropout",
 }
+# Arguments that only some tasks have as options.
+_NOT_FOR_ALL = {"batch_size", "class_weight"}
 # What decides the updates of the optimizer that `fit` makes.
 _OF_OPTIMIZER = ("learning_rate", "warmup_fraction", "weight_decay", "clip_norm")
 
@@ -57,9 +64,14 @@ def fit(
     validation: Any = None,
     columns: Mapping[str, str] | None = None,
     labels_are: LabelsAre | None = None,
+    on_bad_rows: OnBadRows = "error",
     epochs: PositiveInt | None = None,
     batch_size: PositiveInt | None = None,
     learning_rate: PositiveFloat | None = None,
+    class_weight: ClassWeight | None = None,
+    monitor: str | None = None,
+    patience: NonNegativeInt | None = None,
+    metrics: Metrics = None,
     optimizer: keras.optimizers.Optimizer
     | str
     | Callable[[], keras.optimizers.Optimizer]
@@ -109,10 +121,27 @@ def fit(
             "5", 2 is the label "2" or the third. Lists of several labels may also be "indicators",
             a 0 or 1 for each of the pipeline's labels. None takes the only way that fits, and
             raises an error if several fit and differ.
+        on_bad_rows: what to do with rows without a value, or whose text is no Unicode, as with half
+            of a surrogate pair: "error" names all of them, "drop" trains without them and says
+            which they are.
         epochs: passes over the data: 3 by default, 10 for generation, 60 for images.
         batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
         learning_rate: the peak, after which it falls to 0. By default, by the model's
             size: see `rate_for` of the task's options, such as `tasks.ClassificationOptions`.
+        class_weight: "balanced", which weighs each label by n / (k * count) as scikit-learn does;
+            or label -> weight, 1 for the others. For several labels per text, these are the weights
+            of having a label; "balanced" makes having it weigh as much as not having it, in total.
+            A column `weight` of the data (also last in a tuple, or `columns={"weight": ...}` for a
+            file of texts) weighs each example; the two multiply. The loss of a batch is
+            sum(weight * loss) / sum(weight), so only the proportions of weights count. Validation
+            counts all examples the same.
+        monitor: the figure that decides which epoch's weights are kept: "val_loss", another one
+            that the progress shows, or one of `metrics`; by default the task's own, such as
+            "val_accuracy". The lowest loss, error or perplexity is best, and the highest of others.
+        patience: epochs without a better one by `monitor` before training stops.
+        metrics: more Keras metrics, or a list of them per output of the model, to measure in
+            training and on the validation data. They get the targets as the loss does: ids of
+            labels, for images and several labels a row with a number per label.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the
@@ -122,7 +151,8 @@ def fit(
             and options was stopped there, this one resumes it bit for bit. None keeps nothing.
         callbacks: more callbacks for `model.fit`, or one, called after the figures of an epoch are
             measured. One that sets the learning rate, such as ReduceLROnPlateau, needs an
-            `optimizer` whose rate is a number. EarlyStopping may restore the best weights only by
+            `optimizer` whose rate is a number. EarlyStopping, ModelCheckpoint and ReduceLROnPlateau
+            may follow any figure that exists. EarlyStopping may restore the best weights only by
             the figure that selects the best epoch here; without `validation`, by any.
         **options: other options of recipes: warmup_fraction, weight_decay, clip_norm, seed; lora
             (the rank of low-rank updates, trained in place of the model's own matrices) with
@@ -138,20 +168,36 @@ def fit(
         FileExistsError: the folder has something else in it.
         FileNotFoundError: a file does not exist.
         TypeError: the pipeline cannot be trained in one call, an option is unknown, the data has an
-            unknown type, or something else is passed as a callback or an optimizer.
+            unknown type, or something else is passed as a callback, a metric or an optimizer.
         ValueError: a label is unknown or can be read in two ways, a column is missing, columns
-            differ in length, a number is out of range, two options or a callback and the training
-            contradict each other, or the folder holds a run with other data or options. All of
-            these are raised before the first step.
+            differ in length, a number is out of range, `class_weight` has an unknown label, a
+            weight is negative or none is above 0, a figure to follow does not exist, two options or
+            a callback and the training contradict each other, or the folder holds a run with other
+            data or options. All of these are raised before the first step.
 
     Example:
         classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
         kt.fit(classify, (texts, labels), validation=0.1, epochs=3)
     """
     trainer = trainer_of(pipeline)
-    named = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    named = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "class_weight": dict(class_weight) if isinstance(class_weight, Mapping) else class_weight,
+        "monitor": monitor,
+        "patience": patience,
+    }
     chosen = {name: value for name, value in named.items() if value is not None} | options
+    if class_weight is not None and trainer.labels is None:
+        raise TypeError(f"class_weight: {pipeline.task} has no labels to weigh: leave it out")
     _check_options(trainer, chosen)
+    if validation is None and (monitor, patience) != (None, None):
+        name, value = ("monitor", monitor) if patience is None else ("patience", patience)
+        raise ValueError(
+            f"{name}={value!r} needs validation data: pass validation=, which is data or a share "
+            "of the training data such as 0.1"
+        )
     callbacks = as_callbacks(callbacks)
     user_optimizer = None
     if optimizer is not None:
@@ -164,15 +210,22 @@ def fit(
         chosen["optimizer_config"] = user_optimizer.config
     columns = columns or {}
     held_out = None
+    if on_bad_rows not in ("error", "drop"):
+        raise ValueError(f"on_bad_rows={on_bad_rows!r}: use 'error' or 'drop'")
+    reading: dict[str, Any] = {"weighted": True, "on_bad_rows": on_bad_rows}
     if isinstance(validation, float):
         if not 0 < validation < 1:
             raise ValueError(f"validation={validation}: pass a share between 0 and 1, or data")
-        (train,) = trainer.read(pipeline, {"data": data}, columns, labels_are)
+        (train,) = trainer.read(pipeline, {"data": data}, columns, labels_are, **reading)
         train, held_out = trainer.split(train, validation)
     else:
         sets = {"data": data} | ({} if validation is None else {"validation": validation})
-        train, *others = trainer.read(pipeline, sets, columns, labels_are)
+        train, *others = trainer.read(pipeline, sets, columns, labels_are, **reading)
         held_out = others[0] if others else None
+    if isinstance(train, Examples) and not chosen.get("quiet"):
+        parts = faults(train, held_out)
+        if parts:
+            print(parts, flush=True)
     with _folder(folder) as place, _signals_restored():
         config = _config(
             trainer, chosen, place, digest=_digest([train, held_out]), kept=folder is not None
@@ -180,7 +233,9 @@ def fit(
         if user_optimizer is None and config.learning_rate is None:
             rate = config.rate_for(pipeline.model)
             config = dataclasses.replace(config, learning_rate=rate)
-        return _trained(Run(config), trainer, pipeline, train, held_out, callbacks, user_optimizer)
+        return _trained(
+            Run(config), trainer, pipeline, train, held_out, callbacks, user_optimizer, metrics
+        )
 
 
 def _trained(
@@ -191,6 +246,7 @@ def _trained(
     held_out: Any,
     callbacks: Sequence[keras.callbacks.Callback],
     user_optimizer: UserOptimizer | None,
+    metrics: Metrics,
 ) -> keras.callbacks.History:
     config: Any = run.config
     with run.scope():
@@ -205,13 +261,14 @@ def _trained(
             )
         batches = trainer.batches(trainer.encoded(trained, train), trained, **config.batching())
         model = trainer.model(trained)
+        losses = trainer.losses(trained, train, config)
         model.compile(
             optimizer=(
                 user_optimizer.make() if user_optimizer else config.optimizer(model, len(batches))
             ),
-            weighted_metrics=trainer.metrics(trained),
+            weighted_metrics=all_metrics(trainer.metrics(trained), metrics, list(losses["loss"])),
             jit_compile=config.jit_compile and trainer.may_compile,
-            **trainer.losses(trained, train, config),
+            **losses,
         )
     arguments: dict[str, Any] = {}
     on_held_out = None
@@ -225,12 +282,21 @@ def _trained(
         first += trainer.callbacks()
         on_held_out = batches.of(trainer.encoded(trained, held_out))
         monitor = arguments["monitor"] = trainer.monitor(held_out)
+        followed = {config.monitor, *monitors_of(callbacks)} - {None, monitor}
         if trainer.metrics(trained) is not None:
             arguments["validation"] = on_held_out
-        if trainer.has_scores:
+        elif metrics or followed:
+            arguments["validation"] = trainer.with_targets(trained, on_held_out, held_out)
+        # A figure that only the report has is measured if something follows it.
+        reports = bool(trainer.report_figures) and bool(followed - {"val_loss", "loss"})
+        if trainer.report_figures.get((config.monitor or "").removeprefix("val_")) is False:
+            arguments["mode"] = "min"
+        if trainer.has_scores or reports:
 
-            def scores() -> Any:
-                return trainer.scores(trained, on_held_out, held_out)
+            def scores() -> dict[str, float]:
+                figures = dict(trainer.scores(trained, on_held_out, held_out) or {})
+                report = trainer.reported(trained, on_held_out, held_out) if reports else None
+                return figures if report is None else {**report.figures, **figures}
 
             first.append(Validation(scores, monitor=monitor))
     prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)
@@ -264,7 +330,7 @@ def _check_options(trainer: Trainer[Any, Any], chosen: Mapping[str, Any]) -> Non
     for name in chosen:
         if name not in names:
             arguments = set(inspect.signature(fit).parameters) - {"pipeline", "options"}
-            raise unknown_option("fit", name, names | arguments - {"batch_size"}, ADVICE)
+            raise unknown_option("fit", name, names | arguments - _NOT_FOR_ALL, ADVICE)
     check_ranges(trainer.fit_options(), chosen)
 
 

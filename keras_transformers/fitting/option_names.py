@@ -53,11 +53,11 @@ ADVICE: Mapping[str, Sequence[str]] = {
     "use quiet=True to hide the progress": (
         *("verbose", "silent", "disable_tqdm", "progress", "show_progress_bar"),
     ),
-    "use callbacks=, such as callbacks=keras.callbacks.EarlyStopping('val_loss', patience=2)": (
-        *("early_stopping", "early_stopping_patience", "patience"),
+    "use patience=, or callbacks= with a keras.callbacks.EarlyStopping of your own": (
+        *("early_stopping", "early_stopping_patience"),
     ),
-    "fit keeps the weights of the epoch that is best by the task's own figure on validation=": (
-        *("monitor", "metric_for_best_model", "greater_is_better", "load_best_model_at_end"),
+    "use monitor=, the figure on validation= by which the best epoch's weights are kept": (
+        *("metric_for_best_model", "greater_is_better", "load_best_model_at_end"),
         *("restore_best_weights", "save_best_only"),
     ),
     "use strategy='mirrored' for several GPUs": (
@@ -68,12 +68,14 @@ ADVICE: Mapping[str, Sequence[str]] = {
     ),
     "use lora=, the rank of the updates": ("peft_config", "lora_r", "lora_rank", "rank"),
     "use lora_targets=": ("target_modules", "lora_target_modules"),
-    "there are no weights of classes or examples; repeat the rare examples in data=": (
-        *("class_weight", "class_weights", "sample_weight", "sample_weights"),
+    "use class_weight='balanced' or {label: weight}": (
+        *("class_weights", "label_weights", "pos_weight", "weight"),
     ),
-    "the task has its own loss and metrics; callbacks= can measure more": (
-        *("metrics", "compute_metrics", "loss", "compute_loss", "loss_fn"),
+    "data= may have a column weight, with the weight of each example": (
+        *("sample_weight", "sample_weights", "weights"),
     ),
+    "use metrics=, Keras metrics that are measured after each epoch": ("compute_metrics",),
+    "the task has its own loss; metrics= can measure more": ("loss", "compute_loss", "loss_fn"),
     "the examples are always shuffled, in an order that seed= decides": (
         *("shuffle", "shuffle_buffer_size", "group_by_length"),
     ),

@@ -1,13 +1,17 @@
 """Draws attention weights as pictures."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_transformers.inspection.attention_maps import AttentionMap
+from keras_transformers.inspection.svg import FAINT
 
 __all__ = ["attention_figure", "attention_picture", "attention_pictures", "rollout_figure"]
+
+_SVG = "{http://www.w3.org/2000/svg}"
 
 
 def attention_pictures(
@@ -120,6 +124,64 @@ def rollout_figure(found: AttentionMap, *, dark: bool = False) -> Any:
         kt.inspection.rollout_figure(found).savefig("rollout.svg")
     """
     return _drawn(found, [[("rollout", found.rollout())]], dark)
+
+
+def svg_pixels(svg: str) -> np.ndarray:
+    """Draws a picture of `inspection.svg` as pixels, on a light page, such as for TensorBoard.
+
+    Args:
+        svg: the file's text.
+
+    Returns:
+        uint8 (height, width, 3).
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from xml.etree import ElementTree
+
+    root = ElementTree.fromstring(svg)
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    figure = _figure(figsize=(width / 100, height / 100), dpi=100)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    axes.set_axis_off()
+    # The rules of the light scheme come first.
+    light = next(root.iter(f"{_SVG}style")).text or ""
+    fills = dict(re.findall(r"^\.(\w+) \{ fill: (#\w+);", light.partition("@media")[0], re.M))
+    for element in root.iter():
+        _draw_element(axes, element, fills)
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def _draw_element(axes: Any, element: Any, fills: Mapping[str, str]) -> None:
+    """Draws a box, a text or a line; nothing for other elements."""
+    from matplotlib.patches import Rectangle
+
+    styles = element.get("class", "").split()
+    faint = FAINT[0]
+    if element.tag == f"{_SVG}rect":
+        x, y, width, height = (float(element.get(name)) for name in ("x", "y", "width", "height"))
+        edge = "none" if "page" in styles and not x and not y else faint
+        fill = fills[styles[0]]
+        axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=edge, lw=0.4))
+    elif element.tag == f"{_SVG}text":
+        axes.text(
+            float(element.get("x")),
+            float(element.get("y")),
+            (element.text or "").replace("$", r"\$"),
+            ha={"start": "left", "middle": "center", "end": "right"}[element.get("text-anchor")],
+            fontsize=8,
+            fontweight="bold" if "bold" in styles else "normal",
+            color=faint if "faint" in styles else "black",
+        )
+    elif element.tag == f"{_SVG}path" and element.get("class") != "head":
+        pairs = re.split("[ML]", element.get("d"))[1:]
+        points = [tuple(map(float, pair.split())) for pair in pairs]
+        axes.plot(*zip(*points, strict=True), color=faint, lw=0.8)
 
 
 def _drawn(attention: AttentionMap, panels: list[list[tuple[str, np.ndarray]]], dark: bool) -> Any:

@@ -85,9 +85,11 @@ class Picture:
 
     def arrow(self, points: Sequence[Point]) -> None:
         """Draws a line through the points, with a head at the last one."""
-        (x, y), *others = points
-        line = f"M{x:g} {y:g}" + "".join(f" L{x:g} {y:g}" for x, y in others)
-        self._elements.append(f'<path d="{line}" marker-end="url(#head)"/>')
+        self._elements.append(f'<path d="{_path(points)}" marker-end="url(#head)"/>')
+
+    def line(self, points: Sequence[Point]) -> None:
+        """Draws a line through the points."""
+        self._elements.append(f'<path d="{_path(points)}"/>')
 
     def __str__(self) -> str:
         """Returns the file's text."""
@@ -125,3 +127,8 @@ class Picture:
             f"path {{ fill: none; stroke: {faint}; }}",
             f".head {{ fill: {faint}; stroke: none; }}",
         ]
+
+
+def _path(points: Sequence[Point]) -> str:
+    (x, y), *others = points
+    return f"M{x:g} {y:g}" + "".join(f" L{x:g} {y:g}" for x, y in others)

@@ -2,12 +2,14 @@
 
 from . import board as board
 from . import callbacks as callbacks
+from . import class_counts as class_counts
 from . import clusters as clusters
 from . import encoder_decoders as encoder_decoders
 from . import fine_tuning as fine_tuning
 from . import grid as grid
 from . import guardrails as guardrails
 from . import launching as launching
+from . import monitors as monitors
 from . import options as options
 from . import origin as origin
 from . import preemption as preemption
@@ -25,6 +27,7 @@ from .clusters import Cluster as Cluster
 from .encoder_decoders import EncoderDecoderTraining as EncoderDecoderTraining
 from .fine_tuning import EncoderSource as EncoderSource
 from .fine_tuning import EncoderTuning as EncoderTuning
+from .fine_tuning import LabelTraining as LabelTraining
 from .fine_tuning import ModelSource as ModelSource
 from .fine_tuning import Training as Training
 from .fine_tuning import Tuning as Tuning

@@ -1,5 +1,6 @@
 """Creates the callbacks of every `fit`: guards, figures, logs, progress, and weights on disk."""
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from keras_transformers.inspection.flops import update_cost, update_tokens
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import EpochSummaries
 from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
+from keras_transformers.runs.monitors import Mode
 from keras_transformers.runs.options import Logging, Options
 from keras_transformers.runs.progress import (
     LineProgress,
@@ -35,6 +37,8 @@ def standard_callbacks(
     last: str,
     best: str,
     monitor: str | None,
+    mode: Mode = "max",
+    patience: int | None = None,
 ) -> list[keras.callbacks.Callback]:
     """Returns the callbacks to pass to every `fit`.
 
@@ -47,7 +51,9 @@ def standard_callbacks(
         log: the options that say what to report.
         last: file name of the newest weights.
         best: file name of the best epoch's weights.
-        monitor: the figure that decides the best epoch (higher is better); None saves no best.
+        monitor: the figure that decides the best epoch; None saves no best.
+        mode: whether the highest ("max") or the lowest ("min") figure is the best.
+        patience: epochs without a better one after which training stops; None for no limit.
 
     Raises:
         ValueError: `log_every` or `peak_flops` is not above 0.
@@ -55,10 +61,17 @@ def standard_callbacks(
     telemetry = Telemetry(every=log.log_every, peak_flops=log.peak_flops)
     saved = [SaveWeights(folder / last)]
     if monitor is not None:
-        saved.append(SaveWeights(folder / best, monitor=monitor))
+        saved.append(SaveWeights(folder / best, monitor=monitor, mode=mode))
+    stops = []
+    if monitor is not None and patience is not None:
+        # With a first baseline, NaN is never the best, as in `SaveWeights`.
+        worst = -math.inf if mode == "max" else math.inf
+        stops = [
+            keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience, baseline=worst)
+        ]
     facts = {"run": str(folder), "peak_flops": log.peak_flops}
     reports = _reports(folder, log, facts) if is_chief() else [NoProgress()]
-    return [StopOnNonFiniteLoss(folder / last), telemetry, *reports, *saved]
+    return [StopOnNonFiniteLoss(folder / last), telemetry, *reports, *saved, *stops]
 
 
 def costs_of_updates(

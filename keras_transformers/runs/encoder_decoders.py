@@ -166,9 +166,7 @@ class EncoderDecoderTraining(Options):
         steps_per_epoch: int,
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> dict[str, Any]:
-        """Returns the arguments of `Run.prepare` for early stopping and averaging.
-
-        Training ends after `patience` epochs in a row without a higher figure.
+        """Returns the arguments of `Run.prepare` for validation and teacher forcing.
 
         Args:
             monitor: the figure that must rise, and that decides the best epoch.
@@ -184,9 +182,4 @@ class EncoderDecoderTraining(Options):
                 total_steps=total_steps,
             )
             forcing.append(schedule)
-        stopping = keras.callbacks.EarlyStopping(monitor, mode="max", patience=self.patience)
-        return {
-            "monitor": monitor,
-            "callbacks": [*forcing, *callbacks],
-            "last_callbacks": [stopping],
-        }
+        return {"monitor": monitor, "callbacks": [*forcing, *callbacks]}

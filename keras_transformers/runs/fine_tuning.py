@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import keras
 
+from keras_transformers.data.weighting import ClassWeighting
 from keras_transformers.ranges import (
     Default,
     NonNegativeFloat,
@@ -20,7 +21,7 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 
 _FEW_PARAMETERS, _MANY_PARAMETERS = 10_000_000, 50_000_000
 
-__all__ = ["EncoderSource", "EncoderTuning", "ModelSource", "Training", "Tuning"]
+__all__ = ["EncoderSource", "EncoderTuning", "LabelTraining", "ModelSource", "Training", "Tuning"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,15 @@ class Training(Options):
         """Returns AdamW with `schedule`, as BERT was fine-tuned."""
         schedule = self.schedule(model, steps_per_epoch)
         return adamw(schedule, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelTraining(ClassWeighting, Training):
+    """Holds the options for training on labelled data."""
+
+    def batching(self) -> dict[str, Any]:
+        """Returns the options for the training batches."""
+        return {**super().batching(), "class_weight": self.class_weight}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

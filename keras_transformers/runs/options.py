@@ -83,6 +83,10 @@ class Options(Scaling, Logging):
     checkpoint_every: PositiveInt | None = None
     checkpoint_minutes: PositiveFloat | None = None  # the longest time between checkpoints
 
+    # a figure of each epoch's logs that decides which is best, such as val_loss; None: the task's
+    monitor: str | None = None
+    patience: NonNegativeInt | None = None  # epochs without a better one before training stops
+
     r_drop: NonNegativeFloat = 0.0  # R-Drop's alpha: makes two passes agree, in twice the time
 
     seed: Seed = 0  # for new weights, dropout and the order of the examples

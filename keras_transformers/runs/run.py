@@ -17,6 +17,7 @@ import keras
 
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.final import write_final
 from keras_transformers.runs.callbacks import (
@@ -25,6 +26,15 @@ from keras_transformers.runs.callbacks import (
     standard_callbacks,
     update_costs,
     verbosity,
+)
+from keras_transformers.runs.class_counts import report_classes
+from keras_transformers.runs.monitors import (
+    Mode,
+    check_monitor,
+    figures_of_epochs,
+    is_better,
+    mode_of,
+    monitors_of,
 )
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.origin import origin
@@ -41,6 +51,7 @@ from keras_transformers.saved_model.versions import split_target
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.training import distributed
 from keras_transformers.training.averaging import AverageLastWeights
+from keras_transformers.training.losses import divide_by_weights
 from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.strategies import Shard, create, shard
 
@@ -98,6 +109,7 @@ class Run:
         self._started = time.monotonic()
         self._model: Any = None
         self._monitor: str | None = None
+        self._mode: Mode = "max"
         self._lock: FolderLock | None = None
         self._is_new = False
         self._resume: Resume | None = None
@@ -179,6 +191,7 @@ class Run:
         score: Callable[[], Mapping[str, float]] | None = None,
         score_every: int = 1,
         monitor: str | None = None,
+        mode: Mode | None = None,
         callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         last_callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         epochs: range | None = None,
@@ -204,9 +217,11 @@ class Run:
             score: a function that returns more figures after each epoch; the logs prefix them with
                 "val_".
             score_every: epochs between calls of `score`. In between its last figures are repeated;
-                before the first call `monitor` is 0.
-            monitor: the figure that decides which epoch is best (higher is better). None keeps only
-                the weights of the last epoch.
+                before the first call `monitor` is 0, or infinite if the lowest is best.
+            monitor: the figure that decides which epoch is best, unless the option `monitor` names
+                another. None keeps only the weights of the last epoch.
+            mode: whether the highest ("max") or the lowest ("min") figure is the best. None takes
+                the lowest of losses, errors and perplexities, and the highest of others.
             callbacks: the recipe's callbacks, or one, called before `score` and the standard ones.
             last_callbacks: the recipe's callbacks, or one, called after the standard ones.
             epochs: the epochs of this phase; all of `config.epochs` by default.
@@ -221,23 +236,46 @@ class Run:
         Raises:
             FileExistsError, FolderInUseError: see `make_folder`.
             TypeError: something among the callbacks is none.
-            ValueError: an option is wrong, the checkpoint does not fit the model, or a callback
-                disagrees with what the run does: it restores the weights of another epoch than
-                `monitor`'s best, or a state of its own, or sets a rate that a schedule decides.
+            ValueError: an option is wrong, the checkpoint does not fit the model, a figure to
+                follow does not exist or needs validation data, or a callback disagrees with what
+                the run does: it restores the weights of another epoch than `monitor`'s best, or a
+                state of its own, or sets a rate that a schedule decides.
             WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         self._batches = [batches, validation] if validation else [batches]
         if self._resume is None:
             before, after = as_callbacks(callbacks), as_callbacks(last_callbacks)
+            if batches.has_weights:
+                divide_by_weights(model)
+            distributed.prepare(
+                model,
+                **self.config.pick("accumulate", "recompute", "r_drop"),
+                static_shapes=self.config.static_shapes is not None,
+            )
+            measured = [x.score for x in (*before, *after) if isinstance(x, Validation)]
+            measured += [score] if score else []
+            monitor = self._check_monitors(
+                model, batches, validation, measured, [*before, *after], monitor
+            )
+            if mode is None:
+                mode = "max" if monitor is None else mode_of(monitor, model)
             written = (BEST_WEIGHTS, LAST_WEIGHTS, CHOSEN_WEIGHTS)
             check_callbacks(
                 [*before, *after],
                 model,
                 monitor=monitor,
+                mode=mode,
                 weights=[self.folder / name for name in written],
             )
-            validations = [Validation(score, every=score_every, monitor=monitor)] if score else []
-            self._begin(model, monitor, [*before, *validations], after)
+            validations = []
+            if score:
+                unknown = 0.0 if mode == "max" else math.inf
+                validations = [
+                    Validation(score, every=score_every, monitor=monitor, until_measured=unknown)
+                ]
+            self._begin(model, monitor, mode, [*before, *validations], after)
+            if is_chief() and batches.class_counts:
+                report_classes(batches.class_counts, quiet=self.config.quiet)
         costs = costs_of_updates(model, batches, self.config, self._attempts, flops_rules)
         update_costs(self._callbacks, **costs)
         show_samples(self._callbacks, samples or validation)
@@ -261,21 +299,50 @@ class Run:
         self.is_prepared = True
         return arguments
 
+    def _check_monitors(
+        self,
+        model: keras.Model,
+        batches: Batches,
+        validation: Batches | None,
+        scores: Sequence[Callable[[], Mapping[str, float]]],
+        callbacks: Sequence[keras.callbacks.Callback],
+        monitor: str | None,
+    ) -> str | None:
+        """Returns the figure that decides which epoch is best.
+
+        Raises:
+            ValueError: it, or one that a callback follows, is not a figure of this training.
+        """
+        config = self.config
+        for option in ("monitor", "patience"):
+            value = getattr(config, option)
+            if value is not None and validation is None and not scores:
+                raise ValueError(
+                    f"{option}={value!r} needs figures of validation data: pass some, or leave "
+                    f"{option} out"
+                )
+        followed = monitors_of(callbacks)
+        if config.monitor is not None:
+            followed[config.monitor] = f"monitor={config.monitor!r}"
+        followed.pop(monitor or "", None)  # the task's own
+        if followed:
+            figures = figures_of_epochs(model, batches, validation, scores)
+            figures += [monitor] if monitor else []
+            for name, place in followed.items():
+                check_monitor(place, name, figures)
+        return config.monitor or monitor
+
     def _begin(
         self,
         model: keras.Model,
         monitor: str | None,
+        mode: Mode,
         first_callbacks: Sequence[keras.callbacks.Callback],
         last_callbacks: Sequence[keras.callbacks.Callback],
     ) -> None:
-        """Makes the folder, the callbacks and the model's steps; restores a stopped run."""
+        """Makes the folder and the callbacks; restores a stopped run."""
         config = self.config
-        distributed.prepare(
-            model,
-            **config.pick("accumulate", "recompute", "r_drop"),
-            static_shapes=config.static_shapes is not None,
-        )
-        self._model, self._monitor = model, monitor
+        self._model, self._monitor, self._mode = model, monitor, mode
         self._resume = Resume(
             self.folder / CHECKPOINTS,
             every=config.checkpoint_every,
@@ -285,7 +352,13 @@ class Run:
         self._callbacks = [
             *first_callbacks,
             *standard_callbacks(
-                self.folder, config, last=LAST_WEIGHTS, best=BEST_WEIGHTS, monitor=monitor
+                self.folder,
+                config,
+                last=LAST_WEIGHTS,
+                best=BEST_WEIGHTS,
+                monitor=monitor,
+                mode=mode,
+                patience=config.patience,
             ),
             *last_callbacks,
             self._resume,
@@ -323,12 +396,19 @@ class Run:
         load_weights(self._model, self.folder / BEST_WEIGHTS)
         return {"best": float(best[str(self._monitor)]), "best_epoch": int(best["epoch"])}
 
+    @property
+    def best_figures(self) -> dict[str, float]:
+        """The figures of the best epoch by name, such as `val_accuracy`; {} if none is best."""
+        return self._best_epoch() or {}
+
     def _best_epoch(self) -> dict[str, float] | None:
-        """Returns the logs of the epoch with the highest monitored figure, the first of equals."""
+        """Returns the logs of the epoch with the best monitored figure, the first of equals."""
         monitor = str(self._monitor)
-        # Saved figures are above -inf; NaN is not.
-        epochs = [epoch for epoch in self.epochs if epoch.get(monitor, math.nan) > -math.inf]
-        return max(epochs, key=lambda epoch: epoch[monitor], default=None)
+        best, figure = None, -math.inf if self._mode == "max" else math.inf
+        for epoch in self.epochs:
+            if is_better(epoch.get(monitor, math.nan), figure, self._mode):
+                best, figure = epoch, epoch[monitor]
+        return best
 
     def load_last(self) -> None:
         """Loads the weights from the end of the last epoch into the model."""
@@ -356,16 +436,20 @@ class Run:
         *,
         scores: Collection[str] = ("dev_", "test_"),
         examples: Sequence[Any] | None = None,
+        reports: Mapping[str, Report] | None = None,
     ) -> dict[str, Any]:
         """Prints the figures, writes `metrics.json`; exports and saves the pipeline if requested.
 
-        TensorBoard gets the options beside the figures, and the embeddings if requested.
+        TensorBoard gets the options beside the figures, the reports, and the embeddings if
+        requested.
 
         Args:
             pipeline: the pipeline, with the run's final weights.
             figures: name -> number, string or list.
             scores: the export records the figures whose names contain one of these.
             examples: inputs to check the export with, and to store in it; see `export`.
+            reports: part of the data -> report, written beside `metrics.json` as
+                `report_<part>.json`, `.txt` and pictures.
 
         Returns:
             The figures, plus `epochs`, the logs of each epoch, `seconds`, and `origin`: the
@@ -379,6 +463,9 @@ class Run:
         }
         if not is_chief():
             return metrics
+        reports = reports or {}
+        for part, report in reports.items():
+            report.save(self.folder, name=f"report_{part}")
         files.write_json(self.folder / METRICS, metrics)
         write_final(
             self.folder / "tensorboard" / "final",
@@ -386,6 +473,7 @@ class Run:
             figures,
             pipeline,
             num_embeddings=self.config.tensorboard_embeddings,
+            reports=reports,
             attempts=self._attempts,
         )
         for name, value in metrics.items():
@@ -393,6 +481,9 @@ class Run:
                 print(f"{name}: {value:.4f}")
             elif not isinstance(value, list | dict):
                 print(f"{name}: {value}")
+        for part, report in reports.items():
+            print(f"report on {part}: {self.folder / f'report_{part}.txt'}")
+            print("".join(f"  {finding}\n" for finding in report.findings), end="")
         print(f"written: {self.folder / METRICS}")
         if self.config.export:
             folder = export(

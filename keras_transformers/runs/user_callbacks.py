@@ -14,7 +14,10 @@ from typing import Any
 
 import keras
 
+from keras_transformers.runs.monitors import Mode
 from keras_transformers.runs.resume.callback import Resume
+
+_BEST = {"max": "highest", "min": "lowest"}
 
 
 def as_callbacks(
@@ -48,6 +51,7 @@ def check_callbacks(
     model: keras.Model,
     *,
     monitor: str | None,
+    mode: Mode = "max",
     weights: Collection[Path],
 ) -> None:
     """Checks callbacks against what the run does itself.
@@ -55,8 +59,8 @@ def check_callbacks(
     Args:
         callbacks: the user's.
         model: compiled.
-        monitor: the figure that decides which epoch's weights are kept (higher is better); None for
-            the last epoch's.
+        monitor: the figure that decides which epoch's weights are kept; None for the last epoch's.
+        mode: whether the highest ("max") or the lowest ("min") figure is the best.
         weights: the files that the run writes.
 
     Raises:
@@ -78,7 +82,7 @@ def check_callbacks(
                 "with use_ema=True, or leave the callback out"
             )
         if restores_weights(callback) and monitor is not None:
-            _check_restored_weights(callback, name, monitor)
+            _check_restored_weights(callback, name, monitor, mode)
         is_checkpoint = isinstance(callback, keras.callbacks.ModelCheckpoint)
         if is_checkpoint and Path(callback.filepath).resolve() in paths:
             raise ValueError(
@@ -101,20 +105,23 @@ def restores_weights(callback: keras.callbacks.Callback) -> bool:
     return isinstance(callback, keras.callbacks.EarlyStopping) and callback.restore_best_weights
 
 
-def _check_restored_weights(stopping: Any, name: str, monitor: str) -> None:
+def _check_restored_weights(stopping: Any, name: str, monitor: str, mode: Mode) -> None:
     """Checks that EarlyStopping would restore the weights of the epoch that the run keeps."""
     # Keras derives "auto" from a metric's name.
-    highest = stopping.mode == "max" or (stopping.mode == "auto" and monitor.endswith("accuracy"))
+    automatic = {"max": monitor.endswith("accuracy"), "min": monitor in ("val_loss", "loss")}[mode]
+    same_mode = stopping.mode == mode or (stopping.mode == "auto" and automatic)
     others = {"min_delta": stopping.min_delta, "start_from_epoch": stopping.start_from_epoch}
-    if stopping.monitor == monitor and highest and not any(others.values()):
+    if stopping.monitor == monitor and same_mode and not any(others.values()):
         return
     options = {"monitor": stopping.monitor, "mode": stopping.mode}
     options |= {option: value for option, value in others.items() if value}
     rule = ", ".join(f"{option}={value!r}" for option, value in options.items())
     raise ValueError(
         f"{name} would restore the weights of the best epoch by its own rule ({rule}), but the run "
-        f"keeps those of the epoch with the highest {monitor}: leave out restore_best_weights, "
-        f"which keeps its patience, or pass monitor={monitor!r}, mode='max' and no other rule"
+        f"keeps those of the epoch with the {_BEST[mode]} {monitor}: leave out "
+        f"restore_best_weights, which keeps its patience; or let both follow one figure, by the "
+        f"callback's monitor={monitor!r}, mode={mode!r} and no other rule, or by the run's "
+        f"monitor={stopping.monitor!r}"
     )
 
 

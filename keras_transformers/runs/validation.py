@@ -12,17 +12,23 @@ from keras_transformers.evaluation.bleu import BleuTokenizer, corpus_bleu
 __all__ = ["Validation", "ValidationBleu", "outputs_of"]
 
 
-def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
+def outputs_of(
+    model: keras.Model, batches: Batches, *, meter: keras.Model | None = None
+) -> Iterator[Any]:
     """Yields the model's outputs for each batch, as NumPy arrays.
 
     Args:
         model: called with its current weights.
-        batches: one pass in order, as returned by `Batches.of`; their targets are ignored.
+        batches: one pass in order, as returned by `Batches.of`.
+        meter: a compiled model that takes outputs and returns them: its metrics compare the outputs
+            with the targets, which are ignored without it.
     """
     num_left = batches.num_rows  # further rows only complete the last batch
     for batch in batches.dataset():
-        inputs, *_ = keras.utils.unpack_x_y_sample_weight(batch)
+        inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
         outputs = model.predict_on_batch(inputs)
+        if meter is not None:
+            meter.test_step((outputs, targets, weights))  # unlike test_on_batch, it resets nothing
         yield keras.tree.map_structure(lambda rows, most=num_left: rows[:most], outputs)
         num_left -= len(keras.tree.flatten(outputs)[0])
 
@@ -35,7 +41,8 @@ class Validation(keras.callbacks.Callback):
     Args:
         score: measures the model with its current weights; returns figure -> value.
         every: epochs between calls; in between, the last figures are repeated.
-        monitor: the figure in the logs that other callbacks follow; 0 until it is measured.
+        monitor: the figure in the logs that other callbacks follow.
+        until_measured: its value before the first measurement.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Validation(keras.callbacks.Callback):
         *,
         every: int = 1,
         monitor: str | None = None,
+        until_measured: float = 0.0,
     ) -> None:
         super().__init__()
         if every < 1:
@@ -51,6 +59,7 @@ class Validation(keras.callbacks.Callback):
         self.score = score
         self.every = every
         self.monitor = monitor
+        self.until_measured = until_measured
         self._last: dict[str, float] = {}
 
     def state(self) -> list[np.ndarray]:
@@ -68,7 +77,7 @@ class Validation(keras.callbacks.Callback):
             self._last = {f"val_{name}": float(value) for name, value in self.score().items()}
         if logs is not None:
             if self.monitor is not None and not self._last:
-                logs.setdefault(self.monitor, 0.0)
+                logs.setdefault(self.monitor, self.until_measured)
             logs |= self._last
 
 

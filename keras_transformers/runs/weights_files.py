@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_transformers import files
 from keras_transformers.files.errors import no_room
+from keras_transformers.runs.monitors import Mode, is_better
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
 
@@ -29,14 +30,18 @@ class SaveWeights(keras.callbacks.Callback):
 
     Args:
         path: the file, which must end in ".weights.h5".
-        monitor: write only if this figure is the highest so far; None writes after every epoch.
+        monitor: write only if this figure is the best so far; None writes after every epoch.
+        mode: whether the highest ("max") or the lowest ("min") figure is the best.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, monitor: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, monitor: str | None = None, mode: Mode = "max"
+    ) -> None:
         super().__init__()
         self.path = Path(path)
         self.monitor = monitor
-        self.best = -float("inf")
+        self.mode: Mode = mode
+        self.best = -float("inf") if mode == "max" else float("inf")
 
     def state(self) -> list[np.ndarray]:
         """Returns the best figure so far, for `resume.Resume`."""
@@ -60,7 +65,7 @@ class SaveWeights(keras.callbacks.Callback):
                 raise ValueError(
                     f"no {self.monitor!r} in the logs of this epoch (they have {names})"
                 )
-            if not float(value) > self.best:  # NaN is never better
+            if not is_better(float(value), self.best, self.mode):
                 return
             self.best = float(value)
         if not Replicas(self.model).is_chief:

@@ -10,6 +10,7 @@ from . import forms as forms
 from . import graphs as graphs
 from . import litert as litert
 from . import manifest as manifest
+from . import measuring as measuring
 from . import metadata as metadata
 from . import models_config as models_config
 from . import prediction as prediction
@@ -25,6 +26,7 @@ from .description import describe as describe
 from .exporting import export as export
 from .file_prediction import FilesReport as FilesReport
 from .file_prediction import predict_files as predict_files
+from .measuring import evaluate_export as evaluate_export
 from .prediction import Predictor as Predictor
 from .prediction import predict as predict
 from .text_rows import TextRows as TextRows

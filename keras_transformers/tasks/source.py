@@ -1,7 +1,8 @@
 """Says where examples come from, in messages."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from typing import Any
 
 __all__ = ["Source"]
 
@@ -13,6 +14,7 @@ class Source:
     Attributes:
         name: the argument that has the data, such as "validation"; or the file's path.
         lines: for a file, the line of each row.
+        names: the names of rows in memory, such as a frame's index; their numbers by default.
 
     >>> Source("data").row(3), Source("a.jsonl", [1, 2, 4, 5]).row(3)
     ('data, row 3', 'a.jsonl:5')
@@ -20,6 +22,7 @@ class Source:
 
     name: str
     lines: Sequence[int] | None = None
+    names: Sequence[Any] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -27,5 +30,14 @@ class Source:
     def row(self, number: int) -> str:
         """Returns the place of a row, counted from 0."""
         if self.lines is None:
-            return f"{self.name}, row {number}"
+            name = number if self.names is None else self.names[number]
+            return f"{self.name}, row {name}"
         return f"{self.name}:{self.lines[number]}"
+
+    def without(self, rows: Container[int], count: int) -> "Source":
+        """Returns the source without some of its `count` rows; the others keep their places."""
+        left = [row for row in range(count) if row not in rows]
+        if self.lines is not None:
+            return Source(self.name, [self.lines[row] for row in left])
+        names = range(count) if self.names is None else self.names
+        return Source(self.name, names=[names[row] for row in left])

@@ -1,21 +1,29 @@
 """What the training of tasks on labelled texts shares: columns, files and splits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
 
 from keras_transformers.data.tables.in_memory import LABEL, TEXT, TEXT_A, TEXT_B, Wanted
 from keras_transformers.data.text import Examples, load, majority_share, split
+from keras_transformers.evaluation.reports.classification import (
+    CLASSIFICATION_FIGURES,
+    classification_report,
+)
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.token_inputs import TextPipeline
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
 
 __all__: list[str] = []
 
 TextPipelineT = TypeVar("TextPipelineT", bound=TextPipeline)
 
-_NAMES = ("text", "text_b", "label")
+_NAMES = ("text", "text_b", "label", "weight")
 
 
 def columns(
@@ -61,6 +69,7 @@ def from_file(
         text_column=names.get("text", 0),
         text_b_column=names.get("text_b", 1) if pipeline.pair else None,
         label_column=names.get("label", 2 if pipeline.pair else 1),
+        weight_column=names.get("weight"),
         labels=labels,
     )
 
@@ -71,10 +80,35 @@ def split_off(examples: Examples, share: float) -> tuple[Examples, Examples]:
     return train, dev
 
 
+def inputs(examples: Examples) -> dict[str, Sequence[str]]:
+    """Returns the texts of examples, by the names of a pipeline's inputs."""
+    columns = {"text": examples.texts, "text_b": examples.texts_b}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def texts_of(examples: Examples) -> list[str]:
+    """Returns the texts of examples for a report: pairs as one text each."""
+    if examples.texts_b is None:
+        return list(examples.texts)
+    pairs = zip(examples.texts, examples.texts_b, strict=True)
+    return [f"{text} | {text_b}" for text, text_b in pairs]
+
+
+def probabilities(outputs: Iterable[Any]) -> np.ndarray:
+    """Returns the softmax of a model's only output: float64 (examples, labels)."""
+    parts = [np.asarray(logits, np.float64) for (logits,) in map(keras.tree.flatten, outputs)]
+    logits = np.concatenate(parts)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    return shares
+
+
 class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
     """Trains a task whose examples are texts, or pairs of texts, with one label each."""
 
     labels = LabelColumn()
+    takes_weights = True
+    report_figures = CLASSIFICATION_FIGURES
 
     def columns(self, pipeline: TextPipelineT) -> Sequence[Wanted]:
         """Returns text, label and, for pipelines of pairs, text_b."""
@@ -89,6 +123,24 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
     ) -> Examples:
         """Reads a table as recipes do."""
         return from_file(pipeline, path, columns, labels=self.labels.labels(pipeline))
+
+    def answers(
+        self, pipeline: TextPipelineT, batches: Any, examples: Examples, outputs: Iterable[Any]
+    ) -> Answers:
+        """Returns the probabilities of the labels, from the only output."""
+        return {"probabilities": probabilities(outputs)}
+
+    def inputs(self, examples: Examples) -> Mapping[str, Sequence[Any]]:
+        """Returns the texts."""
+        return inputs(examples)
+
+    def report(self, pipeline: Any, answers: Answers, examples: Examples) -> Report:
+        """Reports on each label."""
+        names = self.labels.labels(pipeline)
+        ids = [names.index(label) for label in examples.labels or ()]
+        return classification_report(
+            answers["probabilities"], ids, names, texts=texts_of(examples), title=pipeline.task
+        )
 
     def baseline(self, pipeline: TextPipelineT, examples: Examples) -> Mapping[str, float]:
         """Returns the accuracy of always predicting the most frequent label."""

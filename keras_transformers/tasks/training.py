@@ -3,10 +3,12 @@
 import abc
 import dataclasses
 import functools
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import keras
 
@@ -15,9 +17,12 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import ColumnsError
 from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
 from keras_transformers.data.tables.reading import file_format, read_objects
+from keras_transformers.data.weighting import row_weights
+from keras_transformers.dependencies.tables import row_names
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.files import compression
 from keras_transformers.ranges import PositiveFloat, PositiveInt
-from keras_transformers.runs import Training
+from keras_transformers.runs import Training, outputs_of
 from keras_transformers.tasks.labels import LabelColumn, LabelsAre
 from keras_transformers.tasks.lora import Target
 from keras_transformers.tasks.pipeline import Pipeline
@@ -26,9 +31,16 @@ from keras_transformers.tasks.source import Source
 __all__ = ["FitOptions", "Trainer"]
 
 Columns = Mapping[str, list[Any]]
+# The fields of a task's answers -> a value per example, in order.
+Answers = Mapping[str, Any]
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 ExamplesT = TypeVar("ExamplesT")
 
+OnBadRows = Literal["error", "drop"]
+
+_logger = logging.getLogger(__name__)
+_NUM_BAD_SHOWN = 10  # rows
+_WEIGHT = Wanted("weight", required=False)
 _ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
 
 
@@ -73,8 +85,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         labels: the column whose labels `from_columns` gets as names; None if there is none.
         own_json: whether `from_file` also reads JSON and Parquet, in formats of the task. Other
             tasks read them as rows in memory.
+        takes_weights: whether data may have a column `weight`, for the training loss.
         may_compile: whether XLA can compile a step, with `static_shapes`.
         unused: options that the training does not read.
+        report_figures: the numbers that `report` has for any data -> whether higher is better.
     """
 
     options: ClassVar[type[Training]] = Training
@@ -82,8 +96,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     monitored: ClassVar[str] = "val_accuracy"
     labels: ClassVar[LabelColumn | None] = None
     own_json: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     may_compile: ClassVar[bool] = True
     unused: ClassVar[frozenset[str]] = frozenset()
+    report_figures: ClassVar[Mapping[str, bool]] = MappingProxyType({})
 
     @abc.abstractmethod
     def columns(self, pipeline: PipelineT) -> Sequence[Wanted]:
@@ -127,8 +143,69 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     def scores(
         self, pipeline: PipelineT, batches: Any, examples: ExamplesT
     ) -> Mapping[str, float] | None:
-        """Measures what Keras cannot, on batches in order; None if its metrics are enough."""
+        """Measures what Keras cannot, on batches in order; None if its metrics are enough.
+
+        By default, `answer_scores` of the model's answers.
+        """
+        if type(self).answer_scores is Trainer.answer_scores:
+            return None
+        outputs = outputs_of(pipeline.model, batches)
+        return self.answer_scores(
+            pipeline, self.answers(pipeline, batches, examples, outputs), examples
+        )
+
+    def answers(
+        self, pipeline: PipelineT, batches: Any, examples: ExamplesT, outputs: Iterable[Any]
+    ) -> Answers:
+        """Returns the pipeline's answers from its model's outputs.
+
+        Args:
+            pipeline: the pipeline.
+            batches: batches of all examples, in order.
+            examples: the examples.
+            outputs: the model's outputs for each batch; see `runs.outputs_of`.
+        """
+        return {}
+
+    def answer_scores(
+        self, pipeline: PipelineT, answers: Answers, examples: ExamplesT
+    ) -> Mapping[str, float]:
+        """Measures answers in ways that Keras cannot."""
+        return {}
+
+    def ask(self, pipeline: Any, examples: ExamplesT) -> Answers:
+        """Returns the answers of an export to examples, as `answers` does.
+
+        Args:
+            pipeline: has the attributes of the export's pipeline, and `rows`, which takes columns
+                of inputs of any signature and returns a dict per row.
+            examples: the examples.
+        """
+        rows = pipeline.rows(self.inputs(examples))
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+    def inputs(self, examples: ExamplesT) -> Mapping[str, Sequence[Any]]:
+        """Returns what the pipeline reads of examples: name of an input -> a value per row."""
+        raise NotImplementedError(f"{type(self).__name__} has no report on exports")
+
+    def report(self, pipeline: Any, answers: Answers, examples: ExamplesT) -> Report | None:
+        """Returns what the task's practitioners print; None if the task has no report.
+
+        Args:
+            pipeline: the pipeline, or what `saved_model.evaluate_export` knows of an export.
+            answers: from `answers` or `ask`.
+            examples: the examples.
+        """
         return None
+
+    def with_targets(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Batches:
+        """Returns validation batches with targets, for the loss; here those of `batches.of`."""
+        return batches
+
+    def reported(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Report | None:
+        """Returns the report on the model's answers to batches in order."""
+        outputs = outputs_of(pipeline.model, batches)
+        return self.report(pipeline, self.answers(pipeline, batches, examples, outputs), examples)
 
     def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:
         """Returns scores to compare with, from the examples alone."""
@@ -146,7 +223,10 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     @property
     def has_scores(self) -> bool:
         """Whether `scores` measures anything."""
-        return type(self).scores is not Trainer.scores
+        return (
+            type(self).scores is not Trainer.scores
+            or type(self).answer_scores is not Trainer.answer_scores
+        )
 
     @classmethod
     @functools.cache
@@ -161,6 +241,9 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         data: Mapping[str, Any],
         columns: Mapping[str, str],
         labels_are: LabelsAre | None = None,
+        *,
+        weighted: bool = False,
+        on_bad_rows: OnBadRows | None = None,
     ) -> list[ExamplesT]:
         """Returns the examples of each data set, with labels that are read one way in all of them.
 
@@ -170,6 +253,9 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
                 `data.tables.in_memory.columns_of` takes.
             columns: the task's column name -> the data's.
             labels_are: see `fit`.
+            on_bad_rows: "drop" leaves out rows that cannot be read; "error" raises an error that
+                also names this choice.
+            weighted: whether examples get the weights of the column `weight`, if there is one.
 
         Raises:
             FileNotFoundError: a file does not exist.
@@ -177,7 +263,19 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """
         if labels_are is not None and self.labels is None:
             raise ValueError(f"labels_are={labels_are!r}: {pipeline.task} has no names of labels")
-        sets = [self._columns(pipeline, value, columns, name) for name, value in data.items()]
+        # Only training needs them, but the names of columns may be the same for a measurement.
+        reads_weights = self.takes_weights and (weighted or _WEIGHT.name in columns)
+        wanted = [*self.columns(pipeline), *([_WEIGHT] if reads_weights else [])]
+        bad: list[str] = []
+        sets = []
+        for name, value in data.items():
+            sets.append(self._columns(wanted, value, columns, name, bad))
+        if bad and on_bad_rows != "drop":
+            advice = "; on_bad_rows='drop' leaves them out" if on_bad_rows else ""
+            count = f"{len(bad)} rows cannot be read: " if len(bad) > 1 else ""
+            raise ValueError(f"{count}{_shown(bad)}{advice}")
+        if bad:
+            _logger.warning("%d rows are left out: %s", len(bad), _shown(bad))
         if self.labels is not None:
             name, column = self.labels.name, self.labels
             tables = [table for table in sets if isinstance(table, _Table)]
@@ -186,18 +284,33 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
                 tables, column.as_names(pipeline, labelled, labels_are), strict=True
             ):
                 table.columns[name] = names
-        return [
-            self.from_columns(pipeline, part.columns, part.source)
-            if isinstance(part, _Table)
-            else self._from_file(pipeline, part, columns, labels_are)
-            for part in sets
-        ]
+        examples: list[Any] = []
+        for part in sets:
+            if isinstance(part, Path):
+                read: Any = self._from_file(pipeline, part, columns, labels_are)
+                drops = self.takes_weights and not weighted and read.weights is not None
+                examples.append(dataclasses.replace(read, weights=None) if drops else read)
+                continue
+            weights = part.columns.pop(_WEIGHT.name, None)
+            examples.append(self.from_columns(pipeline, part.columns, part.source))
+            if weights is not None and weighted:
+                numbers = row_weights(weights, str(part.source), part.source.row)
+                examples[-1] = dataclasses.replace(examples[-1], weights=numbers)
+        return examples
 
     def _columns(
-        self, pipeline: Any, data: Any, names: Mapping[str, str], source_name: str
+        self,
+        wanted: Sequence[Wanted],
+        data: Any,
+        names: Mapping[str, str],
+        source_name: str,
+        bad: list[str],
     ) -> "_Table | Path":
-        """Returns the columns of data in memory or of a file of rows, or another file's path."""
-        source = Source(source_name)
+        """Returns the columns of data in memory or of a file of rows, or another file's path.
+
+        It leaves out the rows that cannot be read, and adds their places and reasons to `bad`.
+        """
+        source = Source(source_name, names=row_names(data))
         if isinstance(data, str | os.PathLike):
             path = Path(data)
             suffix = Path(compression.inner_name(path)).suffix.lower()
@@ -208,7 +321,14 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             source = Source(str(path), [number for number, _ in numbered])
             data = [row for _, row in numbered]
         try:
-            return _Table(columns_of(data, self.columns(pipeline), names=names), source)
+            reasons: dict[int, str] = {}
+            table = columns_of(data, wanted, names=names, bad_rows=reasons)
+            if reasons and not next(iter(table.values())):
+                raise RowError(0, f"{reasons[0]}; no other row can be read either")
+            if reasons:
+                bad += [f"{source.row(row)}: {reason}" for row, reason in reasons.items()]
+                source = source.without(reasons, len(reasons) + len(next(iter(table.values()))))
+            return _Table(table, source)
         except RowError as error:
             raise ValueError(f"{source.row(error.row)}: {error.reason}") from error
         except (TypeError, ValueError) as error:
@@ -238,6 +358,11 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             f"{remedy} if the row names the columns; if it is an example, read the file with "
             "data.text.load(path, header='absent') and pass its texts and labels"
         )
+
+
+def _shown(bad: Sequence[str]) -> str:
+    more = f"; and {len(bad) - _NUM_BAD_SHOWN} more" if len(bad) > _NUM_BAD_SHOWN else ""
+    return "; ".join(bad[:_NUM_BAD_SHOWN]) + more
 
 
 def check_column_names(columns: Mapping[str, str], path: Path, names: Sequence[str]) -> None:

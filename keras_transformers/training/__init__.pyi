@@ -21,6 +21,7 @@ from .averaging import average_weights as average_weights
 from .cached_gradients import cache_gradients as cache_gradients
 from .contrastive import InBatchContrast as InBatchContrast
 from .contrastive import PairSimilarity as PairSimilarity
+from .losses import ElementwiseLoss as ElementwiseLoss
 from .losses import ReplacedTokenCrossentropy as ReplacedTokenCrossentropy
 from .losses import TokenCrossentropy as TokenCrossentropy
 from .losses import replaced_labels_and_logits as replaced_labels_and_logits

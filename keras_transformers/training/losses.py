@@ -15,6 +15,7 @@ from keras import ops
 from keras_transformers.dependencies.untyped import Tensor
 
 __all__ = [
+    "ElementwiseLoss",
     "ReplacedTokenCrossentropy",
     "TokenCrossentropy",
     "replaced_labels_and_logits",
@@ -186,6 +187,56 @@ def replaced_labels_and_logits(original_ids: Tensor, judged: Tensor) -> tuple[Te
     """
     logits, seen = judged[..., 0], judged[..., 1]
     return ops.cast(ops.not_equal(ops.cast(original_ids, seen.dtype), seen), "float32"), logits
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class ElementwiseLoss(keras.losses.Loss):
+    """Another loss of each element, so that each can have a sample weight of its own.
+
+    Keras' binary cross-entropy and errors are means over the last axis: of texts with several
+    labels, or of a batch of numbers (batch,), whose sample weights would have no effect.
+
+    Args:
+        loss: a loss whose `call` averages over the last axis.
+        reduction: see Keras.
+        name: name of the loss.
+
+    Example:
+        >>> loss = ElementwiseLoss(keras.losses.MeanSquaredError())
+        >>> numbers = keras.ops.array([0.0, 0.0]), keras.ops.array([1.0, 3.0])
+        >>> loss.call(*numbers).numpy()
+        array([1., 9.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        loss: keras.losses.Loss,
+        *,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "elementwise_loss",
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype="float32")
+        self.loss = keras.losses.get(loss)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Returns the loss of each element of targets and outputs (...)."""
+        return self.loss.call(ops.expand_dims(y_true, -1), ops.expand_dims(y_pred, -1))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"loss": keras.losses.serialize(self.loss)}
+
+
+def divide_by_weights(model: keras.Model) -> None:
+    """Makes the losses of a compiled model the mean by weight: sum(weight * loss) / sum(weight).
+
+    Keras' losses divide by the number of values by default, so that examples of small weight would
+    also make the step smaller. As in PyTorch's weighted losses, only the proportions of the weights
+    count here, and a loss compares with one without weights.
+    """
+    for loss in keras.tree.flatten(model.loss):
+        if isinstance(loss, keras.losses.Loss) and loss.reduction == "sum_over_batch_size":
+            loss.reduction = "mean_with_sample_weight"
 
 
 def _check_label_smoothing(label_smoothing: float) -> None:

@@ -58,6 +58,15 @@ def scores(cases: list[tuple[str, str]]) -> dict:
     }
 
 
+def means(cases: list[tuple[str, str]]) -> dict:
+    """seqeval's whole report on cases, with its means."""
+    from seqeval.metrics import classification_report
+
+    found, right = ([case[i].split() for case in cases] for i in (0, 1))
+    report = classification_report(right, found, output_dict=True, zero_division=0)
+    return {name: {key: float(x) for key, x in row.items()} for name, row in report.items()}
+
+
 def golden() -> dict:
     """All of the file."""
     from seqeval.metrics.sequence_labeling import get_entities
@@ -67,6 +76,7 @@ def golden() -> dict:
         "entities": [[get_entities(side.split()) for side in case] for case in cases],
         "single": [scores([case]) if set("BI") & set("".join(case)) else None for case in cases],
         "all": scores(cases),
+        "means": {"cases": cases, "report": means(cases)},
     }
 
 

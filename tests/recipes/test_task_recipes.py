@@ -79,6 +79,11 @@ def test_tagging(folder):
     names = {path.name for path in outcome.folder.iterdir()}
     assert names >= {"best.weights.h5", "last.weights.h5", "config.json", "tensorboard"}
     assert "| ann lives in bonn . | B-PER O O B-LOC O | " in shown(outcome.folder)["samples"]
+    for part in ("dev", "test"):
+        report = json.loads((outcome.folder / f"report_{part}.json").read_text("utf-8"))
+        assert report["figures"]["entity_f1"] == outcome.metrics[f"{part}_entity_f1"]
+        assert {f"report_{part}.txt", f"report_{part}_confusion.svg"} <= names
+        assert report["findings"][0] in outcome.printed
 
 
 @pytest.mark.slow
@@ -107,6 +112,8 @@ def test_questions_with_and_without_answers(folder):
         ),
     )
     assert outcome.metrics["dev_f1"] > 60.0
+    report = json.loads((outcome.folder / "report_dev.json").read_text("utf-8"))
+    assert report["figures"]["f1"] == pytest.approx(outcome.metrics["dev_f1"])
     assert outcome.metrics["dev_best_f1"] >= outcome.metrics["dev_f1"]
     answers = outcome.json("dev_answers.json")
     assert set(answers) == {f"q{number}" for number in range(96)}

@@ -7,6 +7,7 @@ import pytest
 
 from keras_transformers.models.registry import create_model
 from keras_transformers.runs import EncoderDecoderTraining, Run
+from keras_transformers.runs.callbacks import standard_callbacks
 
 
 def test_a_transformer_has_its_norms_in_front_and_one_kind_of_dropout():
@@ -90,10 +91,12 @@ def test_wrong_options_are_named(changes, message):
         create_model(config.model, **config.model_arguments(300))
 
 
-def test_training_stops_where_the_figure_that_decides_gets_no_higher():
-    options = EncoderDecoderTraining(patience=3).monitoring("val_bleu", 10)
-    assert options["monitor"] == "val_bleu"
-    (stopping,) = options["last_callbacks"]
+def test_training_stops_where_the_figure_that_decides_gets_no_higher(tmp_path):
+    config = EncoderDecoderTraining(patience=3, runs_dir=tmp_path)
+    monitor = config.monitoring("val_bleu", 10)["monitor"]
+    names = {"last": "last.weights.h5", "best": "best.weights.h5", "monitor": monitor}
+    callbacks = standard_callbacks(tmp_path, config, **names, patience=config.patience)
+    (stopping,) = [x for x in callbacks if isinstance(x, keras.callbacks.EarlyStopping)]
     assert (stopping.monitor, stopping.mode, stopping.patience) == ("val_bleu", "max", 3)
 
 

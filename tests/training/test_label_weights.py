@@ -47,7 +47,7 @@ def test_weights_that_are_none_are_refused(given):
 @pytest.mark.parametrize("static_shapes", [None, 1])
 def test_batches_have_the_weights_and_evaluation_has_none(static_shapes):
     options = {"batch_size": 8, "shuffle": False, "static_shapes": static_shapes}
-    batches = TextBatches(TRAIN, classifier(), label_weights=WEIGHTS, **options)
+    batches = TextBatches(TRAIN, classifier(), class_weight=WEIGHTS, **options)
     ((_, targets, weights),) = batches.dataset()
     padding = [0.0] * (3 if static_shapes else 0)
     np.testing.assert_array_equal(weights["logits"], [0.5, 0.5, 0.5, 0.5, 3.0, *padding])
@@ -55,7 +55,18 @@ def test_batches_have_the_weights_and_evaluation_has_none(static_shapes):
     (batch,) = batches.of(TRAIN).dataset()
     assert len(batch) == (3 if static_shapes else 2)
     assert len(batch) == 2 or set(np.asarray(batch[2]["logits"])) == {0.0, 1.0}
-    with pytest.raises(ValueError, match=r"\['yes'\]: pass"):
+
+
+def test_the_older_argument_still_works():
+    options = {"batch_size": 8, "shuffle": False}
+    with pytest.warns(FutureWarning, match="use class_weight"):
+        batches = TextBatches(TRAIN, classifier(), label_weights=WEIGHTS, **options)
+    ((_, _, weights),) = batches.dataset()
+    np.testing.assert_array_equal(weights["logits"], [0.5, 0.5, 0.5, 0.5, 3.0])
+    with (
+        pytest.raises(ValueError, match=r"\['yes'\]: pass"),
+        pytest.warns(FutureWarning, match="use class_weight"),
+    ):
         TextBatches(TRAIN, classifier(), label_weights={"no": 1.0}, **options)
 
 
@@ -63,7 +74,7 @@ def test_batches_have_the_weights_and_evaluation_has_none(static_shapes):
 def update(reduction, **options):
     """Returns what one step changes, and its loss."""
     classify = classifier()
-    batches = TextBatches(TRAIN, classify, batch_size=5, shuffle=False, label_weights=WEIGHTS)
+    batches = TextBatches(TRAIN, classify, batch_size=5, shuffle=False, class_weight=WEIGHTS)
     classify.model.compile(
         keras.optimizers.SGD(1.0),
         {"logits": TokenCrossentropy(reduction=reduction)},
@@ -98,7 +109,7 @@ def test_an_update_by_parts_is_the_update_by_the_whole_batch(options, reduction)
 
 def test_the_loss_is_the_weighted_mean():
     classify = classifier()
-    batches = TextBatches(TRAIN, classify, batch_size=5, shuffle=False, label_weights=WEIGHTS)
+    batches = TextBatches(TRAIN, classify, batch_size=5, shuffle=False, class_weight=WEIGHTS)
     ((inputs, targets, weights),) = batches.dataset()
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         targets["logits"], classify.model(inputs)["logits"]

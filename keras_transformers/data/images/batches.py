@@ -1,5 +1,6 @@
 """Batches of labelled images."""
 
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from keras_transformers.data.batching import LengthBatches, index_batches
 from keras_transformers.data.images.augmentation import Augmentation
 from keras_transformers.data.images.labelled_images import Images
 from keras_transformers.data.static_shapes import Batch
+from keras_transformers.data.weighting import ClassWeight
 
 __all__ = ["ImageBatches"]
 
@@ -29,6 +31,8 @@ class ImageBatches(LengthBatches):
         augmentation: random changes to the images, drawn again on each pass.
         seed: seed for shuffling and augmentation.
         static_shapes: see `LengthBatches`; images have one shape.
+        class_weight: "balanced", or label -> the weight of its images, 1 for other labels, times
+            `images.weights`. Batches made with `of` have no weights.
 
     Raises:
         ValueError: the batch size is below 1.
@@ -45,6 +49,7 @@ class ImageBatches(LengthBatches):
         augmentation: Augmentation | None = None,
         seed: int = 0,
         static_shapes: int | None = None,
+        class_weight: ClassWeight | None = None,
     ) -> None:
         super().__init__(
             np.ones(len(images), np.int32),
@@ -52,6 +57,15 @@ class ImageBatches(LengthBatches):
             shuffle=shuffle,
             seed=seed,
             static_shapes=static_shapes,
+            weights=images.weights,
+            class_counts=dict(
+                zip(
+                    images.label_names,
+                    np.bincount(images.labels, minlength=len(images.label_names)).tolist(),
+                    strict=True,
+                )
+            ),
+            class_weight=class_weight,
         )
         self.images = images
         self._mean_length = self.mean_lengths = mean_length
@@ -65,6 +79,10 @@ class ImageBatches(LengthBatches):
         targets = tf.one_hot(tf.gather(self._labels, indices), len(self.images.label_names))
         return {"images": self._read(indices)}, {"logits": targets}
 
+    def target_weights(self, targets: tf.Tensor, of_class: np.ndarray) -> tf.Tensor:
+        """Returns the mean weight of each image's classes: float32 (batch,)."""
+        return tf.linalg.matvec(targets, of_class)
+
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
         """Returns the batches: endless if shuffled, otherwise one pass in order."""
         if self._augmentation is None:
@@ -74,7 +92,8 @@ class ImageBatches(LengthBatches):
         def changed(indices: tf.Tensor, seed: tf.Tensor) -> Any:
             inputs, targets = self.batch(indices)
             pixels, classes = augment(inputs["images"], targets["logits"], seed)
-            return self.in_static_shape(({"images": pixels}, {"logits": classes}), indices)
+            batch = self.with_weights(({"images": pixels}, {"logits": classes}), indices)
+            return self.in_static_shape(batch, indices)
 
         indices = index_batches(
             self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
@@ -92,7 +111,7 @@ class ImageBatches(LengthBatches):
     def of(self, examples: Images) -> Self:
         """Returns batches of other images, in order and without augmentation, for evaluation."""
         return type(self)(
-            examples,
+            dataclasses.replace(examples, weights=None),
             mean_length=self._mean_length,
             batch_size=self._row_size,
             shuffle=False,

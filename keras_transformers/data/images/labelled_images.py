@@ -42,6 +42,7 @@ class Images:
         source: where the images come from, for messages.
         decoder: decodes file contents (batch,) to pixels of its `image_size` and `num_channels`,
             such as a `pipelines.ImageDecoder`.
+        weights: the weight of each image in the training loss, or None.
 
     Raises:
         ValueError: shapes or labels do not match, or there are no images.
@@ -52,6 +53,7 @@ class Images:
     label_names: Sequence[str]
     source: str
     decoder: Any = None
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.items):
@@ -122,7 +124,10 @@ class Images:
         return self._select(order[count:]), self._select(order[:count])
 
     def _select(self, indices: np.ndarray) -> "Images":
-        return dataclasses.replace(self, items=self.items[indices], labels=self.labels[indices])
+        weights = None if self.weights is None else [self.weights[i] for i in indices]
+        return dataclasses.replace(
+            self, items=self.items[indices], labels=self.labels[indices], weights=weights
+        )
 
 
 def load_digits() -> Images:

@@ -43,6 +43,7 @@ class Choice:
     Attributes:
         texts: the columns of texts: header names, JSON keys, or indices from 0; -1 is the last.
         label: the column of labels; None reads none.
+        weight: the column of the examples' weights; None reads none.
         header: whether the first row names the columns. "auto" decides that it does if a column is
             given by name, or if all cells read from that row are usual column names.
         labels: the labels that may occur, which are not a header; None: unknown.
@@ -50,13 +51,22 @@ class Choice:
 
     texts: Sequence[Column]
     label: Column | None = None
+    weight: Column | None = None
     header: Header = "auto"
     labels: Sequence[str] | None = None
 
     @property
     def all(self) -> list[Column]:
-        """The columns of texts, then the column of labels."""
-        return [*self.texts, *([] if self.label is None else [self.label])]
+        """The columns of texts, of weights and of labels."""
+        others = (self.weight, self.label)
+        return [*self.texts, *(column for column in others if column is not None)]
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each of `all` holds: "text", "weight" or "label"."""
+        kinds = {"weight": self.weight, "label": self.label}
+        others = [kind for kind, column in kinds.items() if column is not None]
+        return ["text"] * len(self.texts) + others
 
 
 class ColumnsError(ValueError):
@@ -126,7 +136,7 @@ def read_columns(
         (number, [cells[at] for at in positions]) for number, cells in itertools.chain(head, table)
     )
     first = [_plain(head[0][1][at]) for at in positions]
-    has_names = all(name in _TEXT_NAMES | _LABEL_NAMES for name in first)
+    has_names = all(name in _TEXT_NAMES | _LABEL_NAMES | {"weight"} for name in first)
     is_header = bool(names) or choice.header == "present" or (choice.header == "auto" and has_names)
     if choice.label is None and not is_header and choice.header == "auto":
         _check_has_no_header(path, [cells for _, cells in head], positions)
@@ -212,10 +222,8 @@ def _check_columns(
     first, rows = table[0], table[1:] or table
     header = choice.header != "absent" and _may_be_names(first)
     header = header and not any(name in column for name, *column in zip(*table, strict=True))
-    for kind, column, at in zip(
-        ["text"] * len(choice.texts) + ["label"], choice.all, positions, strict=False
-    ):
-        if isinstance(column, str):
+    for kind, column, at in zip(choice.kinds, choice.all, positions, strict=True):
+        if isinstance(column, str) or kind == "weight":
             continue
         cells = [row[at] for row in rows]
         others = _LABEL_NAMES if kind == "text" else _TEXT_NAMES

@@ -55,7 +55,11 @@ LABEL = ("labels", "sentiment", "category", "class", "target", "topic", "intent"
 
 
 def columns_of(
-    data: Any, wanted: Sequence[Wanted], *, names: Mapping[str, str] | None = None
+    data: Any,
+    wanted: Sequence[Wanted],
+    *,
+    names: Mapping[str, str] | None = None,
+    bad_rows: dict[int, str] | None = None,
 ) -> dict[str, list[Any]]:
     """Returns the wanted columns of data in memory, each a list with one value per row.
 
@@ -70,6 +74,8 @@ def columns_of(
             - a `tf.data.Dataset` of such rows, as in TensorFlow Datasets, not batched.
         wanted: the columns to read.
         names: name in `wanted` -> name in the data, where they differ.
+        bad_rows: gets the number of each row that cannot be read -> what is wrong with it; the
+            result leaves these rows out. None raises an error for the first.
 
     Returns:
         Name in `wanted` -> values. Optional columns that are missing are left out. Bytes become
@@ -101,7 +107,14 @@ def columns_of(
         raise ValueError(f"the columns differ in length, {counts}: pass one value of each per row")
     if not all(lengths.values()):
         raise ValueError("the data has no rows")
-    return {name: [_value(name, row, x) for row, x in enumerate(v)] for name, v in columns.items()}
+    bad: dict[int, RowError] = {}
+    for name, cells in columns.items():
+        columns[name] = [_value_or_none(name, row, x, bad) for row, x in enumerate(cells)]
+    if bad and bad_rows is None:
+        raise bad[min(bad)]
+    if bad_rows is not None:
+        bad_rows |= {row: bad[row].reason for row in sorted(bad)}
+    return {name: [x for row, x in enumerate(v) if row not in bad] for name, v in columns.items()}
 
 
 def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -220,6 +233,15 @@ def _list(column: Any) -> list[Any]:
     if (values := tables.listed(column)) is None:
         raise ValueError(f"a column is {column!r:.80}: pass a list with one value per row")
     return values
+
+
+def _value_or_none(name: str, row: int, value: Any, bad: dict[int, RowError]) -> Any:
+    """Returns a cell as a plain value; None, and its first error in `bad`, if it cannot be read."""
+    try:
+        return _value(name, row, value)
+    except RowError as error:
+        bad.setdefault(row, error)
+        return None
 
 
 def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:

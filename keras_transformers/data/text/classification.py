@@ -1,8 +1,10 @@
 """Batches texts, or pairs of texts, with one label each."""
 
+import collections
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +13,7 @@ import tensorflow as tf
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.weighting import ClassWeight
 from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["NextSentenceBatches", "TextBatches"]
@@ -51,9 +54,11 @@ class TextBatches(LengthBatches):
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
         static_shapes: see `LengthBatches`.
-        label_weights: label -> the weight of its examples, which batches then have as sample
-            weights. It replaces Keras' `class_weight`, which does not support named outputs.
-            Batches made with `of` have no weights, so that evaluation counts all examples equally.
+        label_weights: Deprecated since 1.1: use `class_weight`. Label -> weight, for all labels.
+        class_weight: "balanced", or label -> the weight of its examples, 1 for other labels, which
+            batches then have as sample weights, times `examples.weights`. It replaces Keras' own,
+            which does not support named outputs. Batches made with `of` have no weights, so that
+            evaluation counts all examples equally.
 
     Raises:
         ValueError: there are no examples, the batch size is below 1, the pipeline does not know a
@@ -71,9 +76,12 @@ class TextBatches(LengthBatches):
         seed: int = 0,
         static_shapes: int | None = None,
         label_weights: Mapping[str, float] | None = None,
+        class_weight: ClassWeight | None = None,
     ) -> None:
         if not len(examples):
             raise ValueError(f"{examples.source}: no examples")
+        if label_weights is not None:
+            class_weight = _class_weight_of(examples, label_weights, class_weight)
         self.examples = examples
         self.pipeline = pipeline
         texts_b = () if examples.texts_b is None else (examples.texts_b,)
@@ -87,10 +95,12 @@ class TextBatches(LengthBatches):
             shuffle=shuffle,
             seed=seed,
             static_shapes=static_shapes,
+            weights=examples.weights,
+            class_counts=self.counts(examples),
+            class_weight=class_weight,
         )
         self._row_size = batch_size
         self._targets = None if examples.labels is None else self.targets(examples)
-        self._weights = None if label_weights is None else _weights(examples, label_weights)
         self.statistics = Statistics(
             examples.source,
             len(examples),
@@ -105,20 +115,22 @@ class TextBatches(LengthBatches):
         """Returns model output name -> targets (examples, ...)."""
         return {"logits": tf.constant(label_ids(examples, self.pipeline.labels))}
 
+    def counts(self, examples: Examples) -> dict[str, int] | None:
+        """Returns each label -> its number of examples; None if they have no labels."""
+        return None if examples.labels is None else counted(examples.labels, self.pipeline.labels)
+
     def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
         inputs = self.pipeline.pack([tf.gather(part, indices) for part in self._segments])
         if self._targets is None:
             return inputs
         targets = {name: tf.gather(value, indices) for name, value in self._targets.items()}
-        if self._weights is None:
-            return inputs, targets
-        return inputs, targets, dict.fromkeys(targets, tf.gather(self._weights, indices))
+        return inputs, targets
 
     def of(self, examples: Examples) -> Self:
         """Returns batches of other examples, made the same way but in order."""
         return type(self)(
-            examples,
+            dataclasses.replace(examples, weights=None),
             self.pipeline,
             batch_size=self._row_size,
             shuffle=False,
@@ -143,20 +155,39 @@ class NextSentenceBatches(TextBatches):
         ValueError: there are no examples, the batch size is below 1, or a label is neither.
     """
 
+    label_output = "next_sentence_logits"
+
     def targets(self, examples: Examples) -> dict[str, Any]:
         """Returns model output name -> targets (examples,)."""
         return {"next_sentence_logits": tf.constant(label_ids(examples, ("0", "1")))}
 
+    def counts(self, examples: Examples) -> dict[str, int] | None:
+        """Returns each label -> its number of examples; None if they have no labels."""
+        return None if examples.labels is None else counted(examples.labels, ("0", "1"))
 
-def _weights(examples: Examples, label_weights: Mapping[str, float]) -> tf.Tensor:
-    """Returns the weight of each example: float32 (examples,)."""
+
+def _class_weight_of(
+    examples: Examples, label_weights: Mapping[str, float], class_weight: ClassWeight | None
+) -> ClassWeight:
+    """Returns the weights of the deprecated argument, which has one for each label that occurs."""
+    warnings.warn(
+        "label_weights is deprecated since 1.1: use class_weight", FutureWarning, stacklevel=3
+    )
+    if class_weight is not None:
+        raise ValueError("pass class_weight alone: label_weights is its older name")
     missing = sorted(set(examples.labels or ()) - set(label_weights))
     if examples.labels is None or missing:
         raise ValueError(
             f"{examples.source}: label_weights={dict(label_weights)} has no weight for "
             f"{missing or 'examples without labels'}: pass one for each label"
         )
-    return tf.constant([label_weights[label] for label in examples.labels], tf.float32)
+    return label_weights
+
+
+def counted(labels: Iterable[str], names: Sequence[str]) -> dict[str, int]:
+    """Returns each name -> how often it is among the labels."""
+    counts = collections.Counter(labels)
+    return {name: counts[name] for name in names}
 
 
 def label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:

@@ -40,11 +40,13 @@ class Sentences(Rows):
         words: the words of each sentence, unchanged.
         labels: one IOB2 label per word of each sentence, or None.
         source: where the sentences come from, for messages.
+        weights: the weight of each sentence in the training loss, or None.
     """
 
     words: Sequence[Sequence[str]]
     labels: Sequence[Sequence[str]] | None = None
     source: str = "memory"
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         if self.labels is None:

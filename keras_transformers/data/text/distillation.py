@@ -59,6 +59,10 @@ class ProbabilityBatches(TextBatches):
             ]
         return {"logits": tf.constant(probabilities, tf.float32)}
 
+    def target_weights(self, targets: tf.Tensor, of_class: np.ndarray) -> tf.Tensor:
+        """Returns the mean weight of each text's classes: float32 (batch,)."""
+        return tf.linalg.matvec(targets, of_class)
+
 
 def read_texts(
     paths: Sequence[Path],

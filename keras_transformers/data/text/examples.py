@@ -10,6 +10,7 @@ from pathlib import Path
 from keras_transformers.data.rows import Rows
 from keras_transformers.data.tables.columns import Choice, Column, Header, Row, read_columns
 from keras_transformers.data.tables.reading import FileFormat
+from keras_transformers.data.weighting import row_weights
 
 __all__ = ["Examples", "label_set", "load", "majority_share"]
 
@@ -27,15 +28,18 @@ class Examples(Rows):
         texts_b: the second texts of pairs, or None.
         labels: one non-empty label per text, or None.
         source: where the examples come from, for messages.
+        weights: the weight of each example in the training loss, or None.
     """
 
     texts: Sequence[str]
     texts_b: Sequence[str] | None = None
     labels: Sequence[str] | None = None
     source: str = "memory"
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        for name, values in (("texts_b", self.texts_b), ("labels", self.labels)):
+        columns = {"texts_b": self.texts_b, "labels": self.labels, "weights": self.weights}
+        for name, values in columns.items():
             if values is not None and len(values) != len(self.texts):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
 
@@ -53,6 +57,7 @@ def load(
     text_column: Column = 0,
     text_b_column: Column | None = None,
     label_column: Column | None = 1,
+    weight_column: Column | None = None,
     header: Header = "auto",
     format: FileFormat | None = None,
     labels: Sequence[str] | None = None,
@@ -74,6 +79,7 @@ def load(
         label_column: column of the label; None reads no labels. Labels are stripped strings; JSON
             numbers and booleans keep their JSON spelling, but if 1.0 occurs beside 1 or 0, whole
             numbers are written without a decimal point.
+        weight_column: column of the examples' weights in the training loss; None reads none.
         header: whether the first row names the columns. "auto" decides that it does if a column is
             given by name, or if all cells read from that row are usual column names.
         format: "tsv", "csv", "jsonl" or "parquet"; None infers it from the file name.
@@ -94,6 +100,7 @@ def load(
     choice = Choice(
         texts=[text_column] if text_b_column is None else [text_column, text_b_column],
         label=label_column,
+        weight=weight_column,
         header=header,
         labels=labels,
     )
@@ -108,7 +115,21 @@ def load(
         [cells[1] for _, cells in rows] if text_b_column is not None else None,
         row_labels,
         str(path),
+        weights_of(path, rows, choice),
     )
+
+
+def weights_of(path: str | Path, rows: Sequence[Row], choice: Choice) -> list[float] | None:
+    """Returns the weights among the cells that `read_columns` read; None if it read none.
+
+    Raises:
+        ValueError: see `row_weights`.
+    """
+    if choice.weight is None:
+        return None
+    at = choice.kinds.index("weight")
+    cells = [cells[at] for _, cells in rows]
+    return row_weights(cells, str(path), lambda row: f"{path}:{rows[row][0]}")
 
 
 def label_set(examples: Examples) -> list[str]:

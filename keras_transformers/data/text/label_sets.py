@@ -1,7 +1,7 @@
 """Reads and batches texts, or pairs of texts, with any number of labels each."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +11,11 @@ import tensorflow as tf
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat, file_format, read_objects
-from keras_transformers.data.text.classification import TextBatches
+from keras_transformers.data.text.classification import TextBatches, counted
 from keras_transformers.data.text.conll import OUTSIDE, Sentences, load_conll
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.text.examples import Examples, weights_of
 from keras_transformers.data.text.labelled_files import LabelledTables
+from keras_transformers.data.weighting import ClassWeight, balanced, class_weights
 
 __all__ = [
     "LabelSetBatches",
@@ -37,6 +38,7 @@ class LabelSets(Examples):
         texts_b: the second texts of pairs, or None.
         labels: the labels of each text: any number of them, in any order, each once; or None.
         source: where the examples come from, for messages.
+        weights: the weight of each example in the training loss, or None.
     """
 
     labels: Sequence[Sequence[str]] | None = None  # type: ignore[assignment]
@@ -89,6 +91,7 @@ def load_label_sets(
     text_column: Column = 0,
     text_b_column: Column | None = None,
     label_column: Column = 1,
+    weight_column: Column | None = None,
     separator: str = ",",
     header: Header = "auto",
     format: FileFormat | None = None,
@@ -104,6 +107,7 @@ def load_label_sets(
         text_b_column: the column of the second text of a pair; None for single texts.
         label_column: the column of the labels: in JSON and Parquet a list, else one cell with all
             labels of a text; an empty cell means none.
+        weight_column: column of the examples' weights in the training loss; None reads none.
         separator: separates the labels in a cell.
         header: see `load`, as for the next two.
         format: "tsv", "csv", "jsonl" or "parquet"; None infers it from the file name.
@@ -117,15 +121,16 @@ def load_label_sets(
             strings. The message names the file and the line.
     """
     columns = [text_column, *([] if text_b_column is None else [text_b_column])]
-    rows: list[tuple[int, list[str], list[str]]] = []
+    choice = Choice(
+        texts=columns, label=label_column, weight=weight_column, header=header, labels=labels
+    )
+    rows: list[tuple[int, list[Any], list[str]]] = []
     kind = format or file_format(path)
     if kind in ("jsonl", "parquet"):
-        names = [*columns, label_column]
         for number, value in read_objects(path, format=kind, encoding=encoding):
-            cells = [_cell(f"{path}:{number}", value, name) for name in names]
+            cells = [_cell(f"{path}:{number}", value, name) for name in choice.all]
             rows.append((number, cells[:-1], cells[-1]))
     else:
-        choice = Choice(texts=columns, label=label_column, header=header, labels=labels)
         for number, cells in read_columns(
             path, choice, format=kind, delimiter=delimiter, encoding=encoding
         ):
@@ -133,7 +138,8 @@ def load_label_sets(
             rows.append((number, cells[:-1], [part for part in parts if part]))
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty or has only a header")
-    for number, texts, found_labels in rows:
+    for number, cells, found_labels in rows:
+        texts = cells[: len(columns)]
         if not isinstance(found_labels, list):
             raise ValueError(f"{path}:{number}: labels are {found_labels!r:.80}, expected a list")
         if wrong := [cell for cell in (*texts, *found_labels) if not isinstance(cell, str)]:
@@ -149,6 +155,7 @@ def load_label_sets(
         [texts[1] for _, texts, _ in rows] if text_b_column is not None else None,
         [found_labels for *_, found_labels in rows],
         str(path),
+        weights_of(path, [(number, cells) for number, cells, _ in rows], choice),
     )
 
 
@@ -209,7 +216,7 @@ class LabelSetFiles(LabelledTables):
             FileNotFoundError: a file does not exist.
             ValueError: a row or label is invalid; the message names file and line.
         """
-        train = self._read(self.train_file, self.labels or None)
+        train = self._read(self.train_file, self.labels or None, self.weight_column)
         labels = list(self.labels) or label_names(train)
         if self.dev_file:
             dev = self._read(self.dev_file, labels)
@@ -218,7 +225,12 @@ class LabelSetFiles(LabelledTables):
         test = self._read(self.test_file, labels) if self.test_file else None
         return LabelSetSplits(train, dev, test, labels)
 
-    def _read(self, path: Path, labels: Sequence[str] | None) -> LabelSets:
+    def _read(
+        self,
+        path: Path,
+        labels: Sequence[str] | None,
+        weight_column: Column | None = None,
+    ) -> LabelSets:
         if self.conll:
             return entity_types(load_conll(path, encoding=self.encoding))
         return load_label_sets(
@@ -226,6 +238,7 @@ class LabelSetFiles(LabelledTables):
             text_column=self.text_column,
             text_b_column=self.text_b_column,
             label_column=self.label_column,
+            weight_column=weight_column,
             separator=self.separator,
             header=self.header,
             labels=labels,
@@ -245,6 +258,28 @@ class LabelSetBatches(TextBatches):
     def targets(self, examples: Any) -> dict[str, Any]:
         """Returns model output name -> targets (examples, labels)."""
         return {"logits": tf.constant(examples.matrix(self.pipeline.labels))}
+
+    def counts(self, examples: Any) -> dict[str, int] | None:
+        """Returns each label -> its number of examples; None if they have no labels."""
+        if examples.labels is None:
+            return None
+        return counted((name for row in examples.labels for name in row), self.pipeline.labels)
+
+    def class_weights(self, class_weight: ClassWeight, counts: Mapping[str, int]) -> np.ndarray:
+        """Returns the weights of not having and of having each label: float32 (labels, 2).
+
+        "balanced" weighs both the same in total, for each label; a mapping's weights are those of
+        having the label, and not having it weighs 1.
+        """
+        if class_weight == "balanced":
+            size = len(self.examples)
+            return np.stack([balanced([size - count, count]) for count in counts.values()])
+        having = class_weights(class_weight, counts)
+        return np.stack([np.ones_like(having), having], axis=1)
+
+    def target_weights(self, targets: tf.Tensor, of_class: np.ndarray) -> tf.Tensor:
+        """Returns the weight of each label of each text: float32 (batch, labels)."""
+        return tf.where(targets > 0, of_class[:, 1], of_class[:, 0])
 
     def samples(self, count: int) -> Any:
         """Returns the first examples with their labels."""

@@ -12,9 +12,9 @@ __all__ = ["LabelWeights"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelWeights:
-    """The option that weights labels."""
+    """Deprecated since 1.1: use `ClassWeighting`. The option that weights labels."""
 
-    label_weights: tuple[str, ...] = ()  # balanced, or label=weight for some; others have weight 1
+    label_weights: tuple[str, ...] = ()  # deprecated since 1.1: use --class-weight
 
     def weights_of(self, train: Examples, labels: Sequence[str]) -> dict[str, float] | None:
         """Returns the weight of each label for `TextBatches`; None if all are equal.

@@ -37,6 +37,7 @@ class LabelledTables:
     text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
     text_b_column: AnyInt | str | None = None  # the second text of pairs
     label_column: AnyInt | str = 1  # as --text-column
+    weight_column: AnyInt | str | None = None  # the training examples' weights in the loss
     header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
     delimiter: str = "auto"  # separates columns: a character, or tab; auto detects it in a .csv
     encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252
@@ -63,7 +64,9 @@ class LabelledFiles(LabelledTables):
             delimiter=self.delimiter,
             encoding=self.encoding,
         )
-        train, duplicates = deduplicate(read_file(self.train_file, labels=self.labels or None))
+        train, duplicates = deduplicate(
+            read_file(self.train_file, labels=self.labels or None, weight_column=self.weight_column)
+        )
         _logger.info("%s", duplicates)
         labels = list(self.labels) or label_set(train)
         if self.dev_file:

@@ -41,6 +41,7 @@ class ChoiceExamples(Rows):
         choices: the choices for each text, at least two, none of them "".
         labels: the index of each text's right choice, or None.
         source: where the examples come from, for messages.
+        weights: the weight of each example in the training loss, or None.
 
     Raises:
         ValueError: the attributes differ in length, a text has fewer than two choices or an empty
@@ -51,9 +52,11 @@ class ChoiceExamples(Rows):
     choices: Sequence[Sequence[str]]
     labels: Sequence[int] | None = None
     source: str = "memory"
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        for name, values in (("choices", self.choices), ("labels", self.labels)):
+        columns = {"choices": self.choices, "labels": self.labels, "weights": self.weights}
+        for name, values in columns.items():
             if values is not None and len(values) != len(self.texts):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         nothing = [None] * len(self.texts)
@@ -209,6 +212,7 @@ class ChoiceBatches(LengthBatches):
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
+            weights=examples.weights,
         )
         self.mean_lengths = float(counts.mean()), float(lengths.mean())
         self._row_size = batch_size
@@ -235,6 +239,7 @@ class ChoiceBatches(LengthBatches):
 
     def of(self, examples: ChoiceExamples) -> Self:
         """Returns batches of other examples, made the same way but in order."""
+        examples = dataclasses.replace(examples, weights=None)
         return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
 
     def samples(self, count: int) -> Samples:

@@ -129,12 +129,14 @@ class QuestionBatches(LengthBatches):
             self.windows = windows.Windows(*(part[is_found] for part in self.windows))
             self._positions = self._answer_positions()
         rows, _, num_cut = (part.numpy() for part in self.windows)
+        weights = None if questions.weights is None else np.array(questions.weights)[rows]
         super().__init__(
             self.context_starts[rows] + num_cut + after,
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
             static_shapes=static_shapes,
+            weights=weights,
         )
 
     def batch(self, indices: tf.Tensor) -> Batch:

@@ -22,6 +22,9 @@ class ScoredTextBatches(TextBatches):
         """Returns model output name -> targets (examples,)."""
         return {"score": tf.constant(scores(examples))}
 
+    def counts(self, examples: Examples) -> None:
+        """Returns None: scores are no classes."""
+
 
 def scores(examples: Examples) -> np.ndarray:
     """Returns the labels as numbers: float32 (examples,).

@@ -58,6 +58,7 @@ class Questions:
         answers: answers to each question; empty if the context has none (SQuAD 2.0). None for files
             without answers.
         source: where the questions come from, for messages.
+        weights: the weight of each question in the training loss, or None.
     """
 
     ids: Sequence[str]
@@ -66,6 +67,7 @@ class Questions:
     context_of: Sequence[int]
     answers: Sequence[Sequence[Answer]] | None = None
     source: str = "memory"
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         columns = {"questions": self.questions, "context_of": self.context_of}
@@ -90,6 +92,7 @@ class Questions:
             [new_index[self.context_of[i]] for i in chosen],
             None if self.answers is None else [self.answers[i] for i in chosen],
             source or self.source,
+            None if self.weights is None else [self.weights[i] for i in chosen],
         )
 
     def references(self) -> dict[str, list[str]]:

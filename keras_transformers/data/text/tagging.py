@@ -16,7 +16,9 @@ import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.static_shapes import Batch
+from keras_transformers.data.text.classification import counted
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
+from keras_transformers.data.weighting import ClassWeight
 from keras_transformers.tokenizers import windows
 from keras_transformers.tokenizers import words as running_words
 from keras_transformers.tokenizers.tensors import texts_of
@@ -65,6 +67,8 @@ class TaggedBatches(LengthBatches):
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
         static_shapes: see `LengthBatches`.
+        class_weight: "balanced", or label -> the weight of its words, 1 for other labels, times the
+            sentence's weight. Batches made with `of` have no such weights.
 
     Attributes:
         statistics: counts of sentences, words, tokens and windows.
@@ -84,6 +88,7 @@ class TaggedBatches(LengthBatches):
         shuffle: bool = True,
         seed: int = 0,
         static_shapes: int | None = None,
+        class_weight: ClassWeight | None = None,
     ) -> None:
         if not len(sentences):
             raise ValueError(f"{sentences.source}: no sentences")
@@ -91,20 +96,28 @@ class TaggedBatches(LengthBatches):
         self.tagger = tagger
         self._row_size = batch_size
         self._label_ids = None
+        class_counts = None
         if sentences.labels is not None:
             self._label_ids = label_ids(sentences, tagger.labels)
+            class_counts = counted((x for row in sentences.labels for x in row), tagger.labels)
         self._token_ids, self._words = _tokens_and_words(sentences, tagger.tokenizer)
         num_special = tagger.tokenizer.num_special_tokens(1)
         num_tokens = self._token_ids.row_lengths()
         halves = windows.plan_halves(num_tokens, tagger.max_sequence_length - num_special)
         self._windows = halves.windows
         self._owned = _owned(halves, num_tokens)
+        weights = None
+        if sentences.weights is not None:
+            weights = np.array(sentences.weights)[self._windows.rows.numpy()]
         super().__init__(
             self._windows.lengths.numpy() + num_special,
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
             static_shapes=static_shapes,
+            weights=weights,
+            class_counts=class_counts,
+            class_weight=class_weight,
         )
         self.statistics = self._statistics()
         _logger.info("%s", self.statistics)
@@ -125,7 +138,7 @@ class TaggedBatches(LengthBatches):
     def of(self, sentences: Sentences) -> Self:
         """Returns batches of other sentences, made the same way but in order."""
         return type(self)(
-            sentences,
+            dataclasses.replace(sentences, weights=None),
             self.tagger,
             batch_size=self._row_size,
             shuffle=False,

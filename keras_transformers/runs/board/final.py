@@ -1,6 +1,7 @@
 """Shows a finished run in TensorBoard: its options beside its scores, and its embeddings."""
 
 import dataclasses
+import functools
 import json
 import logging
 import math
@@ -14,7 +15,9 @@ import tensorflow as tf
 from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api as hparams
 
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.inspection.embeddings import token_vectors
+from keras_transformers.inspection.pictures import svg_pixels
 from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import event_file
 from keras_transformers.runs.options import MAY_DIFFER, Options
@@ -30,6 +33,7 @@ def write_final(
     pipeline: Pipeline | None,
     *,
     num_embeddings: int,
+    reports: Mapping[str, Report] | None = None,
     attempts: Attempts | None = None,
 ) -> None:
     """Writes hyper-parameters, scores and embeddings, replacing those of an earlier call.
@@ -42,11 +46,14 @@ def write_final(
         figures: the scores by name; those that are finite numbers are written.
         pipeline: the finished pipeline, or None.
         num_embeddings: how many tokens to write, from the start of the vocabulary; 0 for none.
+        reports: part of the data -> report, shown as text and pictures.
         attempts: the run's attempts at figures.
     """
     at = (attempts or Attempts()).at
     shutil.rmtree(folder, ignore_errors=True)
     at("its options and scores in TensorBoard", lambda: _write_scores(folder, config, figures))
+    for part, report in (reports or {}).items():
+        at("reports in TensorBoard", functools.partial(_write_report, folder, part, report))
     if num_embeddings and pipeline is not None:
         at(
             "embeddings for TensorBoard",
@@ -60,6 +67,17 @@ def _write_scores(folder: Path, config: Options, figures: Mapping[str, Any]) -> 
         for name, value in figures.items():
             if _is_finite_number(value):
                 tf.summary.scalar(name, value)
+
+
+def _write_report(folder: Path, part: str, report: Report) -> None:
+    """Writes a report as text, and its pictures if matplotlib can draw them."""
+    with event_file(folder, f"report-{part}", step=0):
+        # Four spaces make Markdown keep the columns.
+        text = "".join(f"    {line}\n" for line in str(report).splitlines())
+        tf.summary.text(f"report/{part}", text)
+        for name in report.pictures:
+            pixels = svg_pixels(report.svg(name))
+            tf.summary.image(f"report/{part}, {name}", pixels[None])
 
 
 def hyper_parameters(config: Options) -> dict[str, bool | int | float | str]:

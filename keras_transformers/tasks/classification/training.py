@@ -8,7 +8,7 @@ import keras
 
 from keras_transformers.data.text import Examples, TextBatches
 from keras_transformers.ranges import Rate
-from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.classification.pipeline import TextClassifier
 from keras_transformers.training import TokenCrossentropy
@@ -17,7 +17,7 @@ __all__ = ["ClassificationOptions"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationOptions(Training):
+class ClassificationOptions(LabelTraining):
     """How classifiers are trained."""
 
     label_smoothing: Rate = 0.0  # share of the target spread evenly over the labels

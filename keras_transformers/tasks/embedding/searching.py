@@ -29,18 +29,35 @@ def similarity_scores(
         recall_at_1, recall_at_10, mrr_at_10 and ndcg_at_10 of pairs; pearson and spearman of scored
         pairs.
     """
+    cosines = similarities(embed, pairs, dims=dims, batch_size=batch_size)
+    return scores_of(cosines, pairs)
+
+
+def scores_of(cosines: np.ndarray, pairs: TextPairs) -> dict[str, float]:
+    """Returns what `similarity_scores` does, from similarities."""
+    if pairs.scores is not None:
+        return glue_scores(("pearson", "spearman"), cosines, np.array(pairs.scores))
+    return retrieval_scores(cosines, relevant(pairs))
+
+
+def similarities(
+    embed: Embedder, pairs: TextPairs, *, dims: int | None = None, batch_size: int = 64
+) -> np.ndarray:
+    """Returns the cosines of queries and documents, (queries, documents), or of scored pairs."""
     if pairs.scores is not None:
         sides = [
             vectors(embed, side, batch_size=batch_size) for side in (pairs.texts, pairs.partners)
         ]
-        cosines = np.sum(np.multiply(*(_unit(side[:, :dims]) for side in sides)), axis=1)
-        return glue_scores(("pearson", "spearman"), cosines, np.array(pairs.scores))
+        of_pairs: np.ndarray = np.sum(
+            np.multiply(*(_unit(side[:, :dims]) for side in sides)), axis=1
+        )
+        return of_pairs
     both = {"query", "document"} <= set(embed.prompts)
     queries, documents = pairs.queries(), pairs.documents()
     of_queries = vectors(embed, list(queries), "query" if both else None, batch_size=batch_size)
     of_documents = vectors(embed, documents, "document" if both else None, batch_size=batch_size)
-    cosines = _unit(of_queries[:, :dims]) @ _unit(of_documents[:, :dims]).T
-    return retrieval_scores(cosines, _relevant(pairs))
+    cosines: np.ndarray = _unit(of_queries[:, :dims]) @ _unit(of_documents[:, :dims]).T
+    return cosines
 
 
 def main_figure(pairs: TextPairs) -> str:
@@ -50,8 +67,8 @@ def main_figure(pairs: TextPairs) -> str:
 
 def bm25_scores(pairs: TextPairs) -> dict[str, float]:
     """Returns the same metrics of pairs for BM25, as `ndcg_at_10_of_bm25` and so on."""
-    similarities = bm25_similarities(list(pairs.queries()), pairs.documents())
-    scores = retrieval_scores(similarities, _relevant(pairs))
+    by_words = bm25_similarities(list(pairs.queries()), pairs.documents())
+    scores = retrieval_scores(by_words, relevant(pairs))
     return {f"{name}_of_bm25": value for name, value in scores.items()}
 
 
@@ -63,7 +80,8 @@ def vectors(
     return np.array([embedding.vector for embedding in embeddings], np.float32)
 
 
-def _relevant(pairs: TextPairs) -> list[set[int]]:
+def relevant(pairs: TextPairs) -> list[set[int]]:
+    """Returns the indices of each query's partners among the documents."""
     place = {document: i for i, document in enumerate(pairs.documents())}
     return [{place[partner] for partner in partners} for partners in pairs.queries().values()]
 

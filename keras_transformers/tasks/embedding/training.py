@@ -1,7 +1,7 @@
 """Trains embedders: pairs of matching texts, or pairs with a similarity score."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,14 +14,23 @@ from keras_transformers.data.text import (
     load_text_pairs,
     split_text_pairs,
 )
+from keras_transformers.evaluation.reports.regression import regression_report
+from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.reports.search import search_report
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.embedding.head import grouped_embedder
 from keras_transformers.tasks.embedding.pipeline import Embedder
-from keras_transformers.tasks.embedding.searching import bm25_scores, main_figure, similarity_scores
+from keras_transformers.tasks.embedding.searching import (
+    bm25_scores,
+    main_figure,
+    relevant,
+    scores_of,
+    similarities,
+)
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
 
 __all__ = ["EmbeddingOptions"]
@@ -120,10 +129,31 @@ class EmbeddingTrainer(Trainer[Embedder, TextPairs]):
     def monitor(self, examples: TextPairs) -> str:
         return f"val_{main_figure(examples)}"
 
-    def scores(
-        self, pipeline: Embedder, batches: TextPairBatches, examples: TextPairs
+    def answers(
+        self,
+        pipeline: Embedder,
+        batches: TextPairBatches,
+        examples: TextPairs,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        return {"similarities": similarities(pipeline, examples)}
+
+    def answer_scores(
+        self, pipeline: Embedder, answers: Answers, examples: TextPairs
     ) -> Mapping[str, float]:
-        return similarity_scores(pipeline, examples)
+        return scores_of(answers["similarities"], examples)
+
+    def ask(self, pipeline: Any, examples: TextPairs) -> Answers:
+        return {"similarities": similarities(pipeline, examples)}
+
+    def report(self, pipeline: Any, answers: Answers, examples: TextPairs) -> Report:
+        scores, texts = answers["similarities"], examples.texts
+        if examples.scores is not None:
+            pairs = [f"{a} | {b}" for a, b in zip(texts, examples.partners, strict=True)]
+            return regression_report(scores, examples.scores, texts=pairs, title=pipeline.task)
+        queries = list(examples.queries())
+        documents = [examples.documents()] * len(queries)  # the same list
+        return search_report(scores, relevant(examples), queries, documents, title=pipeline.task)
 
     def baseline(self, pipeline: Embedder, examples: TextPairs) -> Mapping[str, float]:
         return {} if examples.scores is not None else bm25_scores(examples)

@@ -1,7 +1,7 @@
 """Trains image classifiers: images with one label each."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,20 +10,26 @@ import numpy as np
 
 from keras_transformers.data.images import ImageAugmentation, ImageBatches, Images, load_folder
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
+from keras_transformers.evaluation.reports.classification import (
+    CLASSIFICATION_FIGURES,
+    classification_report,
+)
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import NonNegativeFloat, PositiveInt, Rate
-from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
+from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.image_classification.pipeline import ImageClassifier
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
 from keras_transformers.training import WarmupCosineDecay
 
 __all__ = ["ImageClassificationOptions"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageClassificationOptions(ImageAugmentation, Training):
+class ImageClassificationOptions(ImageAugmentation, LabelTraining):
     """How image classifiers are trained: as ViT, on as many images as our sizes need."""
 
     epochs: PositiveInt = 60
@@ -83,6 +89,8 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
 
     options = ImageClassificationOptions
     labels = LabelColumn()
+    takes_weights = True
+    report_figures = CLASSIFICATION_FIGURES
 
     def columns(self, pipeline: ImageClassifier) -> Sequence[Wanted]:
         return [Wanted("image", ("images", "img")), Wanted("label", LABEL)]
@@ -117,6 +125,25 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
 
     def metrics(self, pipeline: ImageClassifier) -> Mapping[str, Any]:
         return {"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
+
+    def answers(
+        self,
+        pipeline: ImageClassifier,
+        batches: ImageBatches,
+        examples: Images,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        return {"probabilities": text_columns.probabilities(outputs)}
+
+    def report(self, pipeline: Any, answers: Answers, examples: Images) -> Report:
+        paths = None if examples.decoder is None else [str(item) for item in examples.items]
+        return classification_report(
+            answers["probabilities"],
+            examples.labels,
+            examples.label_names,
+            texts=paths,
+            title=pipeline.task,
+        )
 
     def baseline(self, pipeline: ImageClassifier, examples: Images) -> Mapping[str, float]:
         return {"majority": examples.majority_share}

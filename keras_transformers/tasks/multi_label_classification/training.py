@@ -1,6 +1,6 @@
 """Trains multi-label classifiers: texts, or pairs of texts, with any number of labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +14,32 @@ from keras_transformers.data.text import (
     load_label_sets,
 )
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.reports.several_labels import (
+    MULTI_LABEL_FIGURES,
+    multi_label_report,
+)
+from keras_transformers.runs import outputs_of
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__: list[str] = []
-
-
-def _measured(
-    pipeline: Any, batches: LabelSetBatches, examples: LabelSets
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns each label's probability, and whether the text has the label: (texts, labels)."""
-    logits = np.concatenate([output["logits"] for output in outputs_of(pipeline.model, batches)])
-    return 1 / (1 + np.exp(-logits.astype(np.float64))), examples.matrix(pipeline.labels)
 
 
 class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     """Trains classifiers that give texts any number of labels."""
 
+    options = LabelTraining
     batches = LabelSetBatches
     monitored = "val_mean_average_precision"
     labels = LabelColumn(name="labels", cells="set")
+    takes_weights = True
+    report_figures = MULTI_LABEL_FIGURES
 
     def columns(self, pipeline: MultiLabelClassifier) -> Sequence[Wanted]:
         return [*text_columns.text_columns(pipeline), Wanted("labels", ("label", *LABEL))]
@@ -56,26 +58,53 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
     def from_file(
         self, pipeline: MultiLabelClassifier, path: Path, columns: Mapping[str, str]
     ) -> LabelSets:
-        check_column_names(columns, path, ("text", "text_b", "labels"))
+        check_column_names(columns, path, ("text", "text_b", "labels", "weight"))
         names: dict[str, Any] = dict(columns)
         return load_label_sets(
             path,
             text_column=names.get("text", 0),
             text_b_column=names.get("text_b", 1) if pipeline.pair else None,
             label_column=names.get("labels", 2 if pipeline.pair else 1),
+            weight_column=names.get("weight"),
             labels=pipeline.labels,
         )
 
     def losses(
-        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: Training
+        self, pipeline: MultiLabelClassifier, examples: LabelSets, options: LabelTraining
     ) -> Mapping[str, Any]:
-        return {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        if options.class_weight is not None:  # each label has a weight of its own
+            loss = ElementwiseLoss(loss)
+        return {"loss": {"logits": loss}}
 
-    def scores(
-        self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets
+    def answers(
+        self,
+        pipeline: MultiLabelClassifier,
+        batches: LabelSetBatches,
+        examples: LabelSets,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        logits = np.concatenate([output["logits"] for output in outputs])
+        return {"probabilities": 1 / (1 + np.exp(-logits.astype(np.float64)))}
+
+    def answer_scores(
+        self, pipeline: MultiLabelClassifier, answers: Answers, examples: LabelSets
     ) -> Mapping[str, float]:
-        probabilities, has = _measured(pipeline, batches, examples)
-        return multi_label_scores(probabilities, has, thresholds=pipeline.thresholds)
+        has = examples.matrix(pipeline.labels)
+        return multi_label_scores(answers["probabilities"], has, thresholds=pipeline.thresholds)
+
+    def inputs(self, examples: LabelSets) -> Mapping[str, Sequence[Any]]:
+        return text_columns.inputs(examples)
+
+    def report(self, pipeline: Any, answers: Answers, examples: LabelSets) -> Report:
+        return multi_label_report(
+            answers["probabilities"],
+            examples.matrix(pipeline.labels),
+            pipeline.labels,
+            thresholds=pipeline.thresholds,
+            texts=text_columns.texts_of(examples),
+            title=pipeline.task,
+        )
 
     def baseline(self, pipeline: MultiLabelClassifier, examples: LabelSets) -> Mapping[str, float]:
         """Returns the micro F1 of predicting the labels that most texts have for every text."""
@@ -92,7 +121,10 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
         self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets
     ) -> None:
         """Gives each label the threshold with the highest F1 on validation data."""
-        pipeline.thresholds = tuple(best_thresholds(*_measured(pipeline, batches, examples)))
+        outputs = outputs_of(pipeline.model, batches)
+        answers = self.answers(pipeline, batches, examples, outputs)
+        has = examples.matrix(pipeline.labels)
+        pipeline.thresholds = tuple(best_thresholds(answers["probabilities"], has))
 
 
 TRAINER = MultiLabelClassificationTrainer()

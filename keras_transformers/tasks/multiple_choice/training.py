@@ -1,20 +1,23 @@
 """Trains multiple-choice models: texts with several choices, one of them right."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, choices_of, load_choices
+from keras_transformers.evaluation.reports.choices import CHOICE_FIGURES, choice_report
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.ranges import PositiveInt
 from keras_transformers.runs import Training
 from keras_transformers.tasks.labels import check_one_per_row
 from keras_transformers.tasks.multiple_choice.pipeline import MultipleChoice
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
 
 __all__ = ["MultipleChoiceOptions"]
 
@@ -34,7 +37,9 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
     options = MultipleChoiceOptions
     batches = ChoiceBatches
     own_json = True
+    takes_weights = True
     may_compile = False
+    report_figures = CHOICE_FIGURES
 
     def columns(self, pipeline: MultipleChoice) -> Sequence[Wanted]:
         return [
@@ -68,6 +73,30 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
 
     def metrics(self, pipeline: MultipleChoice) -> Mapping[str, Any]:
         return {"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]}
+
+    def answers(
+        self,
+        pipeline: MultipleChoice,
+        batches: ChoiceBatches,
+        examples: ChoiceExamples,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        rows = [row for output in outputs for row in np.asarray(output["logits"], np.float64)]
+        logits = [row[: len(texts)] for row, texts in zip(rows, examples.choices, strict=True)]
+        powers = [np.exp(row - row.max()) for row in logits]
+        return {"probabilities": [power / power.sum() for power in powers]}
+
+    def inputs(self, examples: ChoiceExamples) -> Mapping[str, Sequence[Any]]:
+        return {"text": examples.texts, "choices": examples.choices}
+
+    def report(self, pipeline: Any, answers: Answers, examples: ChoiceExamples) -> Report:
+        return choice_report(
+            answers["probabilities"],
+            examples.labels or (),
+            texts=examples.texts,
+            choices=examples.choices,
+            title=pipeline.task,
+        )
 
     def baseline(self, pipeline: MultipleChoice, examples: ChoiceExamples) -> Mapping[str, float]:
         return {"chance": sum(1 / len(choices) for choices in examples.choices) / len(examples)}

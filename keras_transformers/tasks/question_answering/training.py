@@ -1,7 +1,7 @@
 """Trains question answerers: questions with contexts that contain the answers."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from keras_transformers.data.text import (
     split_questions,
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
+from keras_transformers.evaluation.reports.questions import QUESTION_FIGURES, question_report
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.ranges import PositiveInt
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.runs import Training
 from keras_transformers.tasks.question_answering.pipeline import QuestionAnswerer
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
 
 __all__ = ["QuestionAnsweringOptions"]
 
@@ -42,6 +44,8 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
     options = QuestionAnsweringOptions
     monitored = "val_f1"
     own_json = True
+    takes_weights = True
+    report_figures = QUESTION_FIGURES
 
     def columns(self, pipeline: QuestionAnswerer) -> Sequence[Wanted]:
         return [
@@ -85,17 +89,48 @@ class QuestionAnsweringTrainer(Trainer[QuestionAnswerer, Questions]):
             "loss_weights": dict.fromkeys(_OUTPUTS, 0.5),
         }
 
-    def scores(
-        self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
+    def answers(
+        self,
+        pipeline: QuestionAnswerer,
+        batches: QuestionBatches,
+        examples: Questions,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        logits = answers_from_logits(batches, outputs)
+        texts = answer_texts(logits, no_answer_threshold=pipeline.no_answer_threshold)
+        return {"answer": [texts[question_id] for question_id in examples.ids]}
+
+    def inputs(self, examples: Questions) -> Mapping[str, Sequence[Any]]:
+        contexts = [examples.contexts[i] for i in examples.context_of]
+        return {"question": examples.questions, "context": contexts}
+
+    def report(self, pipeline: Any, answers: Answers, examples: Questions) -> Report:
+        references = list(examples.references().values())
+        return question_report(
+            answers["answer"], references, examples.questions, title=pipeline.task
+        )
+
+    def answer_scores(
+        self, pipeline: QuestionAnswerer, answers: Answers, examples: Questions
     ) -> Mapping[str, float]:
-        logits = answers_from_logits(batches, outputs_of(pipeline.model, batches))
-        answers = answer_texts(logits, no_answer_threshold=pipeline.no_answer_threshold)
+        texts = dict(zip(examples.ids, answers["answer"], strict=True))
         references = examples.references()
         if all(references.values()):
-            result = squad_scores(answers, references)
+            result = squad_scores(texts, references)
         else:
-            result = squad_v2_scores(answers, references).overall
+            result = squad_v2_scores(texts, references).overall
         return {"exact_match": result.exact_match, "f1": result.f1}
+
+    def with_targets(
+        self, pipeline: QuestionAnswerer, batches: QuestionBatches, examples: Questions
+    ) -> QuestionBatches:
+        return QuestionBatches(
+            dataclasses.replace(examples, weights=None),
+            pipeline,
+            batch_size=batches.batch_size,
+            shuffle=False,
+            static_shapes=batches.static_shapes,
+        )
 
     def split(self, examples: Questions, share: float) -> tuple[Questions, Questions]:
         shares = {"train": 1 - share, "dev": share}

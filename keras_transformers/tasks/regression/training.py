@@ -1,7 +1,8 @@
 """Trains regressors: texts, or pairs of texts, with one score each."""
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ import numpy as np
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.evaluation.reports.regression import (
+    REGRESSION_FIGURES,
+    regression_report,
+)
+from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.labels import check_one_per_row
 from keras_transformers.tasks.regression.pipeline import TextRegressor
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer
+from keras_transformers.tasks.training import Answers, Columns, Trainer
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__: list[str] = []
 
@@ -34,7 +41,13 @@ def _scaled(pipeline: Any, examples: Examples, source: Source) -> Examples:
                     f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, the range of "
                     "this pipeline's answers"
                 )
-    return Examples(examples.texts, examples.texts_b, list(map(str, numbers)), examples.source)
+    return dataclasses.replace(examples, labels=list(map(str, numbers)))
+
+
+def _references(pipeline: Any, examples: Examples) -> np.ndarray:
+    """Returns the scores in the units of the pipeline's answers: float64 (examples,)."""
+    scores = np.array([float(label) for label in examples.labels or ()])
+    return pipeline.scale * scores + pipeline.offset
 
 
 def numbers(values: Sequence[Any], source: Source) -> list[str]:
@@ -52,11 +65,18 @@ def numbers(values: Sequence[Any], source: Source) -> list[str]:
     return texts
 
 
+def score_loss(loss: keras.losses.Loss, examples: Examples) -> Mapping[str, Any]:
+    """Returns `loss` for `model.compile`: of each score, if the examples have weights."""
+    return {"loss": {"score": loss if examples.weights is None else ElementwiseLoss(loss)}}
+
+
 class RegressionTrainer(Trainer[TextRegressor, Examples]):
     """Trains regressors of texts."""
 
     batches = ScoredTextBatches
     monitored = "val_pearson"
+    takes_weights = True
+    report_figures = REGRESSION_FIGURES
 
     def columns(self, pipeline: TextRegressor) -> Sequence[Wanted]:
         return text_columns.columns(pipeline, label="score", usual=_SCORE)
@@ -76,23 +96,40 @@ class RegressionTrainer(Trainer[TextRegressor, Examples]):
         self, pipeline: TextRegressor, examples: Examples, options: Training
     ) -> Mapping[str, Any]:
         if pipeline.activation == "sigmoid":  # a cross-encoder's score is a logit
-            return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
-        return {"loss": {"score": keras.losses.MeanSquaredError()}}
+            return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
+        return score_loss(keras.losses.MeanSquaredError(), examples)
 
-    def scores(
-        self, pipeline: TextRegressor, batches: ScoredTextBatches, examples: Examples
-    ) -> Mapping[str, float]:
-        ((_, targets),) = batches.targets(examples).items()
-        references = np.asarray(targets)
-        outputs = outputs_of(pipeline.model, batches)
-        scores = np.concatenate([output["score"] for output in outputs])
-        errors = (scores - references) * pipeline.scale
+    def answers(
+        self,
+        pipeline: TextRegressor,
+        batches: ScoredTextBatches,
+        examples: Examples,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        scores = np.concatenate([output["score"] for output in outputs]).astype(np.float64)
         if pipeline.activation == "sigmoid":
-            errors = (1 / (1 + np.exp(-scores)) - references) * pipeline.scale
+            scores = 1 / (1 + np.exp(-scores))
+        return {"score": pipeline.scale * scores + pipeline.offset}
+
+    def answer_scores(
+        self, pipeline: TextRegressor, answers: Answers, examples: Examples
+    ) -> Mapping[str, float]:
+        scores, references = np.asarray(answers["score"]), _references(pipeline, examples)
         return {
-            "mean_squared_error": float(np.mean(errors**2)),
+            "mean_squared_error": float(np.mean((scores - references) ** 2)),
             **glue_scores(("pearson", "spearman"), scores, references),
         }
+
+    def inputs(self, examples: Examples) -> Mapping[str, Sequence[Any]]:
+        return text_columns.inputs(examples)
+
+    def report(self, pipeline: Any, answers: Answers, examples: Examples) -> Report:
+        return regression_report(
+            answers["score"],
+            _references(pipeline, examples),
+            texts=text_columns.texts_of(examples),
+            title=pipeline.task,
+        )
 
     def baseline(self, pipeline: TextRegressor, examples: Examples) -> Mapping[str, float]:
         """Returns the error of always predicting the mean."""

@@ -1,9 +1,9 @@
 """Trains rerankers: queries with documents, labelled or scored by how well they answer."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -13,12 +13,15 @@ from keras_transformers.data.splits import by_keys
 from keras_transformers.data.tables.in_memory import TEXT_A, Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.evaluation.reports.regression import regression_report
+from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.reports.search import search_report
+from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
-from keras_transformers.tasks.regression.training import numbers
+from keras_transformers.tasks.regression.training import numbers, score_loss
 from keras_transformers.tasks.reranking.pipeline import Reranker
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer
+from keras_transformers.tasks.training import Answers, Columns, Trainer
 
 __all__ = ["RerankingOptions"]
 
@@ -52,23 +55,45 @@ def _are_judgements(examples: Examples) -> bool:
     return {float(score) for score in examples.labels or ()} <= {0.0, 1.0}
 
 
+class _Query(NamedTuple):
+    """A query: the rows of its documents, and the relevant ones among them."""
+
+    rows: list[int]
+    relevant: set[int]
+
+
+def _queries(examples: Examples) -> list[_Query]:
+    """Returns the queries that have a relevant document."""
+    of_query: dict[str, list[int]] = {}
+    for row, text in enumerate(examples.texts):
+        of_query.setdefault(text, []).append(row)
+    labels = examples.labels or ()
+    queries = [
+        _Query(rows, {i for i, row in enumerate(rows) if float(labels[row]) > 0.5})
+        for rows in of_query.values()
+    ]
+    return [query for query in queries if query.relevant]
+
+
+def _by_query(queries: Sequence[_Query], values: Any) -> np.ndarray:
+    """Returns the values of each query's documents, -inf where it has fewer."""
+    width = max(len(query.rows) for query in queries)
+    return np.array(
+        [
+            [*(values[row] for row in query.rows), *[-np.inf] * (width - len(query.rows))]
+            for query in queries
+        ]
+    )
+
+
 def _ranked(
     examples: Examples, values: np.ndarray | list[float], suffix: str = ""
 ) -> dict[str, float]:
     """Returns ranking metrics over the documents of each query that has a relevant one."""
-    of_query: dict[str, list[int]] = {}
-    for row, text in enumerate(examples.texts):
-        of_query.setdefault(text, []).append(row)
-    width = max(map(len, of_query.values()))
-    rows, relevant = [], []
-    for places in of_query.values():
-        right = {i for i, row in enumerate(places) if float((examples.labels or ())[row]) > 0.5}
-        if right:
-            rows.append([*(values[row] for row in places), *[-np.inf] * (width - len(places))])
-            relevant.append(right)
-    if not rows:
+    queries = _queries(examples)
+    if not queries:
         return {}
-    scores = retrieval_scores(np.array(rows), relevant)
+    scores = retrieval_scores(_by_query(queries, values), [query.relevant for query in queries])
     return {f"{name}{suffix}": scores[name] for name in ("mrr_at_10", "ndcg_at_10")}
 
 
@@ -77,6 +102,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
 
     options = RerankingOptions
     batches = _Batches
+    takes_weights = True
 
     def columns(self, pipeline: Reranker) -> Sequence[Wanted]:
         return [Wanted("text", TEXT_A), Wanted("text_b", _DOCUMENT), Wanted("score", _SCORE)]
@@ -95,7 +121,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
         self, pipeline: Reranker, examples: Examples, options: RerankingOptions
     ) -> Mapping[str, Any]:
         if options.distill:
-            return {"loss": {"score": keras.losses.MeanSquaredError()}}
+            return score_loss(keras.losses.MeanSquaredError(), examples)
         for row, score in enumerate(examples.labels or ()):
             if not 0 <= float(score) <= 1:
                 raise ValueError(
@@ -103,7 +129,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
                     "for documents that answer their query and 0 for others; for a teacher's "
                     "scores, distill=True"
                 )
-        return {"loss": {"score": keras.losses.BinaryCrossentropy(from_logits=True)}}
+        return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
 
     def monitor(self, examples: Examples) -> str:
         if not _are_judgements(examples):
@@ -111,11 +137,41 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
         scores = _ranked(examples, np.zeros(len(examples)))
         return "val_ndcg_at_10" if scores else "val_accuracy"  # no query has a relevant document
 
-    def scores(
-        self, pipeline: Reranker, batches: ScoredTextBatches, examples: Examples
+    def answers(
+        self,
+        pipeline: Reranker,
+        batches: ScoredTextBatches,
+        examples: Examples,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        return {"score": np.concatenate([output["score"] for output in outputs])}
+
+    def ask(self, pipeline: Any, examples: Examples) -> Answers:
+        pairs = {"text": examples.texts, "documents": [[text] for text in examples.texts_b or ()]}
+        scores = np.array([row["scores"][0] for row in pipeline.rows(pairs)], np.float64)
+        if pipeline.activation == "sigmoid":  # as the model's
+            scores = np.log(scores) - np.log1p(-scores)
+        return {"score": scores}
+
+    def report(self, pipeline: Any, answers: Answers, examples: Examples) -> Report:
+        scores, texts, documents = answers["score"], examples.texts, examples.texts_b or ()
+        queries = _queries(examples) if _are_judgements(examples) else []
+        if not queries:
+            references = [float(score) for score in examples.labels or ()]
+            pairs = text_columns.texts_of(examples)
+            return regression_report(scores, references, texts=pairs, title=pipeline.task)
+        return search_report(
+            _by_query(queries, scores),
+            [query.relevant for query in queries],
+            [texts[query.rows[0]] for query in queries],
+            [[documents[row] for row in query.rows] for query in queries],
+            title=pipeline.task,
+        )
+
+    def answer_scores(
+        self, pipeline: Reranker, answers: Answers, examples: Examples
     ) -> Mapping[str, float]:
-        outputs = outputs_of(pipeline.model, batches)
-        scores = np.concatenate([output["score"] for output in outputs])
+        scores = answers["score"]
         labels = np.array([float(score) for score in examples.labels or ()])
         if not _are_judgements(examples):
             return glue_scores(("pearson", "spearman"), scores, labels)

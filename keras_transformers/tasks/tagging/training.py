@@ -1,17 +1,20 @@
 """Trains taggers: sentences split into words, with one label per word."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
-from keras_transformers.runs import Training, outputs_of
+from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.reports.tagging import TAGGING_FIGURES, tagging_report
+from keras_transformers.runs import Training
+from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.tagging.pipeline import Tagger
-from keras_transformers.tasks.training import Columns, Trainer
+from keras_transformers.tasks.training import Answers, Columns, Trainer
 from keras_transformers.training import TokenCrossentropy
 
 __all__: list[str] = []
@@ -20,9 +23,12 @@ __all__: list[str] = []
 class TaggingTrainer(Trainer[Tagger, Sentences]):
     """Trains taggers of words."""
 
+    options = LabelTraining
     batches = TaggedBatches
     monitored = "val_entity_f1"
     labels = LabelColumn(name="labels", cells="words")
+    takes_weights = True
+    report_figures = TAGGING_FIGURES
 
     def columns(self, pipeline: Tagger) -> Sequence[Wanted]:
         return [
@@ -59,11 +65,29 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
     def metrics(self, pipeline: Tagger) -> Mapping[str, Any]:
         return {"logits": [TokenAccuracy("accuracy")]}
 
-    def scores(
-        self, pipeline: Tagger, batches: TaggedBatches, examples: Sentences
+    def answers(
+        self,
+        pipeline: Tagger,
+        batches: TaggedBatches,
+        examples: Sentences,
+        outputs: Iterable[Any],
+    ) -> Answers:
+        return {"labels": batches.word_labels(outputs)}
+
+    def answer_scores(
+        self, pipeline: Tagger, answers: Answers, examples: Sentences
     ) -> Mapping[str, float]:
-        tags = batches.word_labels(outputs_of(pipeline.model, batches))
-        return {"entity_f1": entity_scores(tags, examples.labels or ()).overall.f1}
+        return {"entity_f1": entity_scores(answers["labels"], examples.labels or ()).overall.f1}
+
+    def ask(self, pipeline: Any, examples: Sentences) -> Answers:
+        rows = pipeline.rows({"words": examples.words})
+        # A row is as long as the longest of its batch.
+        tags = zip(rows, examples.words, strict=True)
+        return {"labels": [row["labels"][: len(words)] for row, words in tags]}
+
+    def report(self, pipeline: Any, answers: Answers, examples: Sentences) -> Report:
+        references, words = examples.labels or (), examples.words
+        return tagging_report(answers["labels"], references, words=words, title=pipeline.task)
 
 
 TRAINER = TaggingTrainer()

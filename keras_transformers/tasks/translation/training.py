@@ -1,7 +1,7 @@
 """Trains encoder-decoders: pairs of a text and its target, such as a translation or summary."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,11 +9,16 @@ from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.translation import Pair, PairBatches, read_tsv
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
+from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.reports.translation import (
+    TRANSLATION_FIGURES,
+    translation_report,
+)
 from keras_transformers.ranges import PositiveInt, Rate
-from keras_transformers.runs import EncoderDecoderTraining, Training, ValidationBleu
+from keras_transformers.runs import EncoderDecoderTraining, Training
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.training import Columns, Trainer, check_column_names
+from keras_transformers.tasks.training import Answers, Columns, Trainer, check_column_names
 from keras_transformers.tasks.translation.pipeline import Translator
 from keras_transformers.training import TokenCrossentropy
 
@@ -45,6 +50,7 @@ class TranslationTrainer(Trainer[Translator, list[Pair]]):
     batches = PairBatches
     monitored = "val_bleu"
     unused = frozenset({"batch_size"})
+    report_figures = TRANSLATION_FIGURES
 
     def columns(self, pipeline: Translator) -> Sequence[Wanted]:
         return [
@@ -69,10 +75,28 @@ class TranslationTrainer(Trainer[Translator, list[Pair]]):
     def metrics(self, pipeline: Translator) -> Mapping[str, Any]:
         return {"logits": [Perplexity(), TokenAccuracy("accuracy")]}
 
-    def scores(
-        self, pipeline: Translator, batches: PairBatches, examples: list[Pair]
+    def answers(
+        self,
+        pipeline: Translator,
+        batches: PairBatches,
+        examples: list[Pair],
+        outputs: Iterable[Any],
+    ) -> Answers:
+        return {"translation": pipeline.translate_all([source for source, _ in examples])}
+
+    def answer_scores(
+        self, pipeline: Translator, answers: Answers, examples: list[Pair]
     ) -> Mapping[str, float]:
-        return ValidationBleu(examples, pipeline)()
+        references = [target for _, target in examples]
+        return {"bleu": corpus_bleu(answers["translation"], references).score}
+
+    def inputs(self, examples: list[Pair]) -> Mapping[str, Sequence[Any]]:
+        return {"text": [source for source, _ in examples]}
+
+    def report(self, pipeline: Any, answers: Answers, examples: list[Pair]) -> Report:
+        sources, references = zip(*examples, strict=True)
+        translations = answers["translation"]
+        return translation_report(translations, references, sources, title=pipeline.task)
 
     def baseline(self, pipeline: Translator, examples: list[Pair]) -> Mapping[str, float]:
         sources, targets = zip(*examples, strict=True)

@@ -21,6 +21,7 @@ from tensorboard.plugins.projector.metadata import PROJECTOR_FILENAME
 
 from keras_transformers import heads, pipelines, runs
 from keras_transformers.data.text import Examples, TextBatches
+from keras_transformers.evaluation.reports.classification import classification_report
 from keras_transformers.runs.board import epochs, final
 from keras_transformers.runs.board.tables import markdown_table
 from keras_transformers.runs.callbacks import standard_callbacks
@@ -131,6 +132,19 @@ def test_options_stand_beside_scores(finished):
     assert json.loads(options["labels"].string_value) == ["negative", "positive"]
     assert options["runs_dir"].string_value == "runs"
     assert not {"weights", "quiet", "tensorboard_samples"} & options.keys()
+
+
+def test_reports_are_text_and_pictures(tmp_path):
+    report = classification_report([[0.9, 0.1]] * 3, [0, 1, 0], ["a", "b"], texts=["x$", "y", "z"])
+    final.write_final(tmp_path, Config(), {}, None, num_embeddings=0, reports={"dev": report})
+    found = events(tmp_path)
+    lines = found["report/dev", 0].item().decode().splitlines()
+    assert lines == [f"    {line}" for line in str(report).splitlines()]
+    for name in report.pictures:
+        width, height, png = found[f"report/dev, {name}", 0]
+        pixels = tf.io.decode_png(png).numpy()
+        assert pixels.shape == (int(height), int(width), 3)
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
 
 
 def test_embeddings_have_their_tokens(finished, classifier):
