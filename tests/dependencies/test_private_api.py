@@ -56,6 +56,11 @@ def test_after_build():
     assert layer.num_found == 1
 
 
+def test_lower_is_better():
+    assert private_api.lower_is_better(keras.metrics.MeanSquaredError())
+    assert not private_api.lower_is_better(keras.metrics.SparseCategoricalAccuracy())
+
+
 def test_variables_without_values():
     """They have shapes, take values one by one, and no scope of Keras' gives them others."""
     with private_api.without_values():

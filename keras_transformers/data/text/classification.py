@@ -113,11 +113,19 @@ class TextBatches(LengthBatches):
 
     def targets(self, examples: Examples) -> dict[str, Any]:
         """Returns model output name -> targets (examples, ...)."""
-        return {"logits": tf.constant(label_ids(examples, self.pipeline.labels))}
+        return {"logits": tf.constant(label_ids(examples, self.label_names))}
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The labels that examples may have; a pipeline without labels takes any."""
+        names: Sequence[str] = getattr(self.pipeline, "labels", ())
+        return names
 
     def counts(self, examples: Examples) -> dict[str, int] | None:
         """Returns each label -> its number of examples; None if they have no labels."""
-        return None if examples.labels is None else counted(examples.labels, self.pipeline.labels)
+        if examples.labels is None:
+            return None
+        return counted(examples.labels, self.label_names or sorted(set(examples.labels)))
 
     def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
@@ -156,14 +164,11 @@ class NextSentenceBatches(TextBatches):
     """
 
     label_output = "next_sentence_logits"
+    label_names = ("0", "1")
 
     def targets(self, examples: Examples) -> dict[str, Any]:
         """Returns model output name -> targets (examples,)."""
-        return {"next_sentence_logits": tf.constant(label_ids(examples, ("0", "1")))}
-
-    def counts(self, examples: Examples) -> dict[str, int] | None:
-        """Returns each label -> its number of examples; None if they have no labels."""
-        return None if examples.labels is None else counted(examples.labels, ("0", "1"))
+        return {"next_sentence_logits": tf.constant(label_ids(examples, self.label_names))}
 
 
 def _class_weight_of(
