@@ -51,6 +51,7 @@ OTHER = {
     "stop": lambda p: ["e"],
     "chat_template": lambda p: None,
     "also_end_token_ids": lambda p: [3, 4],
+    "abstain_below": lambda p: 0.75,
 }
 # What an embedder's model has already done.
 ABSORBED = {"pooling", "projections", "normalize", "truncate_dim"}
