@@ -186,7 +186,8 @@ class Tagger(TextPipeline):
             place = tf.where(is_word, tf.reshape(number, tf.shape(words)), tf.size(labels))
             of_padding = {"labels": "", "scores": 0.0, "abstained": False}
             of_words = {
-                **{"labels": labels, "scores": scores},
+                "labels": labels,
+                "scores": scores,
                 **self._confidence.abstention(scores),
             }
             return {
