@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["at_temperature", "best_temperature", "log_loss"]
+__all__ = ["at_temperature", "best_temperature", "log_loss", "softmax"]
 
 _logger = logging.getLogger(__name__)
 
@@ -80,6 +80,14 @@ def best_temperature(logits: ArrayLike, references: ArrayLike) -> float:
     return math.exp((low + high) / 2)
 
 
+def softmax(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
+    """Returns probabilities, float64, from logits; both are of one shape (..., classes)."""
+    scores = np.asarray(logits, np.float64)
+    powers = np.exp((scores - scores.max(axis=-1, keepdims=True)) / temperature)
+    shares: np.ndarray = powers / powers.sum(axis=-1, keepdims=True)
+    return shares
+
+
 def at_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarray:
     """Returns what probabilities are if the logits are divided by another temperature.
 
@@ -92,10 +100,8 @@ def at_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarray:
         [0.6667, 0.3333]
     """
     with np.errstate(divide="ignore"):
-        logits = np.log(np.asarray(probabilities, np.float64)) / temperature
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    shares: np.ndarray = powers / powers.sum(axis=-1, keepdims=True)
-    return shares
+        logits = np.log(np.asarray(probabilities, np.float64))
+    return softmax(logits, temperature)
 
 
 def log_loss(probabilities: ArrayLike) -> float:

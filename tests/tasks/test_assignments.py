@@ -107,6 +107,8 @@ def answers(pipeline, columns):
 def same(found, wanted):
     """Returns whether rows of answers are equal, numbers up to rounding."""
     for one, other in zip(found, wanted, strict=True):
+        if one.keys() != other.keys():
+            return False
         for name, value in one.items():
             if np.asarray(value, object).shape != np.asarray(other[name], object).shape:
                 return False
