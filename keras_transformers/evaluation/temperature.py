@@ -14,7 +14,7 @@ __all__ = ["at_temperature", "best_temperature", "log_loss", "softmax"]
 _logger = logging.getLogger(__name__)
 
 # Beyond these, probabilities are 0, 1 or equal for any logits that a trained head returns.
-_LOWEST, _HIGHEST = 0.05, 20.0
+_LOWEST, _HIGHEST = 1e-3, 1e3
 _STEPS = 60  # halvings of log T, to the last digits of a float
 
 
@@ -22,9 +22,9 @@ def best_temperature(logits: ArrayLike, references: ArrayLike) -> float:
     """Returns the temperature with the lowest log-loss of softmax(logits / temperature).
 
     The log-loss is convex in 1 / temperature, so its slope is bisected: the result depends on the
-    data alone. If all answers are right, or wrong, there is no minimum: the result is the end of
-    the range from 0.05 to 20, and a warning says so. Rows with a logit that is NaN or infinite do
-    not count.
+    data alone. If all answers are right, the log-loss falls with the temperature down to 0; if all
+    are wrong, it falls without end as the temperature rises. Then the result is 1, and a warning
+    says so. Rows with a logit that is NaN or infinite do not count.
 
     Args:
         logits: float (answers, classes); -inf for what is no class of a row. For independent labels
@@ -62,16 +62,13 @@ def best_temperature(logits: ArrayLike, references: ArrayLike) -> float:
         expected = (powers * finite).sum(axis=1) / powers.sum(axis=1)
         return float((expected - right).mean())
 
-    if slope(1.0) == 0.0:  # as if all logits of a row are equal
+    if slope(_LOWEST) <= 0 or slope(_HIGHEST) >= 0:
+        _logger.warning(
+            "%d of %d answers are right, and no temperature has the lowest log-loss: it stays 1; "
+            "use more validation data",
+            int((right == 0).sum()), len(right),
+        )  # fmt: skip
         return 1.0
-    for end, is_end in ((_LOWEST, slope(_LOWEST) <= 0), (_HIGHEST, slope(_HIGHEST) >= 0)):
-        if is_end:
-            _logger.warning(
-                "the log-loss of %d answers has no minimum from temperature %g to %g: it is %g; "
-                "use more validation data",
-                len(scores), _LOWEST, _HIGHEST, end,
-            )  # fmt: skip
-            return end
     low, high = math.log(_LOWEST), math.log(_HIGHEST)
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -294,7 +294,7 @@ def _trained(
             **losses,
         )
     arguments: dict[str, Any] = {}
-    on_held_out = None
+    on_held_out: Any = None
     # Averages come first, since they are scored and kept; a user's other callbacks hear the scores.
     first = [x for x in callbacks if isinstance(x, keras.callbacks.SwapEMAWeights)]
     last = [x for x in callbacks if x not in first]

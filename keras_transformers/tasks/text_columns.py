@@ -123,13 +123,13 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
         return from_file(pipeline, path, columns, labels=self.labels.labels(pipeline))
 
     def answers(
-        self, pipeline: TextPipelineT, batches: Any, examples: Examples, outputs: Iterable[Any]
+        self, pipeline: Any, batches: Any, examples: Examples, outputs: Iterable[Any]
     ) -> Answers:
         """Returns the probabilities of the labels, from the only output."""
         return {"probabilities": softmax(logits_of(outputs), pipeline.temperature)}
 
     def logits(
-        self, pipeline: TextPipelineT, batches: Any, examples: Examples, outputs: Iterable[Any]
+        self, pipeline: Any, batches: Any, examples: Examples, outputs: Iterable[Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the only output, and the indices of the labels."""
         return logits_of(outputs), np.array(self._ids(pipeline, examples))

@@ -82,11 +82,11 @@ def tagging_report(
 
     Returns:
         The figures entity_precision, entity_recall and entity_f1 of all entities, macro_ and
-        weighted_ ones over the types, and word_accuracy; with `probabilities` calibration_error of the
-        words, with `abstain_below` also their coverage and selective_word_accuracy. The tables
-        types, errors, which says for each type whether bounds or type were wrong, confusion of
-        types, mistakes and, with `probabilities`, reliability and coverage; the pictures confusion and,
-        with `probabilities`, reliability.
+        weighted_ ones over the types, and word_accuracy; the tables types, errors, which says for
+        each type whether bounds or type were wrong, confusion of types, and mistakes; the picture
+        confusion. With `probabilities` also the figure calibration_error of words, with
+        `abstain_below` their coverage and selective_word_accuracy; the tables reliability and
+        coverage; the picture reliability.
 
     Raises:
         ValueError: see `evaluation.entity_scores`.
