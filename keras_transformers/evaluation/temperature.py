@@ -64,9 +64,9 @@ def best_temperature(logits: ArrayLike, references: ArrayLike) -> float:
 
     if slope(_LOWEST) <= 0 or slope(_HIGHEST) >= 0:
         _logger.warning(
-            "%d of %d answers are right, and no temperature has the lowest log-loss: it stays 1; "
-            "use more validation data",
-            int((right == 0).sum()), len(right),
+            "%d of %d answers are right, and the log-loss has no minimum from temperature %g to "
+            "%g: it stays 1; use more validation data",
+            int((right == 0).sum()), len(right), _LOWEST, _HIGHEST,
         )  # fmt: skip
         return 1.0
     low, high = math.log(_LOWEST), math.log(_HIGHEST)

@@ -65,20 +65,24 @@ def test_rows_may_have_fewer_classes():
 
 
 @pytest.mark.parametrize(
-    ("logits", "references", "wanted"),
+    ("logits", "references", "num_right"),
     [
-        ([[9.0, 0.0], [0.0, 3.0]], [0, 1], 0.05),  # all right: the surer the better
-        ([[9.0, 0.0], [0.0, 3.0]], [1, 0], 20.0),  # all wrong
-        ([[1e30, 0.0], [0.0, 1e30], [1e30, 0]], [0, 1, 1], 20.0),
+        ([[9.0, 0.0], [0.0, 3.0]], [0, 1], 2),  # the surer the better
+        ([[9.0, 0.0], [0.0, 3.0]], [1, 0], 0),  # the less sure the better
+        ([[1e30, 0.0], [0.0, 1e30], [1e30, 0]], [0, 1, 1], 2),
+        ([[0.0, 0.0], [0.0, 0.0]], [0, 1], 2),
     ],
 )
-def test_without_a_minimum_the_range_ends_it_and_a_warning_says_so(
-    logits, references, wanted, caplog
-):
-    assert best_temperature(logits, references) == wanted
-    assert f"{len(references)} answers" in caplog.text
-    assert f"it is {wanted:g}" in caplog.text
+def test_without_a_minimum_it_stays_1_and_a_warning_says_so(logits, references, num_right, caplog):
+    assert best_temperature(logits, references) == 1.0
+    assert f"{num_right} of {len(references)} answers are right" in caplog.text
     assert "more validation data" in caplog.text
+
+
+def test_one_mistake_is_enough_for_a_minimum():
+    logits = np.array([[9.0, 0.0]] * 50)
+    references = np.array([0] * 49 + [1])
+    assert best_temperature(logits, references) == pytest.approx(9 / np.log(49), rel=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])
@@ -113,9 +117,8 @@ def test_log_loss_as_scikit_learn():
     shares = special.softmax(logits, axis=1)
     of_right = shares[np.arange(len(shares)), references]
     assert log_loss(of_right) == pytest.approx(metrics.log_loss(references, shares), rel=1e-12)
-    assert log_loss([0.0, 1.0]) == pytest.approx(
-        metrics.log_loss([0, 0], [[0, 1], [1, 0]], labels=[0, 1])
-    )
+    with_zero = metrics.log_loss([0, 0], [[0, 1], [1, 0]], labels=[0, 1])
+    assert log_loss([0.0, 1.0]) == pytest.approx(with_zero)
 
 
 def test_reports_show_before_and_after():
