@@ -147,8 +147,7 @@ def test_a_call_may_have_its_own_limit():
     assert classify("a good film").abstained is None
 
 
-def test_files_of_transformers_cannot_hold_them(tmp_path):
-    pipeline = tiny.pipeline("classification").with_options(temperature=2.5)
-    with pytest.raises(ValueError, match="temperature.*'keras_transformers'"):
-        kt.save(pipeline, tmp_path / "hub", format="huggingface")
-    assert not (tmp_path / "hub").exists()
+def test_a_folder_of_transformers_keeps_them_beside_its_own_files(tmp_path):
+    pipeline = tiny.pipeline("classification").with_options(temperature=2.5, abstain_below=0.7)
+    restored = kt.load(kt.save(pipeline, tmp_path / "hub", format="huggingface"))
+    assert restored.config() == pipeline.config()
