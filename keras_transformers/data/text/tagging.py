@@ -188,7 +188,7 @@ class TaggedBatches(LengthBatches):
         """
         labels = self.tagger.labels
         sizes = map(len, self.sentences.words)
-        found = [np.full((size, len(labels)), np.nan, np.float32) for size in sizes]
+        of_words = [np.full((size, len(labels)), np.nan, np.float32) for size in sizes]
         rows = self._windows.rows.numpy()
         start = 0
         for output in outputs:
@@ -203,10 +203,10 @@ class TaggedBatches(LengthBatches):
             words = self._word_at(tf.constant(indices)).numpy()
             for window, position in np.argwhere(words >= 0):
                 row = rows[indices[window]]
-                found[row][words[window, position]] = logits[window, position]
+                of_words[row][words[window, position]] = logits[window, position]
         if start < len(rows):
             raise ValueError(f"logits of {start} windows, but there are {len(rows)}")
-        return found
+        return of_words
 
     def _chosen(self, indices: tf.Tensor) -> windows.Windows:
         return windows.Windows(*(tf.gather(part, indices) for part in self._windows))
