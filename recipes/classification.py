@@ -26,7 +26,7 @@ from keras_transformers.data.text import (
     TextBatches,
     majority_share,
 )
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.runs import EncoderTuning, Run, command_line
 from keras_transformers.tasks import ClassificationOptions
 from keras_transformers.training import TokenCrossentropy
@@ -75,6 +75,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
+    figures |= set_confidence(classify, batches.of(dev), dev, config)
     reports = reports_on(classify, batches, dev=dev, test=test)
     return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 

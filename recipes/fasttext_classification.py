@@ -27,15 +27,15 @@ from keras_transformers.data.text import (
     TextBatches,
     majority_share,
 )
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Rate, Share
-from keras_transformers.runs import Options, Run, command_line
+from keras_transformers.runs import Confidence, Options, Run, command_line
 from keras_transformers.tokenizers import NgramTokenizer
 from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, ClassWeighting, LabelWeights, Options):
+class Config(LabelledFiles, ClassWeighting, Confidence, LabelWeights, Options):
     """Trains fastText to classify texts."""
 
     epochs: PositiveInt = 10
@@ -92,6 +92,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
+    figures |= set_confidence(classify, batches.of(dev), dev, config)
     reports = reports_on(classify, batches, dev=dev, test=test)
     return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 

@@ -24,6 +24,7 @@ import keras_transformers as kt
 from keras_transformers.data import CachedBatches
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
+from keras_transformers.fitting import set_confidence
 from keras_transformers.ranges import AnyInt, Default, PositiveFloat, PositiveInt
 from keras_transformers.runs import EncoderSource, LabelTraining, Run, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
@@ -79,6 +80,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         found = scores(model, part)
         print(f"{name}:\n{found}")
         figures[f"{name}_entity_f1"] = found.overall.f1
+    figures |= set_confidence(tag, on_dev.source, dev, config)
     return run.finish(tag, figures)
 
 

@@ -45,6 +45,7 @@ from keras_transformers.data.text import (
     write_submission,
 )
 from keras_transformers.evaluation import glue_scores
+from keras_transformers.fitting import set_confidence
 from keras_transformers.ranges import Fraction
 
 
@@ -65,6 +66,9 @@ class Config(runs.LabelTraining, runs.EncoderTuning):
         """Checks the options before any data is read."""
         if glue_task(self.task).is_regression:
             runs.check_installed("scipy", extra="evaluation")  # for the correlations
+            for name in ("calibrate", "abstain_below"):
+                if getattr(self, name):
+                    raise ValueError(f"--{name.replace('_', '-')}: {self.task} has no labels")
         super().check()
 
     def read(self) -> tuple[Examples, Examples, Examples | None]:
@@ -115,7 +119,10 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         path = run.folder / f"{task.title}.tsv"
         path.unlink(missing_ok=True)  # left by a stopped run
         write_submission(task.name, answers, path)
-    return run.finish(pipeline, {f"dev_{name}": x for name, x in scores().items()} | best)
+    figures = {f"dev_{name}": x for name, x in scores().items()} | best
+    if not task.is_regression:
+        figures |= set_confidence(pipeline, on_dev, dev, config)
+    return run.finish(pipeline, figures)
 
 
 def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:

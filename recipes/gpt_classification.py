@@ -26,7 +26,7 @@ import keras_transformers as kt
 from keras_transformers.data.language_models import NextTokenTextBatches
 from keras_transformers.data.text import LabelledFiles, majority_share
 from keras_transformers.evaluation import Perplexity
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, Share
 from keras_transformers.runs import LabelTraining, ModelSource, Run, Tuning, command_line
 from keras_transformers.training import TokenCrossentropy
@@ -93,6 +93,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             "test_accuracy": scores["logits_accuracy"],
             "test_majority": majority_share(test),
         }
+    figures |= set_confidence(classify, batches.of(dev), dev, config)
     reports = reports_on(classify, batches, dev=dev, test=test)
     return run.finish(classify, {**figures, "labels": labels}, reports=reports)
 

@@ -25,7 +25,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.images import ImageBatches, ImageFiles
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.ranges import (
     Default,
     PositiveFloat,
@@ -113,6 +113,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     height, width, channels = train.shape
     decoder = kt.pipelines.ImageDecoder((height, width), channels)
     classify = kt.pipelines.ImageClassifier(model, decoder, train.label_names)
+    figures |= set_confidence(classify, batches.of(dev), dev, config)
     reports = reports_on(classify, batches, dev=dev, test=test)
     return run.finish(classify, figures, reports=reports)
 

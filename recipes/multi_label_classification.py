@@ -23,7 +23,7 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data.text import LabelSetBatches, LabelSetFiles, LabelSets
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
 from keras_transformers.training import ElementwiseLoss
 
@@ -71,11 +71,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     )
     model.fit(**fit)
     figures: dict[str, Any] = {**run.load_best(), "labels": labels}
-    on_dev_probabilities = probabilities(model, on_dev)
+    figures |= set_confidence(classify, on_dev, dev, config)
+    on_dev_probabilities = probabilities(model, on_dev, classify.temperature)
     classify.thresholds = best_thresholds(on_dev_probabilities, dev.matrix(labels))
     parts = {"dev": (dev, on_dev_probabilities)}
     if test is not None:
-        parts["test"] = test, probabilities(model, batches.of(test))
+        parts["test"] = test, probabilities(model, batches.of(test), classify.temperature)
     for name, (examples, found) in parts.items():
         for at, thresholds in (("", classify.thresholds), (", at 0.5", 0.5)):
             scores = multi_label_scores(found, examples.matrix(labels), thresholds=thresholds)
@@ -88,10 +89,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     return run.finish(classify, figures, reports=reports)
 
 
-def probabilities(model: keras.Model, batches: LabelSetBatches) -> np.ndarray:
+def probabilities(
+    model: keras.Model, batches: LabelSetBatches, temperature: float = 1.0
+) -> np.ndarray:
     """Returns each label's probability: float64 (examples, labels)."""
     logits = np.concatenate([output["logits"] for output in outputs_of(model, batches)])
-    return 1 / (1 + np.exp(-logits.astype(np.float64)))
+    return 1 / (1 + np.exp(-logits.astype(np.float64) / temperature))
 
 
 def majority(train: LabelSets, examples: LabelSets, labels: list[str]) -> float:

@@ -22,7 +22,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.runs import EncoderTuning, Run, command_line
 from keras_transformers.tasks import MultipleChoiceOptions
 
@@ -66,6 +66,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     if test is not None:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_chance": chance(test)}
+    figures |= set_confidence(choose, batches.of(dev), dev, config)
     return run.finish(choose, figures, reports=reports_on(choose, batches, dev=dev, test=test))
 
 

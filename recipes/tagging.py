@@ -21,7 +21,7 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
-from keras_transformers.fitting import reports_on
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
 
@@ -65,6 +65,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         found = scores(model, part)
         print(f"{name}:\n{found}")
         figures[f"{name}_entity_f1"] = found.overall.f1
+    figures |= set_confidence(tag, on_dev, dev, config)
     return run.finish(tag, figures, reports=reports_on(tag, batches, dev=dev, test=test))
 
 

@@ -14,6 +14,7 @@ from . import reports as reports
 from . import retrieval as retrieval
 from . import scored_text as scored_text
 from . import squad as squad
+from . import temperature as temperature
 from . import unigrams as unigrams
 from .bleu import BleuResult as BleuResult
 from .bleu import BleuTokenizer as BleuTokenizer
@@ -60,5 +61,9 @@ from .squad import AnswerScores as AnswerScores
 from .squad import SquadV2Scores as SquadV2Scores
 from .squad import squad_scores as squad_scores
 from .squad import squad_v2_scores as squad_v2_scores
+from .temperature import at_temperature as at_temperature
+from .temperature import best_temperature as best_temperature
+from .temperature import log_loss as log_loss
+from .temperature import softmax as softmax
 from .unigrams import UnigramBaseline as UnigramBaseline
 from .unigrams import unigram_baseline as unigram_baseline

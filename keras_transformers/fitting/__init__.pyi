@@ -1,10 +1,12 @@
 # Written by `make stubs`.
 
+from . import confidence as confidence
 from . import evaluate as evaluate
 from . import fit as fit
 from . import option_names as option_names
 from . import user_metrics as user_metrics
 from . import user_optimizer as user_optimizer
+from .confidence import set_confidence as set_confidence
 from .evaluate import Scores as Scores
 from .evaluate import reports_on as reports_on
 from keras_transformers.tasks.training import FitOptions as FitOptions

@@ -19,12 +19,19 @@ import numpy as np
 from keras_transformers.data.text.cleaning import faults
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.data.weighting import ClassWeight
+from keras_transformers.fitting.confidence import described, set_confidence
 from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_metrics import Metrics, all_metrics
 from keras_transformers.fitting.user_optimizer import UserOptimizer
 from keras_transformers.options import unknown_option
-from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, check_ranges
-from keras_transformers.runs import Run, Validation
+from keras_transformers.ranges import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    check_ranges,
+)
+from keras_transformers.runs import Run, Validation, is_chief
 from keras_transformers.runs.monitors import monitors_of
 from keras_transformers.runs.resume.folder_lock import LOCK
 from keras_transformers.runs.resume.run_folder import CONFIG
@@ -52,7 +59,7 @@ _SET_BY_FIT = {
     "dropout",
 }
 # Arguments that only some tasks have as options.
-_NOT_FOR_ALL = {"batch_size", "class_weight"}
+_NOT_FOR_ALL = {"batch_size", "class_weight", "calibrate", "abstain_below"}
 # What decides the updates of the optimizer that `fit` makes.
 _OF_OPTIMIZER = ("learning_rate", "warmup_fraction", "weight_decay", "clip_norm")
 
@@ -72,6 +79,8 @@ def fit(
     monitor: str | None = None,
     patience: NonNegativeInt | None = None,
     metrics: Metrics = None,
+    calibrate: bool = False,
+    abstain_below: Share | None = None,
     optimizer: keras.optimizers.Optimizer
     | str
     | Callable[[], keras.optimizers.Optimizer]
@@ -114,8 +123,8 @@ def fit(
             of the `datasets` library, a list of rows, a `tf.data.Dataset` of rows, such as one from
             TensorFlow Datasets, or the path of a file that the task's recipe reads.
         validation: data in any of these forms, or the share of `data` to hold out, such as 0.1. It
-            selects the best epoch and, for multi-label classification, the thresholds. None keeps
-            the weights of the last epoch.
+            selects the best epoch, with `calibrate` the temperature and, for multi-label
+            classification, the thresholds. None keeps the weights of the last epoch.
         columns: the task's column name -> the data's, where they differ.
         labels_are: "names" or "indices", for numbers that can be either: with labels named "1" to
             "5", 2 is the label "2" or the third. Lists of several labels may also be "indicators",
@@ -142,6 +151,12 @@ def fit(
         metrics: more Keras metrics, or a list of them per output of the model, to measure in
             training and on the validation data. They get the targets as the loss does: ids of
             labels, for images and several labels a row with a number per label.
+        calibrate: whether to fit the pipeline's `temperature` to the validation data after the
+            training (Guo et al. 2017), so that its probabilities are as sure as they are right. The
+            most likely answers stay the same. Otherwise an earlier temperature becomes 1: it was
+            for other weights. For tasks with probabilities of labels or choices.
+        abstain_below: the pipeline's `abstain_below` from now on: answers with a lower probability
+            are marked as abstained. None leaves it as it is.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the
@@ -187,17 +202,25 @@ def fit(
         "class_weight": dict(class_weight) if isinstance(class_weight, Mapping) else class_weight,
         "monitor": monitor,
         "patience": patience,
+        "calibrate": calibrate or None,
+        "abstain_below": abstain_below,
     }
     chosen = {name: value for name, value in named.items() if value is not None} | options
     if class_weight is not None and trainer.labels is None:
         raise TypeError(f"class_weight: {pipeline.task} has no labels to weigh: leave it out")
+    for name in ("calibrate", "abstain_below"):
+        if name in chosen and not trainer.calibrates:
+            raise TypeError(
+                f"{name}={chosen[name]!r}: {pipeline.task} has no probabilities of labels: leave "
+                "it out"
+            )
     _check_options(trainer, chosen)
-    if validation is None and (monitor, patience) != (None, None):
-        name, value = ("monitor", monitor) if patience is None else ("patience", patience)
-        raise ValueError(
-            f"{name}={value!r} needs validation data: pass validation=, which is data or a share "
-            "of the training data such as 0.1"
-        )
+    for name in ("patience", "monitor", "calibrate"):
+        if validation is None and name in chosen:
+            raise ValueError(
+                f"{name}={chosen[name]!r} needs validation data: pass validation=, which is data "
+                "or a share of the training data such as 0.1"
+            )
     callbacks = as_callbacks(callbacks)
     user_optimizer = None
     if optimizer is not None:
@@ -271,7 +294,7 @@ def _trained(
             **losses,
         )
     arguments: dict[str, Any] = {}
-    on_held_out = None
+    on_held_out: Any = None
     # Averages come first, since they are scored and kept; a user's other callbacks hear the scores.
     first = [x for x in callbacks if isinstance(x, keras.callbacks.SwapEMAWeights)]
     last = [x for x in callbacks if x not in first]
@@ -301,6 +324,8 @@ def _trained(
             first.append(Validation(scores, monitor=monitor))
     prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)
     trainer.adapt_step(model, config)
+    if trainer.calibrates:  # it was for other weights
+        trained.temperature = pipeline.temperature = 1.0
     history = model.fit(**prepared)
     if held_out is not None:
         run.load_best()
@@ -313,6 +338,10 @@ def _trained(
         lora.merge(pipeline.adapter, pipeline.model)
     elif trained is not pipeline:
         pipeline.model.set_weights(trained.model.get_weights())
+    if trainer.calibrates:
+        figures = set_confidence(pipeline, on_held_out, held_out, config)
+        if figures and not config.quiet and is_chief():
+            print(described(figures), flush=True)
     if held_out is not None:
         trainer.choose(pipeline, on_held_out, held_out)
     return _with_all_epochs(history, run.epochs)

@@ -68,6 +68,12 @@ ADVICE: Mapping[str, Sequence[str]] = {
     ),
     "use lora=, the rank of the updates": ("peft_config", "lora_r", "lora_rank", "rank"),
     "use lora_targets=": ("target_modules", "lora_target_modules"),
+    "use calibrate=True, with validation=": (
+        *("temperature_scaling", "calibration", "calibrated"),
+    ),
+    "use abstain_below=, a probability": (
+        *("reject_below", "reject_option", "confidence_threshold", "min_confidence", "abstain"),
+    ),
     "use class_weight='balanced' or {label: weight}": (
         *("class_weights", "label_weights", "pos_weight", "weight"),
     ),

@@ -34,6 +34,7 @@ from .fine_tuning import Tuning as Tuning
 from .launching import check_installed as check_installed
 from .launching import command_line as command_line
 from .launching import execute as execute
+from .options import Confidence as Confidence
 from .options import Options as Options
 from .options import Pretraining as Pretraining
 from .resume.folder_lock import FolderInUseError as FolderInUseError

@@ -15,7 +15,7 @@ from keras_transformers.ranges import (
     Rate,
     Share,
 )
-from keras_transformers.runs.options import Options
+from keras_transformers.runs.options import Confidence, Options
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupLinearDecay
 
@@ -84,7 +84,7 @@ class Training(Options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelTraining(ClassWeighting, Training):
+class LabelTraining(ClassWeighting, Confidence, Training):
     """Holds the options for training on labelled data."""
 
     def batching(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from keras_transformers.ranges import (
 from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
-__all__ = ["Options", "Pretraining"]
+__all__ = ["Confidence", "Options", "Pretraining"]
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,14 @@ class Logging:
     tensorboard_attention: bool = False  # draw that of the first sample; needs matplotlib
     tensorboard_histograms: bool = False  # write those of all weights after each epoch
     tensorboard_embeddings: NonNegativeInt = 0  # first tokens to show in the projector, at the end
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Confidence:
+    """Holds the options of tasks with probabilities; they change no weights."""
+
+    calibrate: bool = False  # fit a temperature to the validation data, after the training
+    abstain_below: Share | None = None  # mark answers with a lower probability as abstained
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -208,6 +216,6 @@ MAY_DIFFER = frozenset(
     {
         *("resume", "checkpoint_every", "checkpoint_minutes", "workers", "worker_index"),
         *("export", "weights_dtype", "save"),
-        *(field.name for field in dataclasses.fields(Logging)),
+        *(field.name for part in (Logging, Confidence) for field in dataclasses.fields(part)),
     }
 )

@@ -1,7 +1,7 @@
 """Reads a graph's outputs: rows of a batch, and each row as its task's answer."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,16 @@ __all__ = ["AnswerType", "Result"]
 
 @dataclass(frozen=True)
 class Result:
-    """The base class of the answer types."""
+    """The base class of the answer types.
+
+    A field with a default is an output that only some pipelines have. It is None for the others,
+    and not shown.
+    """
+
+    def __repr__(self) -> str:
+        values = ((part.name, getattr(self, part.name), part.default) for part in fields(self))
+        shown = [f"{name}={value!r}" for name, value, default in values if value is not default]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @dataclass(frozen=True)
@@ -46,11 +55,14 @@ class AnswerType:
         """Returns one row of outputs as the answer, or unchanged if it has other outputs."""
         if not self.fits(row):
             return dict(row)
-        return self.type(**{name: row[output] for name, output in self._outputs().items()})
+        outputs = self._outputs().items()
+        return self.type(**{name: row[output] for name, output in outputs if output in row})
 
     def fits(self, outputs: Collection[str]) -> bool:
         """Returns whether the outputs with these names make the answer."""
-        return set(outputs) - {self.count} == set(self._outputs().values())
+        optional = {part.name for part in fields(self.type) if part.default is not MISSING}
+        required = {output for name, output in self._outputs().items() if name not in optional}
+        return required <= set(outputs) - {self.count} <= set(self._outputs().values())
 
     def _outputs(self) -> dict[str, str]:
         """Returns field -> output."""

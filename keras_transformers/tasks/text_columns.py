@@ -14,6 +14,7 @@ from keras_transformers.evaluation.reports.classification import (
     classification_report,
 )
 from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.temperature import softmax
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.token_inputs import TextPipeline
@@ -94,13 +95,10 @@ def texts_of(examples: Examples) -> list[str]:
     return [f"{text} | {text_b}" for text, text_b in pairs]
 
 
-def probabilities(outputs: Iterable[Any]) -> np.ndarray:
-    """Returns the softmax of a model's only output: float64 (examples, labels)."""
+def logits_of(outputs: Iterable[Any]) -> np.ndarray:
+    """Returns a model's only output: float64 (examples, labels)."""
     parts = [np.asarray(logits, np.float64) for (logits,) in map(keras.tree.flatten, outputs)]
-    logits = np.concatenate(parts)
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shares: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-    return shares
+    return np.concatenate(parts)
 
 
 class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
@@ -125,10 +123,16 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
         return from_file(pipeline, path, columns, labels=self.labels.labels(pipeline))
 
     def answers(
-        self, pipeline: TextPipelineT, batches: Any, examples: Examples, outputs: Iterable[Any]
+        self, pipeline: Any, batches: Any, examples: Examples, outputs: Iterable[Any]
     ) -> Answers:
         """Returns the probabilities of the labels, from the only output."""
-        return {"probabilities": probabilities(outputs)}
+        return {"probabilities": softmax(logits_of(outputs), pipeline.temperature)}
+
+    def logits(
+        self, pipeline: Any, batches: Any, examples: Examples, outputs: Iterable[Any]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the only output, and the indices of the labels."""
+        return logits_of(outputs), np.array(self._ids(pipeline, examples))
 
     def inputs(self, examples: Examples) -> Mapping[str, Sequence[Any]]:
         """Returns the texts."""
@@ -136,10 +140,14 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
 
     def report(self, pipeline: Any, answers: Answers, examples: Examples) -> Report:
         """Reports on each label."""
-        names = self.labels.labels(pipeline)
-        ids = [names.index(label) for label in examples.labels or ()]
         return classification_report(
-            answers["probabilities"], ids, names, texts=texts_of(examples), title=pipeline.task
+            answers["probabilities"],
+            self._ids(pipeline, examples),
+            self.labels.labels(pipeline),
+            texts=texts_of(examples),
+            temperature=pipeline.temperature,
+            abstain_below=pipeline.abstain_below,
+            title=pipeline.task,
         )
 
     def baseline(self, pipeline: TextPipelineT, examples: Examples) -> Mapping[str, float]:
@@ -149,3 +157,7 @@ class LabelledTextTrainer(Trainer[TextPipelineT, Examples]):
     def split(self, examples: Examples, share: float) -> tuple[Examples, Examples]:
         """Divides the examples as recipes do."""
         return split_off(examples, share)
+
+    def _ids(self, pipeline: Any, examples: Examples) -> list[int]:
+        names = self.labels.labels(pipeline)
+        return [names.index(label) for label in examples.labels or ()]

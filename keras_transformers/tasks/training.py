@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import keras
+import numpy as np
 
 from keras_transformers.data.batching import Batches
 from keras_transformers.data.splits import at_random
@@ -173,6 +174,17 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Measures answers in ways that Keras cannot."""
         return {}
 
+    def logits(
+        self, pipeline: PipelineT, batches: Any, examples: ExamplesT, outputs: Iterable[Any]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what a temperature is fitted to; see `answers` for the arguments.
+
+        Returns:
+            The logits of each answer, (answers, classes), as `evaluation.best_temperature` takes
+            them, and the index of its right class (answers,).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no probabilities to calibrate")
+
     def ask(self, pipeline: Any, examples: ExamplesT) -> Answers:
         """Returns the answers of an export to examples, as `answers` does.
 
@@ -219,6 +231,11 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
 
     def choose(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> None:
         """Sets what a pipeline chooses on validation data, such as thresholds, after training."""
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether the pipelines have probabilities, which a temperature may change."""
+        return type(self).logits is not Trainer.logits
 
     @property
     def has_scores(self) -> bool:

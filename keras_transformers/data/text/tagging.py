@@ -168,8 +168,27 @@ class TaggedBatches(LengthBatches):
         Raises:
             ValueError: the logits do not match the windows or the labels in number.
         """
+        return self.named(self.word_logits(outputs))
+
+    def named(self, word_logits: Iterable[np.ndarray]) -> list[list[str]]:
+        """Returns the most likely label of each word from the result of `word_logits`."""
         labels = self.tagger.labels
-        tags = [[OUTSIDE] * len(words) for words in self.sentences.words]
+        return [
+            [
+                OUTSIDE if np.isnan(word[best]) else labels[best]
+                for word, best in zip(words, words.argmax(axis=1).tolist(), strict=True)
+            ]
+            for words in word_logits
+        ]
+
+    def word_logits(self, outputs: Iterable[Mapping[str, Any]]) -> list[np.ndarray]:
+        """Returns the logits of each sentence's words, float32 (words, labels); see `word_labels`.
+
+        They are NaN for words without tokens.
+        """
+        labels = self.tagger.labels
+        sizes = map(len, self.sentences.words)
+        of_words = [np.full((size, len(labels)), np.nan, np.float32) for size in sizes]
         rows = self._windows.rows.numpy()
         start = 0
         for output in outputs:
@@ -182,13 +201,12 @@ class TaggedBatches(LengthBatches):
                     f"{len(rows)}: expected (batch, length, {len(labels)}) for all windows in order"
                 )
             words = self._word_at(tf.constant(indices)).numpy()
-            best = logits[:, : words.shape[1]].argmax(axis=-1)
             for window, position in np.argwhere(words >= 0):
-                word = words[window, position]
-                tags[rows[indices[window]]][word] = labels[best[window, position]]
+                row = rows[indices[window]]
+                of_words[row][words[window, position]] = logits[window, position]
         if start < len(rows):
             raise ValueError(f"logits of {start} windows, but there are {len(rows)}")
-        return tags
+        return of_words
 
     def _chosen(self, indices: tf.Tensor) -> windows.Windows:
         return windows.Windows(*(tf.gather(part, indices) for part in self._windows))

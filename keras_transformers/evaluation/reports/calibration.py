@@ -1,18 +1,139 @@
-"""Compares confidence with accuracy: expected calibration error and reliability.
+"""Compares confidence with accuracy: expected calibration error, reliability and coverage.
 
-Guo et al. 2017, https://arxiv.org/abs/1706.04599, section 2.
+Guo et al. 2017, https://arxiv.org/abs/1706.04599, section 2. For coverage, El-Yaniv & Wiener 2010,
+https://jmlr.org/papers/v11/el-yaniv10a.html.
 """
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformers.evaluation.reports.pictures import reliability_picture
 from keras_transformers.evaluation.reports.report import ReportTable
+from keras_transformers.evaluation.temperature import log_loss
 from keras_transformers.inspection.svg import Picture
 
 __all__ = ["Calibration"]
 
 _NUM_BINS = 15  # as in the paper
 _FAR = 0.05  # a difference of confidence and accuracy that is worth a sentence
+_LIMITS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of the table of coverage
+
+
+class Confidences(NamedTuple):
+    """How sure answers are, and whether they are right.
+
+    Attributes:
+        of_answer: the probability of each answer (answers,).
+        is_right: whether it is right (answers,).
+        of_right: the probability of what is right (answers,).
+    """
+
+    of_answer: np.ndarray
+    is_right: np.ndarray
+    of_right: np.ndarray
+
+
+class ConfidencePart:
+    """The part of a report that says how far the answers' probabilities can be relied on.
+
+    Args:
+        measure: takes what divides the logits again, 1 for the probabilities as they are.
+        temperature: the pipeline's, so that `measure(1 / temperature)` is as if it had none.
+        selection: for answers that are withheld.
+
+    Attributes:
+        figures: calibration_error, log_loss and those of `selection`.
+        findings: sentences.
+        tables: reliability, coverage and, with a temperature, temperature.
+        drawings: reliability.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[float], Confidences],
+        temperature: float,
+        selection: "Selection",
+    ) -> None:
+        now = measure(1.0)
+        calibration = Calibration(now.of_answer, now.is_right)
+        loss = log_loss(now.of_right)
+        self.figures = {
+            "calibration_error": calibration.error,
+            "log_loss": loss,
+            **selection.figures,
+        }
+        self.findings = [*calibration.findings(), *selection.findings]
+        self.tables = {"reliability": calibration.table(), "coverage": selection.table}
+        self.drawings = {"reliability": calibration.picture}
+        if temperature != 1.0:
+            before = measure(1 / temperature)
+            error = Calibration(before.of_answer, before.is_right).error
+            loss_before = log_loss(before.of_right)
+            self.findings.append(
+                f"With the temperature {temperature:.4f}, the expected calibration error is "
+                f"{calibration.error:.4f} instead of {error:.4f}, the log-loss {loss:.4f} instead "
+                f"of {loss_before:.4f}."
+            )
+            self.tables["temperature"] = ReportTable(
+                "Before and after dividing the logits by the temperature",
+                ("temperature", "calibration error", "log-loss"),
+                [("1", error, loss_before), (f"{temperature:.4f}", calibration.error, loss)],
+            )
+
+
+class Selection:
+    """What it costs, and brings, to withhold the answers of low confidence.
+
+    Args:
+        confidences: the probability of each answer (answers,).
+        is_right: whether it is right (answers,).
+        abstain_below: the confidence below which an answer is withheld; None answers everything.
+        figure: what the share of right answers is called.
+        noun: what is answered.
+
+    Attributes:
+        figures: with `abstain_below`, coverage, the share of answers that are not withheld, and
+            selective_<figure>, the share of right ones among them, NaN if there are none.
+        findings: a sentence, with `abstain_below`.
+        table: both for several limits.
+    """
+
+    def __init__(
+        self,
+        confidences: np.ndarray,
+        is_right: np.ndarray,
+        abstain_below: float | None,
+        *,
+        figure: str = "accuracy",
+        noun: str = "examples",
+    ) -> None:
+        self._confidences = np.asarray(confidences, np.float64)
+        self._is_right = np.asarray(is_right, bool)
+        self.figures: Mapping[str, float] = {}
+        self.findings: list[str] = []
+        if abstain_below is not None:
+            coverage, share = self._at(abstain_below)
+            self.figures = {"coverage": coverage, f"selective_{figure}": share}
+            withheld = len(self._is_right) - round(coverage * len(self._is_right))
+            self.findings = [
+                f"Abstains from {withheld} of {len(self._is_right)} {noun}, with a probability "
+                f"below {abstain_below:g}; {figure.replace('_', ' ')} {share:.4f} on the others, "
+                f"{self._is_right.mean():.4f} on all."
+            ]
+        limits = sorted({*_LIMITS, *([] if abstain_below is None else [abstain_below])})
+        rows = []
+        for limit in limits:
+            coverage, share = self._at(limit)
+            rows.append((f"{limit:g}", coverage, share if coverage else None))
+        columns = ("abstain below", "coverage", f"{figure.replace('_', ' ')} of the answered")
+        self.table = ReportTable("Share of answers, and of right ones among them", columns, rows)
+
+    def _at(self, limit: float) -> tuple[float, float]:
+        is_answered = ~(self._confidences < limit)
+        right = self._is_right[is_answered]
+        return float(is_answered.mean()), float(right.mean()) if len(right) else float("nan")
 
 
 class Calibration:

@@ -5,14 +5,19 @@ from types import MappingProxyType
 
 import numpy as np
 
-from keras_transformers.evaluation.reports.calibration import Calibration
+from keras_transformers.evaluation.reports.calibration import (
+    ConfidencePart,
+    Confidences,
+    Selection,
+)
 from keras_transformers.evaluation.reports.classification import most_confident
 from keras_transformers.evaluation.reports.report import Report, ReportTable, counted, on_one_line
+from keras_transformers.evaluation.temperature import at_temperature
 
 __all__ = ["choice_report"]
 
 # The figures -> whether higher is better.
-CHOICE_FIGURES = MappingProxyType({"accuracy": True, "calibration_error": False})
+CHOICE_FIGURES = MappingProxyType({"accuracy": True, "calibration_error": False, "log_loss": False})
 _NUM_MISTAKES = 10
 
 
@@ -22,6 +27,8 @@ def choice_report(
     *,
     texts: Sequence[str],
     choices: Sequence[Sequence[str]],
+    temperature: float = 1.0,
+    abstain_below: float | None = None,
     title: str = "multiple choice",
 ) -> Report:
     """Reports on choices.
@@ -31,11 +38,15 @@ def choice_report(
         references: the index of each text's right choice.
         texts: the texts.
         choices: the choices of each text.
+        temperature: that of the probabilities, to compare with those without it.
+        abstain_below: the probability below which the pipeline abstains.
         title: the task.
 
     Returns:
-        The figures accuracy and calibration_error; the tables places, which shows whether the
-        model prefers a place, mistakes and reliability; the picture reliability.
+        The figures accuracy, calibration_error, log_loss, and with `abstain_below` coverage and
+        selective_accuracy; the tables places, which shows whether the model prefers a place,
+        mistakes, reliability, coverage and, with a temperature, temperature; the picture
+        reliability.
 
     Raises:
         ValueError: the numbers differ.
@@ -55,7 +66,14 @@ def choice_report(
     guesses = np.array([int(row.argmax()) for row in rows])
     confidence = np.array([float(row.max()) for row in rows])
     is_right = guesses == truth
-    calibration = Calibration(confidence, is_right)
+
+    def confidences(temperature: float) -> Confidences:
+        shares = rows if temperature == 1.0 else [at_temperature(x, temperature) for x in rows]
+        of_right = [float(row[i]) for row, i in zip(shares, references, strict=True)]
+        return Confidences(np.array([row.max() for row in shares]), is_right, np.array(of_right))
+
+    selection = Selection(confidence, is_right, abstain_below, noun="texts")
+    part = ConfidencePart(confidences, temperature, selection)
     wrong = np.flatnonzero(~is_right)
     worst = wrong[most_confident(confidence[wrong])][:_NUM_MISTAKES].tolist()
     places = [
@@ -80,8 +98,8 @@ def choice_report(
     columns = ("row", "probability", "text", "right choice", "chosen")
     return Report(
         title=f"{title}: {counted(len(texts), 'text')}",
-        findings=[*_findings(is_right, truth, guesses, choices), *calibration.findings()],
-        figures={"accuracy": float(is_right.mean()), "calibration_error": calibration.error},
+        findings=[*_findings(is_right, truth, guesses, choices), *part.findings],
+        figures={"accuracy": float(is_right.mean()), **part.figures},
         tables={
             "places": ReportTable(
                 "By place of the right choice, from 0",
@@ -89,9 +107,9 @@ def choice_report(
                 places,
             ),
             "mistakes": ReportTable("Most confident mistakes", columns, mistakes),
-            "reliability": calibration.table(),
+            **part.tables,
         },
-        drawings={"reliability": calibration.picture},
+        drawings=part.drawings,
     )
 
 

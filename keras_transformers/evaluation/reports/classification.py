@@ -7,7 +7,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_transformers.evaluation.reports.calibration import Calibration
+from keras_transformers.evaluation.reports.calibration import (
+    ConfidencePart,
+    Confidences,
+    Selection,
+)
 from keras_transformers.evaluation.reports.counts import MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.pictures import confusion_picture
 from keras_transformers.evaluation.reports.report import (
@@ -18,6 +22,7 @@ from keras_transformers.evaluation.reports.report import (
     on_one_line,
     printable,
 )
+from keras_transformers.evaluation.temperature import at_temperature
 
 __all__ = ["classification_report"]
 
@@ -28,6 +33,7 @@ CLASSIFICATION_FIGURES = MappingProxyType(
         "balanced_accuracy": True,
         **dict.fromkeys(MEANS, True),
         "calibration_error": False,
+        "log_loss": False,
     }
 )
 _NUM_MISTAKES = 10
@@ -40,25 +46,30 @@ def classification_report(
     labels: Sequence[str],
     *,
     texts: Sequence[str] | None = None,
+    temperature: float = 1.0,
+    abstain_below: float | None = None,
     title: str = "classification",
 ) -> Report:
     """Reports on the classes of examples.
 
-    Precision, recall and F1 equal scikit-learn's with `zero_division=0`. Classes that are neither
-    expected nor predicted do not count in the macro means; those without an example do not count in
-    the balanced accuracy, the mean recall.
+    Precision, recall, F1 (with `zero_division=0`) and log-loss equal scikit-learn's. Classes that
+    are neither expected nor predicted do not count in the macro means; those without an example do
+    not count in the balanced accuracy, the mean recall.
 
     Args:
         probabilities: probabilities of the classes (examples, classes).
         references: the index of each example's class (examples,).
         labels: the name of each class.
         texts: the examples, for the list of mistakes.
+        temperature: that of the probabilities, to compare with those without it.
+        abstain_below: the probability below which the pipeline abstains.
         title: the task.
 
     Returns:
-        The figures accuracy, balanced_accuracy, calibration_error, and macro_ and weighted_
-        precision, recall and f1; the tables classes, confusions, mistakes, reliability and
-        confusion; the pictures confusion and reliability.
+        The figures accuracy, balanced_accuracy, calibration_error, log_loss, macro_ and weighted_
+        precision, recall and f1, and with `abstain_below` coverage and selective_accuracy; the
+        tables classes, confusions, mistakes, reliability, coverage, confusion and, with a
+        temperature, temperature; the pictures confusion and reliability.
 
     Raises:
         ValueError: the shapes do not match, there are no examples, or a class has no name.
@@ -82,27 +93,33 @@ def classification_report(
     counts = ClassCounts(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
     is_right = guesses == truth
     confidence = scores[np.arange(len(scores)), guesses]
-    calibration = Calibration(confidence, is_right)
+
+    def confidences(temperature: float) -> Confidences:
+        shares = at_temperature(scores, temperature) if temperature != 1.0 else scores
+        return Confidences(shares.max(axis=1), is_right, shares[np.arange(len(shares)), truth])
+
+    selection = Selection(confidence, is_right, abstain_below)
+    part = ConfidencePart(confidences, temperature, selection)
     means = counts.means()
     has_examples = counts.expected > 0
     figures = {
         "accuracy": float(is_right.mean()),
         "balanced_accuracy": float(counts.recall[has_examples].mean()),
         **means,
-        "calibration_error": calibration.error,
+        **part.figures,
     }
     findings = [
         *_never_predicted(counts, labels),
         *_against_majority(counts, labels, figures),
         *_without_examples(counts, labels),
         *_not_finite(scores),
-        *calibration.findings(),
+        *part.findings,
     ]
     tables = {
         "classes": counts.table("class", labels, means, "Classes"),
         "confusions": _confusions(matrix, labels),
         "mistakes": _mistakes(confidence, truth, guesses, labels, texts),
-        "reliability": calibration.table(),
+        **part.tables,
         "confusion": ReportTable(
             "Confusion matrix (rows: expected, columns: predicted)",
             ("expected", *labels),
@@ -118,7 +135,7 @@ def classification_report(
         tables=tables,
         drawings={
             "confusion": functools.partial(confusion_picture, matrix, labels),
-            "reliability": calibration.picture,
+            **part.drawings,
         },
     )
 

@@ -7,7 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_transformers.evaluation.multi_label import multi_label_scores
-from keras_transformers.evaluation.reports.calibration import Calibration
+from keras_transformers.evaluation.reports.calibration import (
+    ConfidencePart,
+    Confidences,
+    Selection,
+)
 from keras_transformers.evaluation.reports.classification import most_confident, never_predicted
 from keras_transformers.evaluation.reports.counts import COLUMNS, MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.report import (
@@ -17,6 +21,7 @@ from keras_transformers.evaluation.reports.report import (
     listed,
     on_one_line,
 )
+from keras_transformers.evaluation.temperature import at_temperature
 
 __all__ = ["multi_label_report"]
 
@@ -28,6 +33,7 @@ MULTI_LABEL_FIGURES = MappingProxyType(
         "mean_average_precision": True,
         "exact_match": True,
         "calibration_error": False,
+        "log_loss": False,
     }
 )
 _NUM_MISTAKES = 10
@@ -41,6 +47,8 @@ def multi_label_report(
     *,
     thresholds: float | Sequence[float] = 0.5,
     texts: Sequence[str] | None = None,
+    temperature: float = 1.0,
+    abstain_below: float | None = None,
     title: str = "several labels",
 ) -> Report:
     """Reports on the labels of examples; the figures equal scikit-learn's with `zero_division=0`.
@@ -51,13 +59,18 @@ def multi_label_report(
         labels: the name of each label.
         thresholds: see `evaluation.multi_label_scores`.
         texts: the examples, for the list of mistakes.
+        temperature: that of the probabilities, to compare with those without it.
+        abstain_below: the pipeline abstains from an example if its having, or not having, one of
+            the labels is less probable.
         title: the task.
 
     Returns:
         The figures micro_, macro_ and weighted_ precision, recall and f1,
-        mean_average_precision, exact_match, the share of examples whose labels are all right, and
-        calibration_error, over all pairs of an example and a label; the tables labels,
-        missed_together, missed_for, mistakes and reliability; the picture reliability.
+        mean_average_precision, exact_match, the share of examples whose labels are all right,
+        calibration_error and log_loss, over all pairs of an example and a label, and with
+        `abstain_below` coverage and selective_exact_match; the tables labels, missed_together,
+        missed_for, mistakes, reliability, coverage and, with a temperature, temperature; the
+        picture reliability.
 
     Raises:
         ValueError: the shapes differ, or there are no examples.
@@ -71,18 +84,29 @@ def multi_label_report(
     means = multi_label_scores(scores, truth, thresholds=thresholds)  # checks the shapes
     has = scores > np.broadcast_to(np.asarray(thresholds, np.float64), scores.shape[1:])
     counts = ClassCounts((has & truth).sum(0), has.sum(0), truth.sum(0))
-    calibration = Calibration(np.where(has, scores, 1 - scores).ravel(), (has == truth).ravel())
+    is_right = has == truth
+
+    def confidences(temperature: float) -> Confidences:
+        shares = scores
+        if temperature != 1.0:
+            shares = at_temperature(np.stack([1 - scores, scores], axis=-1), temperature)[..., 1]
+        of_answer = np.where(has, shares, 1 - shares).ravel()
+        return Confidences(of_answer, is_right.ravel(), np.where(truth, shares, 1 - shares).ravel())
+
+    least = np.where(has, scores, 1 - scores).min(axis=1)  # (examples,)
+    selection = Selection(least, is_right.all(axis=1), abstain_below, figure="exact_match")
+    part = ConfidencePart(confidences, temperature, selection)
     everywhere = np.ones(len(labels), bool)
     class_means = {**counts.micro(), **counts.means(everywhere)}
     figures = {
         **class_means,
         "mean_average_precision": means["mean_average_precision"],
-        "exact_match": float((has == truth).all(axis=1).mean()),
-        "calibration_error": calibration.error,
+        "exact_match": float(is_right.all(axis=1).mean()),
+        **part.figures,
     }
     return Report(
         title=f"{title}: {counted(len(truth), 'example')}, {counted(len(labels), 'label')}",
-        findings=[*_findings(counts, labels, has, truth), *calibration.findings()],
+        findings=[*_findings(counts, labels, has, truth), *part.findings],
         figures=figures,
         tables={
             "labels": counts.table("label", labels, class_means, "Labels"),
@@ -97,9 +121,9 @@ def multi_label_report(
                 "instead",
             ),
             "mistakes": _mistakes(scores, truth, has, labels, texts),
-            "reliability": calibration.table(),
+            **part.tables,
         },
-        drawings={"reliability": calibration.picture},
+        drawings=part.drawings,
     )
 
 

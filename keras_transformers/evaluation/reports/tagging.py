@@ -2,13 +2,14 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformers.evaluation.entities import Entity, entities, entity_scores
+from keras_transformers.evaluation.reports.calibration import Calibration, Selection
 from keras_transformers.evaluation.reports.classification import never_predicted
 from keras_transformers.evaluation.reports.counts import MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.pictures import confusion_picture
@@ -19,12 +20,18 @@ from keras_transformers.evaluation.reports.report import (
     counted,
     on_one_line,
 )
+from keras_transformers.inspection.svg import Picture
 
 __all__ = ["tagging_report"]
 
 # The figures -> whether higher is better.
 TAGGING_FIGURES = MappingProxyType(
-    dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", *MEANS, "word_accuracy"), True)
+    {
+        **dict.fromkeys(
+            ("entity_precision", "entity_recall", "entity_f1", *MEANS, "word_accuracy"), True
+        ),
+        "calibration_error": False,
+    }
 )
 _NUM_MISTAKES = 20
 _AROUND = 4  # words beside an entity in the list of mistakes
@@ -59,6 +66,8 @@ def tagging_report(
     references: Sequence[Sequence[str]],
     *,
     words: Sequence[Sequence[str]] | None = None,
+    probabilities: Sequence[Sequence[float]] | None = None,
+    abstain_below: float | None = None,
     title: str = "tagging",
 ) -> Report:
     """Reports on the entities of sentences; the figures equal seqeval's.
@@ -67,13 +76,17 @@ def tagging_report(
         predictions: see `evaluation.entity_scores`.
         references: see `evaluation.entity_scores`.
         words: the words of each sentence, for the list of mistakes.
+        probabilities: that of each predicted label; 0 for words that the model cannot read.
+        abstain_below: the probability below which the pipeline abstains.
         title: the task.
 
     Returns:
         The figures entity_precision, entity_recall and entity_f1 of all entities, macro_ and
         weighted_ ones over the types, and word_accuracy; the tables types, errors, which says for
         each type whether bounds or type were wrong, confusion of types, and mistakes; the picture
-        confusion.
+        confusion. With `probabilities` also the figure calibration_error of words, with
+        `abstain_below` their coverage and selective_word_accuracy; the tables reliability and
+        coverage; the picture reliability.
 
     Raises:
         ValueError: see `evaluation.entity_scores`.
@@ -97,20 +110,33 @@ def tagging_report(
     ]
     means = counts.means()
     pairs = list(zip(predictions, references, strict=True))
-    right = sum(x == y for one, two in pairs for x, y in zip(one, two, strict=True))
+    is_right = np.array([x == y for pair in pairs for x, y in zip(*pair, strict=True)], bool)
+    more: dict[str, float] = {}
+    findings: list[str] = []
+    tables: dict[str, ReportTable] = {}
+    drawings: dict[str, Callable[[], Picture]] = {}
+    sure = np.array([score for row in probabilities or () for score in row], np.float64)
+    if sure.any():
+        calibration = Calibration(sure[sure > 0], is_right[sure > 0])
+        selection = Selection(sure, is_right, abstain_below, figure="word_accuracy", noun="words")
+        more = {"calibration_error": calibration.error, **selection.figures}
+        findings = [*calibration.findings(), *selection.findings]
+        tables = {"reliability": calibration.table(), "coverage": selection.table}
+        drawings = {"reliability": calibration.picture}
     figures = {
         "entity_precision": scores.overall.precision,
         "entity_recall": scores.overall.recall,
         "entity_f1": scores.overall.f1,
         **means,
-        "word_accuracy": right / max(sum(map(len, references)), 1),
+        "word_accuracy": int(is_right.sum()) / max(len(is_right), 1),
+        **more,
     }
     names = [*types, _NOTHING]
     matrix = _confusion(matches, names)
     return Report(
         title=f"{title}: {counted(len(references), 'sentence')}, "
         f"{scores.overall.expected} entities of {counted(len(types), 'type')}",
-        findings=_findings(counts, types, matches),
+        findings=[*_findings(counts, types, matches), *findings],
         figures=figures,
         tables={
             "types": counts.table("type", types, {**counts.micro(), **means}, "Types"),
@@ -121,8 +147,9 @@ def tagging_report(
                 [(name, *row) for name, row in zip(names, matrix.tolist(), strict=True)],
             ),
             "mistakes": _mistakes(matches, words),
+            **tables,
         },
-        drawings={"confusion": functools.partial(confusion_picture, matrix, names)},
+        drawings={"confusion": functools.partial(confusion_picture, matrix, names), **drawings},
     )
 
 

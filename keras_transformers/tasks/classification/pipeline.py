@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import CLASSIFY, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import (
@@ -41,9 +42,13 @@ class TextClassifier(TextPipeline):
         max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
             Defaults to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
+        temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
+            `calibrate=True`.
+        abstain_below: adds the output `abstained` bool (batch,): whether the label's probability is
+            below this.
 
     Raises:
-        ValueError: model, tokenizer, labels and length do not match.
+        ValueError: model, tokenizer, labels and length do not match, or an option is out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -68,6 +73,8 @@ class TextClassifier(TextPipeline):
         *,
         max_sequence_length: int | None = None,
         pair: bool = False,
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -77,14 +84,16 @@ class TextClassifier(TextPipeline):
             pair=pair,
         )
         self.labels = checked_labels(labels, self.model)
+        self.temperature, self.abstain_below = temperature, abstain_below
+        self._confidence = Confidence(temperature, abstain_below)
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes label, probabilities and label_index from the model's inputs."""
-        return labelled(self.run_model(tokens)["logits"], self.labels)
+        return labelled(self.run_model(tokens)["logits"], self.labels, self._confidence)
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
-        return labelled_specs(self.labels)
+        return labelled_specs(self.labels, self._confidence)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `tokens`, and `classify` for TF Serving's Classify API."""
@@ -95,24 +104,28 @@ class TextClassifier(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"labels": list(self.labels), **super().config()}
+        return {"labels": list(self.labels), **super().config(), **self._confidence.config()}
 
 
-def labelled(logits: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:
+def labelled(
+    logits: tf.Tensor, labels: Sequence[str], confidence: Confidence
+) -> dict[str, tf.Tensor]:
     """Computes label, probabilities and label_index from logits (batch, classes), in the graph."""
-    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+    probabilities = tf.nn.softmax(confidence.calibrated(logits))
     label_index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
     with tf.device("CPU:0"):  # string ops run only on the CPU
         label = tf.gather(tf.constant(labels), label_index)
-    return {"label": label, "probabilities": probabilities, "label_index": label_index}
+    outputs = {"label": label, "probabilities": probabilities, "label_index": label_index}
+    return {**outputs, **confidence.abstention(tf.reduce_max(probabilities, axis=-1))}
 
 
-def labelled_specs(labels: Sequence[str]) -> dict[str, tf.TensorSpec]:
+def labelled_specs(labels: Sequence[str], confidence: Confidence) -> dict[str, tf.TensorSpec]:
     """Returns the outputs of `labelled`: name -> tf.TensorSpec."""
     return {
         "label": tf.TensorSpec([None], tf.string),
         "probabilities": tf.TensorSpec([None, len(labels)], tf.float32),
         "label_index": tf.TensorSpec([None], tf.int32),
+        **confidence.specs(),
     }
 
 

@@ -16,6 +16,7 @@ from keras_transformers.tasks.classification.pipeline import (
     labelled,
     labelled_specs,
 )
+from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Pipeline, Signature
 from keras_transformers.tasks.token_inputs import checked_labels
 
@@ -47,9 +48,13 @@ class ImageClassifier(Pipeline):
             to logits (batch, classes), such as `heads.classifier` on a `models.vit`.
         decoder: turns encoded images into the model's inputs.
         labels: the name of each class, in the order of the logits.
+        temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
+            `calibrate=True`.
+        abstain_below: adds the output `abstained` bool (batch,): whether the label's probability is
+            below this.
 
     Raises:
-        ValueError: model, decoder and labels do not match.
+        ValueError: model, decoder and labels do not match, or an option is out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -66,11 +71,21 @@ class ImageClassifier(Pipeline):
     task = "image_classification"
     text_names = ("image_bytes",)
 
-    def __init__(self, model: keras.Model, decoder: "ImageDecoder", labels: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        decoder: "ImageDecoder",
+        labels: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
+    ) -> None:
         _check_model(model, decoder)
         self.model = model
         self.decoder = decoder
         self.labels = checked_labels(labels, model)
+        self.temperature, self.abstain_below = temperature, abstain_below
+        self._confidence = Confidence(temperature, abstain_below)
 
     def encode(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         """Turns encoded images, strings (batch,), into the model's input, in the graph."""
@@ -79,7 +94,7 @@ class ImageClassifier(Pipeline):
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes label, probabilities and label_index of encoded images, in the graph."""
         images = self.encode(texts["image_bytes"])
-        return labelled(self.run_model(images)["logits"], self.labels)
+        return labelled(self.run_model(images)["logits"], self.labels, self._confidence)
 
     def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one encoded image; see `Pipeline.read`.
@@ -94,7 +109,7 @@ class ImageClassifier(Pipeline):
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
-        return labelled_specs(self.labels)
+        return labelled_specs(self.labels, self._confidence)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `classify`, for TF Serving's Classify API."""
@@ -127,20 +142,25 @@ class ImageClassifier(Pipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the labels and the decoder's options, as JSON values."""
-        return {"labels": list(self.labels), **dataclasses.asdict(self.decoder)}
+        decoder = dataclasses.asdict(self.decoder)
+        return {"labels": list(self.labels), **decoder, **self._confidence.config()}
 
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
         """Rebuilds a pipeline from its `model` and `config`."""
-        labels, size = config.pop("labels"), tuple(config.pop("image_size"))
-        return cls(model, ImageDecoder(size, **config), labels)
+        names = {field.name for field in dataclasses.fields(ImageDecoder)}
+        options = {name: value for name, value in config.items() if name in names}
+        options["image_size"] = tuple(options["image_size"])
+        others = {name: value for name, value in config.items() if name not in names}
+        return cls(model, ImageDecoder(**options), **others)
 
     def metadata(self) -> dict[str, Any]:
         """Returns metadata that an export records with the model."""
         return self.config()
 
     def _arguments(self) -> dict[str, Any]:
-        return {"model": self.model, "decoder": self.decoder, "labels": self.labels}
+        arguments = {"model": self.model, "decoder": self.decoder, "labels": self.labels}
+        return {**arguments, **self._confidence.config()}
 
     def _made_up(self) -> list[bytes]:
         height, width = self.decoder.image_size

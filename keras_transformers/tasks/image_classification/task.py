@@ -19,13 +19,17 @@ def _of_model(
     max_pixels: int = ImageDecoder.max_pixels,
     crop_to_aspect_ratio: bool = ImageDecoder.crop_to_aspect_ratio,
     antialias: bool = ImageDecoder.antialias,
+    temperature: float = 1.0,
+    abstain_below: float | None = None,
 ) -> ImageClassifier:
     """Makes the pipeline; by default, with a decoder of the model's image size and channels."""
     height, width, channels = model.input["images"].shape[1:]
     decoder = decoder or ImageDecoder(
         (height, width), channels, max_pixels, crop_to_aspect_ratio, antialias
     )
-    return ImageClassifier(model, decoder, labels)
+    return ImageClassifier(
+        model, decoder, labels, temperature=temperature, abstain_below=abstain_below
+    )
 
 
 class ImageClassificationTask(Task[ImageClassifier]):

@@ -15,6 +15,7 @@ from keras_transformers.evaluation.reports.classification import (
     classification_report,
 )
 from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.temperature import softmax
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import NonNegativeFloat, PositiveInt, Rate
 from keras_transformers.runs.fine_tuning import LabelTraining
@@ -133,7 +134,17 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
         examples: Images,
         outputs: Iterable[Any],
     ) -> Answers:
-        return {"probabilities": text_columns.probabilities(outputs)}
+        logits = text_columns.logits_of(outputs)
+        return {"probabilities": softmax(logits, pipeline.temperature)}
+
+    def logits(
+        self,
+        pipeline: ImageClassifier,
+        batches: ImageBatches,
+        examples: Images,
+        outputs: Iterable[Any],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return text_columns.logits_of(outputs), examples.labels
 
     def report(self, pipeline: Any, answers: Answers, examples: Images) -> Report:
         paths = None if examples.decoder is None else [str(item) for item in examples.items]
@@ -142,6 +153,8 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
             examples.labels,
             examples.label_names,
             texts=paths,
+            temperature=pipeline.temperature,
+            abstain_below=pipeline.abstain_below,
             title=pipeline.task,
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.classification.pipeline import classify_signature
+from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import TextPipeline, checked_labels
 from keras_transformers.tokenizers.protocols import PackingTokenizer
@@ -43,9 +44,14 @@ class MultiLabelClassifier(TextPipeline):
         max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
             Defaults to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
+        temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
+            `calibrate=True`.
+        abstain_below: adds the output `abstained` bool (batch,): whether a text's having, or not
+            having, one of the labels is less probable than this.
 
     Raises:
-        ValueError: model, tokenizer, labels, thresholds and length do not match.
+        ValueError: model, tokenizer, labels, thresholds and length do not match, or an option is
+            out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -70,6 +76,8 @@ class MultiLabelClassifier(TextPipeline):
         thresholds: float | Sequence[float] = 0.5,
         max_sequence_length: int | None = None,
         pair: bool = False,
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -79,11 +87,14 @@ class MultiLabelClassifier(TextPipeline):
             pair=pair,
         )
         self.labels = checked_labels(labels, self.model)
+        self.temperature, self.abstain_below = temperature, abstain_below
+        self._confidence = Confidence(temperature, abstain_below)
         self.thresholds = _checked_thresholds(thresholds, self.labels)
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes labels, num_labels and probabilities from the model's inputs."""
-        probabilities = tf.sigmoid(tf.cast(self.run_model(tokens)["logits"], tf.float32))
+        logits = self._confidence.calibrated(self.run_model(tokens)["logits"])
+        probabilities = tf.sigmoid(logits)
         has = probabilities > tf.constant(self.thresholds)  # (batch, classes)
         num_labels = tf.reduce_sum(tf.cast(has, tf.int32), axis=1)  # (batch,)
         # The labels that a text has come first, the most likely before the others.
@@ -92,7 +103,10 @@ class MultiLabelClassifier(TextPipeline):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             names = tf.gather(tf.constant(self.labels), order)
             labels = tf.where(tf.gather(has, order, batch_dims=1), names, "")
-        return {"labels": labels, "num_labels": num_labels, "probabilities": probabilities}
+        # How probable it is that a text has the label, or has it not: the least of all labels.
+        sure = tf.reduce_min(tf.where(has, probabilities, 1 - probabilities), axis=1)
+        outputs = {"labels": labels, "num_labels": num_labels, "probabilities": probabilities}
+        return {**outputs, **self._confidence.abstention(sure)}
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
@@ -100,6 +114,7 @@ class MultiLabelClassifier(TextPipeline):
             "labels": tf.TensorSpec([None, None], tf.string),
             "num_labels": tf.TensorSpec([None], tf.int32),
             "probabilities": tf.TensorSpec([None, len(self.labels)], tf.float32),
+            **self._confidence.specs(),
         }
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
@@ -112,7 +127,7 @@ class MultiLabelClassifier(TextPipeline):
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         options = {"labels": list(self.labels), "thresholds": list(self.thresholds)}
-        return {**options, **super().config()}
+        return {**options, **super().config(), **self._confidence.config()}
 
 
 def _checked_thresholds(

@@ -84,8 +84,20 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
         examples: LabelSets,
         outputs: Iterable[Any],
     ) -> Answers:
-        logits = np.concatenate([output["logits"] for output in outputs])
-        return {"probabilities": 1 / (1 + np.exp(-logits.astype(np.float64)))}
+        logits = text_columns.logits_of(outputs)
+        return {"probabilities": 1 / (1 + np.exp(-logits / pipeline.temperature))}
+
+    def logits(
+        self,
+        pipeline: MultiLabelClassifier,
+        batches: LabelSetBatches,
+        examples: LabelSets,
+        outputs: Iterable[Any],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns a row of two classes, no and yes, for each label of each example."""
+        logits = text_columns.logits_of(outputs).ravel()
+        has = examples.matrix(pipeline.labels).ravel()
+        return np.stack([np.zeros_like(logits), logits], axis=1), has.astype(np.int64)
 
     def answer_scores(
         self, pipeline: MultiLabelClassifier, answers: Answers, examples: LabelSets
@@ -103,6 +115,8 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
             pipeline.labels,
             thresholds=pipeline.thresholds,
             texts=text_columns.texts_of(examples),
+            temperature=pipeline.temperature,
+            abstain_below=pipeline.abstain_below,
             title=pipeline.task,
         )
 

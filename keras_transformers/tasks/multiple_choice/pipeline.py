@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.text_lists import ListPipeline
 from keras_transformers.tasks.token_inputs import one_row, token_names
@@ -40,9 +41,13 @@ class MultipleChoice(ListPipeline):
         max_sequence_length: maximum tokens in a packed pair of text and choice; the tokenizer
             truncates longer ones. Defaults to the model's number of positions; required if it has
             none.
+        temperature: divides the scores; above 1, probabilities are less sure. `fit` finds it with
+            `calibrate=True`.
+        abstain_below: adds the output `abstained` bool (batch,): whether the choice's probability
+            is below this.
 
     Raises:
-        ValueError: model, tokenizer and length do not match.
+        ValueError: model, tokenizer and length do not match, or an option is out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -74,6 +79,8 @@ class MultipleChoice(ListPipeline):
         tokenizer: PackingTokenizer,
         *,
         max_sequence_length: int | None = None,
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model, tokenizer, outputs=("logits",), max_sequence_length=max_sequence_length
@@ -84,6 +91,8 @@ class MultipleChoice(ListPipeline):
                 f"model {model.name!r} must take token_ids and padding_mask (batch, choices, "
                 "length): put keras_transformers.heads.multiple_choice on an encoder"
             )
+        self.temperature, self.abstain_below = temperature, abstain_below
+        self._confidence = Confidence(temperature, abstain_below)
 
     def encode(self, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Turns texts into the model's inputs, in the graph.
@@ -148,7 +157,7 @@ class MultipleChoice(ListPipeline):
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes probabilities, choice_index and num_choices from the model's inputs."""
-        logits = tf.cast(self.run_model(tokens)["logits"], tf.float32)  # (batch, choices)
+        logits = self._confidence.calibrated(self.run_model(tokens)["logits"])  # (batch, choices)
         is_choice = tf.reduce_any(tokens["padding_mask"], axis=-1)
         probabilities = tf.where(is_choice, tf.nn.softmax(logits), 0.0)
         # One more column makes these work for rows without choices.
@@ -160,6 +169,7 @@ class MultipleChoice(ListPipeline):
             "probabilities": probabilities,
             "choice_index": tf.where(tf.reduce_any(is_choice, axis=1), best, -1),
             "num_choices": tf.reduce_max(ends, axis=1),
+            **self._confidence.abstention(tf.reduce_max(tf.pad(probabilities, one_more), axis=1)),
         }
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
@@ -169,9 +179,14 @@ class MultipleChoice(ListPipeline):
             "probabilities": tf.TensorSpec([None, None], tf.float32),
             "choice_index": tf.TensorSpec([None], tf.int32),
             "num_choices": tf.TensorSpec([None], tf.int32),
+            **self._confidence.specs(),
         }
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `tokens`, from the model's inputs to the same outputs except the strings."""
         outputs = {name: spec for name, spec in self.answer_specs().items() if name != "choice"}
         return {"tokens": self.tokens_signature(self.answer_tokens, outputs, batches)}
+
+    def config(self) -> dict[str, Any]:
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
+        return {**super().config(), **self._confidence.config()}

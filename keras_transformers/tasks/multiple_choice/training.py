@@ -12,8 +12,9 @@ from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, choices_of, load_choices
 from keras_transformers.evaluation.reports.choices import CHOICE_FIGURES, choice_report
 from keras_transformers.evaluation.reports.report import Report
+from keras_transformers.evaluation.temperature import softmax
 from keras_transformers.ranges import PositiveInt
-from keras_transformers.runs import Training
+from keras_transformers.runs import Confidence, Training
 from keras_transformers.tasks.labels import check_one_per_row
 from keras_transformers.tasks.multiple_choice.pipeline import MultipleChoice
 from keras_transformers.tasks.source import Source
@@ -23,7 +24,7 @@ __all__ = ["MultipleChoiceOptions"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceOptions(Training):
+class MultipleChoiceOptions(Confidence, Training):
     """Options of BERT for SWAG: 2e-5 and batches of 16 (Devlin et al. 2019, section 4.4)."""
 
     batch_size: PositiveInt = 16
@@ -81,10 +82,21 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
         examples: ChoiceExamples,
         outputs: Iterable[Any],
     ) -> Answers:
-        rows = [row for output in outputs for row in np.asarray(output["logits"], np.float64)]
-        logits = [row[: len(texts)] for row, texts in zip(rows, examples.choices, strict=True)]
-        powers = [np.exp(row - row.max()) for row in logits]
-        return {"probabilities": [power / power.sum() for power in powers]}
+        logits = _of_choices(examples, outputs)
+        return {"probabilities": [softmax(row, pipeline.temperature) for row in logits]}
+
+    def logits(
+        self,
+        pipeline: MultipleChoice,
+        batches: ChoiceBatches,
+        examples: ChoiceExamples,
+        outputs: Iterable[Any],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rows = _of_choices(examples, outputs)
+        logits = np.full((len(rows), max(map(len, rows))), -np.inf)
+        for row, values in zip(logits, rows, strict=True):
+            row[: len(values)] = values
+        return logits, np.asarray(examples.labels)
 
     def inputs(self, examples: ChoiceExamples) -> Mapping[str, Sequence[Any]]:
         return {"text": examples.texts, "choices": examples.choices}
@@ -95,11 +107,19 @@ class MultipleChoiceTrainer(Trainer[MultipleChoice, ChoiceExamples]):
             examples.labels or (),
             texts=examples.texts,
             choices=examples.choices,
+            temperature=pipeline.temperature,
+            abstain_below=pipeline.abstain_below,
             title=pipeline.task,
         )
 
     def baseline(self, pipeline: MultipleChoice, examples: ChoiceExamples) -> Mapping[str, float]:
         return {"chance": sum(1 / len(choices) for choices in examples.choices) / len(examples)}
+
+
+def _of_choices(examples: ChoiceExamples, outputs: Iterable[Any]) -> list[np.ndarray]:
+    """Returns the logits of each text's choices: float64 (choices,)."""
+    rows = [row for output in outputs for row in np.asarray(output["logits"], np.float64)]
+    return [row[: len(texts)] for row, texts in zip(rows, examples.choices, strict=True)]
 
 
 TRAINER = MultipleChoiceTrainer()

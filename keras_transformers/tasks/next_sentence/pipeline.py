@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.token_inputs import TextPipeline
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
@@ -29,9 +30,13 @@ class NextSentenceClassifier(TextPipeline):
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
         max_sequence_length: maximum tokens in a packed pair; the tokenizer truncates longer ones.
             Defaults to the model's number of positions; required if it has none.
+        temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
+            `calibrate=True`.
+        abstain_below: adds the output `abstained` bool (batch,): whether the likelier of both
+            answers is less probable than this.
 
     Raises:
-        ValueError: model, tokenizer and length do not match.
+        ValueError: model, tokenizer and length do not match, or an option is out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -52,6 +57,8 @@ class NextSentenceClassifier(TextPipeline):
         tokenizer: PackingTokenizer,
         *,
         max_sequence_length: int | None = None,
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -60,16 +67,20 @@ class NextSentenceClassifier(TextPipeline):
             max_sequence_length=max_sequence_length,
             pair=True,
         )
+        self.temperature, self.abstain_below = temperature, abstain_below
+        self._confidence = Confidence(temperature, abstain_below)
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the probability from the model's inputs."""
         logits = self.run_model(tokens)["next_sentence_logits"]  # (batch, 2)
-        return {"probability": tf.nn.softmax(tf.cast(logits, tf.float32))[:, 0]}
+        probabilities = tf.nn.softmax(self._confidence.calibrated(logits))
+        abstention = self._confidence.abstention(tf.reduce_max(probabilities, axis=1))
+        return {"probability": probabilities[:, 0], **abstention}
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
-        return {"probability": tf.TensorSpec([None], tf.float32)}
+        return {"probability": tf.TensorSpec([None], tf.float32), **self._confidence.specs()}
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"max_sequence_length": self.max_sequence_length}
+        return {"max_sequence_length": self.max_sequence_length, **self._confidence.config()}

@@ -28,7 +28,7 @@ class NextSentenceTrainer(text_columns.LabelledTextTrainer[NextSentenceClassifie
 
     def ask(self, pipeline: Any, examples: Examples) -> Answers:
         """Returns the probabilities of both labels."""
-        (follows,) = super().ask(pipeline, examples).values()
+        follows = super().ask(pipeline, examples)["probability"]
         return {"probabilities": [(probability, 1 - probability) for probability in follows]}
 
     def losses(

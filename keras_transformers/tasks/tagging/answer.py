@@ -8,8 +8,8 @@ from keras_transformers.tasks.answers import AnswerType, Result
 __all__ = ["TaggedEntity", "Tags"]
 
 
-@dataclass(frozen=True)
-class TaggedEntity:
+@dataclass(frozen=True, repr=False)
+class TaggedEntity(Result):
     """Consecutive words that form one entity.
 
     Attributes:
@@ -18,6 +18,7 @@ class TaggedEntity:
         start: where the first word starts in the text.
         end: where the last one ends (exclusive).
         score: the mean of the words' scores.
+        abstained: whether one of the words is; None without `abstain_below`.
     """
 
     label: str
@@ -25,9 +26,10 @@ class TaggedEntity:
     start: int
     end: int
     score: float
+    abstained: bool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tags(Result):
     """The words of a text and their labels.
 
@@ -37,6 +39,7 @@ class Tags(Result):
         starts: where each word starts in the text.
         ends: where it ends (exclusive).
         scores: the probability of each label.
+        abstained: whether each is below the pipeline's `abstain_below`; None without it.
     """
 
     tokens: Sequence[str]
@@ -44,6 +47,7 @@ class Tags(Result):
     starts: Sequence[int]
     ends: Sequence[int]
     scores: Sequence[float]
+    abstained: Sequence[bool] | None = None
 
     @property
     def entities(self) -> list[TaggedEntity]:
@@ -70,7 +74,8 @@ class Tags(Result):
             text += " " * (self.starts[word] > self.ends[word - 1]) + self.tokens[word]
         score = sum(self.scores[word] for word in words) / len(words)
         kind = entity_type(self.labels[first]) or ""
-        return TaggedEntity(kind, text, self.starts[first], self.ends[last], score)
+        abstained = None if self.abstained is None else any(self.abstained[word] for word in words)
+        return TaggedEntity(kind, text, self.starts[first], self.ends[last], score, abstained)
 
 
 def entity_type(label: str) -> str | None:

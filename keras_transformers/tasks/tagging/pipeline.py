@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.tagging.answer import entity_type
 from keras_transformers.tasks.token_inputs import (
@@ -58,10 +59,13 @@ class Tagger(TextPipeline):
             defaults to its number of positions.
         offset_unit: the unit of `starts` and `ends`: "character" counts Unicode code points, as
             Python does, and each byte that is not UTF-8; "byte" counts bytes of the text.
+        temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
+            `calibrate=True`.
+        abstain_below: adds the output `abstained` bool to `serving_default` and `words`: whether a
+            word's score is below this; and to `entities`, whether that of one of its words is.
 
     Raises:
-        ValueError: model, tokenizer, labels and length do not match, or `offset_unit` is neither
-            "character" nor "byte".
+        ValueError: model, tokenizer, labels and length do not match, or an option is out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -85,6 +89,8 @@ class Tagger(TextPipeline):
         *,
         max_sequence_length: int | None = None,
         offset_unit: Literal["character", "byte"] = "character",
+        temperature: float = 1.0,
+        abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model, tokenizer, outputs=("logits",), max_sequence_length=max_sequence_length
@@ -97,6 +103,8 @@ class Tagger(TextPipeline):
         self.labels = checked_labels(labels, self.model)
         check_offset_unit(offset_unit)
         self.offset_unit: str = offset_unit
+        self.temperature, self.abstain_below = temperature, abstain_below
+        self._confidence = Confidence(temperature, abstain_below)
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds words, their offsets, labels and scores, in the graph."""
@@ -114,6 +122,8 @@ class Tagger(TextPipeline):
                 "ends": self._in_unit(text, ends),
                 "scores": starts.with_values(scores),
             }
+            for name, abstained in self._confidence.abstention(scores).items():
+                columns[name] = starts.with_values(abstained)
             rows = {name: column.to_tensor() for name, column in columns.items()}
             return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
 
@@ -156,6 +166,10 @@ class Tagger(TextPipeline):
                 "end": self._in_unit(text, stops),
                 "score": rows.with_values(score),
             }
+            for name, abstained in self._confidence.abstention(scores).items():
+                one = tf.cast(tf.gather(abstained, words), tf.int32)
+                several = tf.math.unsorted_segment_max(one, number, count)
+                columns[name] = rows.with_values(several > 0)
             dense = {name: column.to_tensor() for name, column in columns.items()}
             return {**dense, "num_entities": tf.cast(rows.row_lengths(), tf.int32)}
 
@@ -170,15 +184,21 @@ class Tagger(TextPipeline):
         with tf.device("CPU:0"):
             number = tf.cumsum(tf.cast(tf.reshape(is_word, [-1]), tf.int32)) - 1
             place = tf.where(is_word, tf.reshape(number, tf.shape(words)), tf.size(labels))
+            of_padding = {"labels": "", "scores": 0.0, "abstained": False}
+            of_words = {
+                "labels": labels,
+                "scores": scores,
+                **self._confidence.abstention(scores),
+            }
             return {
-                "labels": tf.gather(tf.concat([labels, [""]], axis=0), place),
-                "scores": tf.gather(tf.concat([scores, [0.0]], axis=0), place),
+                name: tf.gather(tf.concat([values, [of_padding[name]]], axis=0), place)
+                for name, values in of_words.items()
             }
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the probabilities of each token's labels, 0 at padding, from the inputs."""
         logits = self.run_model(tokens)["logits"]  # (batch, length, labels)
-        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+        probabilities = tf.nn.softmax(self._confidence.calibrated(logits))
         return {"probabilities": zero_at_padding(probabilities, tokens)}
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
@@ -191,7 +211,8 @@ class Tagger(TextPipeline):
             "scores": tf.float32,
         }
         rows = {name: tf.TensorSpec([None, None], dtype) for name, dtype in dtypes.items()}
-        return {**rows, "num_tokens": tf.TensorSpec([None], tf.int32)}
+        abstention = self._confidence.specs(rank=2)
+        return {**rows, **abstention, "num_tokens": tf.TensorSpec([None], tf.int32)}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `entities`; `words`, for texts already split into words; and `tokens`."""
@@ -203,6 +224,7 @@ class Tagger(TextPipeline):
             "end": integers,
             "score": tf.TensorSpec([None, None], tf.float32),
             "num_entities": tf.TensorSpec([None], tf.int32),
+            **self._confidence.specs(rank=2),
         }
         specs = self.answer_specs()
         probabilities = tf.TensorSpec([None, None, len(self.labels)], tf.float32)
@@ -211,7 +233,7 @@ class Tagger(TextPipeline):
             "words": Signature(
                 self.answer_words,
                 {"words": specs["tokens"]},
-                {name: specs[name] for name in ("labels", "scores")},
+                {name: specs[name] for name in specs if name in ("labels", "scores", "abstained")},
                 [_as_words(batch["text"]) for batch in batches],
             ),
             "tokens": self.tokens_signature(
@@ -229,6 +251,7 @@ class Tagger(TextPipeline):
             "labels": list(self.labels),
             "offset_unit": self.offset_unit,
             "max_sequence_length": self.max_sequence_length,
+            **self._confidence.config(),
         }
 
     def metadata(self) -> dict[str, Any]:

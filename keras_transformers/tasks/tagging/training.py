@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.evaluation.reports.tagging import TAGGING_FIGURES, tagging_report
+from keras_transformers.evaluation.temperature import softmax
 from keras_transformers.runs import Training
 from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks.labels import LabelColumn
@@ -72,7 +75,24 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
         examples: Sentences,
         outputs: Iterable[Any],
     ) -> Answers:
-        return {"labels": batches.word_labels(outputs)}
+        logits = batches.word_logits(outputs)
+        scores = [softmax(words, pipeline.temperature).max(axis=1) for words in logits]
+        # As in answers, 0 for words without tokens.
+        return {
+            "labels": batches.named(logits),
+            "scores": [np.nan_to_num(row).tolist() for row in scores],
+        }
+
+    def logits(
+        self,
+        pipeline: Tagger,
+        batches: TaggedBatches,
+        examples: Sentences,
+        outputs: Iterable[Any],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the logits of words, NaN without tokens, and the indices of their labels."""
+        ids = [pipeline.labels.index(label) for row in examples.labels or () for label in row]
+        return np.concatenate(batches.word_logits(outputs)), np.array(ids)
 
     def answer_scores(
         self, pipeline: Tagger, answers: Answers, examples: Sentences
@@ -82,12 +102,21 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
     def ask(self, pipeline: Any, examples: Sentences) -> Answers:
         rows = pipeline.rows({"words": examples.words})
         # A row is as long as the longest of its batch.
-        tags = zip(rows, examples.words, strict=True)
-        return {"labels": [row["labels"][: len(words)] for row, words in tags]}
+        tags = list(zip(rows, examples.words, strict=True))
+        return {
+            name: [row[name][: len(words)] for row, words in tags] for name in ("labels", "scores")
+        }
 
     def report(self, pipeline: Any, answers: Answers, examples: Sentences) -> Report:
         references, words = examples.labels or (), examples.words
-        return tagging_report(answers["labels"], references, words=words, title=pipeline.task)
+        return tagging_report(
+            answers["labels"],
+            references,
+            words=words,
+            probabilities=answers["scores"],
+            abstain_below=pipeline.abstain_below,
+            title=pipeline.task,
+        )
 
 
 TRAINER = TaggingTrainer()
