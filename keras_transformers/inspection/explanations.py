@@ -17,7 +17,7 @@ __all__ = ["Explanation", "explain"]
 
 _NUM_NAMED = 5  # tokens in a line
 _NUM_SHADES = 8  # for or against
-_CELL = 7.0  # pixels of a character, on average; Chinese ones have two cells
+_CELL = 7.85  # pixels of a character; Chinese ones take two
 _WIDTH, _LINE, _MARGIN = 760, 26, 16
 _LONGEST = 400  # characters without a token in between
 
@@ -39,8 +39,8 @@ class Explanation:
         label: what is explained: a label; "score"; "answer", "start" or "end"; "similarity".
         score: the score of the texts: a label's log-odds, log(p / (1 - p)), a regression's score,
             the logits of an answer, or the cosine of two texts.
-        baseline_score: the score with vectors of zeros in the tokens' place; in a search, the mean
-            of the scores with one text so.
+        baseline_score: the score with the vector of padding in each token's place, or zeros where
+            padding has none; in a search, the mean of the scores with one text so.
 
     Example:
         why = kt.explain(classify, "A warm and funny film.")
@@ -224,8 +224,9 @@ class _Text(Picture):
     }
 
     def rules(self, scheme: int) -> list[str]:
-        """Returns the rules of the style sheet, without borders."""
-        return [*super().rules(scheme), "rect { stroke: none; }", "text { white-space: pre; }"]
+        """Returns the rules of the style sheet: no borders, and words of a known width."""
+        words = ".words { font: 13px monospace; white-space: pre; }"
+        return [*super().rules(scheme), "rect { stroke: none; }", words]
 
 
 def _drawn(explanation: Explanation) -> Picture:
@@ -241,6 +242,8 @@ def _drawn(explanation: Explanation) -> Picture:
             if x + width > _WIDTH - _MARGIN and lines[-1]:
                 lines.append([])
                 x = float(_MARGIN)
+            if not lines[-1] and not words.strip():
+                continue
             lines[-1].append((words, share, x, width))
             x += width
     picture = _Text(_WIDTH, 66 + _LINE * len(lines), title=str(explanation))
@@ -259,7 +262,7 @@ def _drawn(explanation: Explanation) -> Picture:
             if shade:
                 kind = "for" if share > 0 else "against"
                 picture.box(x, top, width, _LINE - 4, f"{kind}{shade}", radius=3)
-            picture.text(x, top + 15, words)
+            picture.text(x, top + 15, words, style="words")
     return picture
 
 

@@ -1,10 +1,10 @@
 """Computes how much each token of a text adds to a pipeline's answer, in the graph.
 
 Integrated gradients: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks",
-arXiv:1703.01365. On the straight path from vectors of zeros to the vectors of a text's tokens, a
-token's share is the integral of the score's slope along its own vector. The shares add up to the
-difference between the scores at both ends, apart from the error of the numerical integration.
-Special tokens, such as [CLS], and positions stay what they are along the path.
+arXiv:1703.01365. On the straight path from the vector of padding, in the place of each token, to
+the tokens' own vectors, a token's share is the integral of the score's slope along its vector. The
+shares add up to the difference between the scores at both ends, apart from the error of the
+numerical integration. Special tokens, such as [CLS], and positions stay what they are.
 """
 
 import abc
@@ -151,8 +151,10 @@ class ExplainedPipeline(TextPipeline):
             index = tf.argmax(matches, axis=1, output_type=tf.int32)
             index = tf.where(is_own, own, tf.gather(index, read.of))
             names = tf.gather(tf.constant(self.explained), index)  # (rows,)
+        has_padding = not getattr(self.tokenizer, "pad_is_word", False)
         shares, score, baseline = integrated_gradients(
             self.model,
+            self.tokenizer.pad_token_id if has_padding else None,
             read.inputs,
             read.places >= 0,
             lambda outputs, others: self.explained_score(outputs, others["index"], others),
@@ -284,7 +286,7 @@ def specs() -> dict[str, tf.TensorSpec]:
     tokens string, the text from starts to ends; text_index int32, the input that a token is from;
     starts, ends int32, in characters of that text; shares float32: each (batch, largest
     num_tokens). num_tokens int32; label string, the score that is explained; score,
-    baseline_score float32, with the text's tokens and with vectors of zeros: each (batch,).
+    baseline_score float32, with the text's tokens and with padding: each (batch,).
     """
     tokens = {
         "tokens": tf.string,
@@ -307,6 +309,7 @@ def specs() -> dict[str, tf.TensorSpec]:
 
 def integrated_gradients(
     model: keras.Model,
+    pad_token_id: int | None,
     inputs: Rows,
     is_text: tf.Tensor,
     score: Callable[[Rows, Rows], tf.Tensor],
@@ -318,8 +321,9 @@ def integrated_gradients(
 
     Args:
         model: functional, and embeds tokens.
+        pad_token_id: the token whose vector begins the path; None for zeros.
         inputs: its inputs, (rows, length).
-        is_text: bool (rows, length), the positions whose vectors begin at zero.
+        is_text: bool (rows, length), the positions whose vectors move along the path.
         score: from the model's outputs and `others` to one score per row, float32 (rows,).
         others: name -> tensor (rows, ...).
         num_steps: points of the path.
@@ -345,14 +349,18 @@ def integrated_gradients(
                 vectors = embedding(ids, **options)
                 if options.get("reverse"):  # a projection with the same matrix
                     return vectors
-                return vectors * tf.cast(factor, vectors.dtype)[..., None]
+                weight = tf.cast(factor, vectors.dtype)[..., None]
+                if pad_token_id is None:
+                    return vectors * weight
+                start = embedding(tf.constant([[pad_token_id]]))  # (1, 1, hidden)
+                return start + (vectors - start) * weight
 
             def operation(layer: keras.layers.Layer) -> Callable[..., Any]:
                 return scaled if layer is embedding else layer
 
             outputs = run({name: chunk[name] for name in inputs}, operation)
             value = score(outputs, {name: chunk[f"/{name}"] for name in others})
-        # Along a token's vector, the slope is the gradient by its factor.
+        # Along the path of one token's vector, the slope is the gradient by its factor.
         slope = tape.gradient(value, factor, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return {"slope": tf.where(chunk["/is_text"], slope, 0.0), "score": value}
 

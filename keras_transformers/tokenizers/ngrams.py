@@ -89,6 +89,7 @@ class NgramTokenizer(tf.Module):
     """
 
     pad_token_id = 0
+    pad_is_word = True  # the mask alone tells padding
     fills_model = True  # the number of rows decides which n-gram has which
 
     def __init__(

@@ -11,7 +11,6 @@ from keras_transformers.tasks.explaining import ExplainedPipeline, log_odds
 from keras_transformers.tasks.pipeline import CLASSIFY, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import (
-    TextPipeline,
     checked_labels,
 )
 from keras_transformers.tokenizers.protocols import PackingTokenizer

@@ -16,7 +16,7 @@ from keras_transformers.tokenizers.protocols import PackingTokenizer
 __all__ = ["Reranker"]
 
 
-class Reranker(ExplainedPipeline, ListPipeline):
+class Reranker(ListPipeline, ExplainedPipeline):
     """Orders documents by how well they answer a query, with a cross-encoder.
 
     The model reads each document together with the query, which is slower but more accurate than
