@@ -10,8 +10,8 @@ moves; `more` the share of sentences that the tokens move more than random ones 
 error of completeness, as a share of the difference that the shares should add up to. `s` is the
 time of a sentence, in seconds, beside other work: compare methods by it, nothing else.
 
-The second row is `kt.explain` as it is. The others take another number of steps, or another vector
-for the start of the path; `gradient x input` is the slope at its end alone.
+The second row is `kt.explain` as it is. With --compare there are others, with another number of
+steps, or another vector at the start of the path; `gradient x input` is the slope at its end alone.
 """
 
 import argparse
@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("minilm", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--texts", type=int, default=500)
+    parser.add_argument("--compare", action="store_true", help="measure other methods too")
     options = parser.parse_args()
     keras.utils.set_random_seed(0)
     classify = kt.load(options.minilm, pipeline="classification", labels=["negative", "positive"])
@@ -160,7 +161,9 @@ def main() -> None:
     print(f"{'three random tokens':<32}{chance}")
     tokenizer, steps = classify.tokenizer, explaining.NUM_STEPS
     methods: dict[str, Callable[[], tuple[list[np.ndarray], np.ndarray]]] = {
-        f"kt.explain: {steps} steps from padding": lambda: explained(classify, texts),
+        f"kt.explain: {steps} steps from padding": lambda: explained(classify, texts)
+    }
+    others: dict[str, Callable[[], tuple[list[np.ndarray], np.ndarray]]] = {
         "8 steps from padding": lambda: integrated(classify, rows, tokenizer.pad_token_id, 8),
         "32 steps from padding": lambda: integrated(classify, rows, tokenizer.pad_token_id, 32),
         f"{steps} steps from [MASK]": lambda: integrated(
@@ -169,7 +172,7 @@ def main() -> None:
         f"{steps} steps from zeros": lambda: integrated(classify, rows, None, steps),
         "gradient x input": lambda: gradients(classify, rows),
     }
-    for name, method in methods.items():
+    for name, method in (methods | (others if options.compare else {})).items():
         began = time.perf_counter()
         shares, gaps = method()
         seconds = (time.perf_counter() - began) / len(rows)

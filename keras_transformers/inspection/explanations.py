@@ -306,7 +306,8 @@ def _blank(text: str) -> list[tuple[str, float]]:
     shown = _shown(text)
     if len(shown) > _LONGEST:  # what the model has not read
         shown = f"{shown[: _LONGEST - 1]}…"
-    return [(f"{word} ", 0.0) for word in shown.split(" ")[:-1]] + [(shown.split(" ")[-1], 0.0)]
+    *words, last = shown.split(" ")
+    return [(word, 0.0) for word in (*(f"{word} " for word in words), last) if word]
 
 
 def _shown(text: str) -> str:

@@ -149,7 +149,9 @@ def export(
         )
     form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
-    signatures = pipeline.signatures(examples, explain=explain)
+    signatures = pipeline.signatures(examples)
+    if explain:
+        signatures |= pipeline.explain_signatures(pipeline.example_batches(examples))
 
     def as_function(call: Callable[..., Any]) -> Any:
         """Returns one function for all signatures, so that the graph has it once."""

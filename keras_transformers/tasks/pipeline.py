@@ -242,22 +242,15 @@ class Pipeline(abc.ABC):
         """Whether every layer of the model computes in float32."""
         return {layer.compute_dtype for layer in self.model.layers} == {"float32"}
 
-    def signatures(
-        self, examples: Sequence[Any] | None = None, *, explain: bool = False
-    ) -> dict[str, Signature]:
+    def signatures(self, examples: Sequence[Any] | None = None) -> dict[str, Signature]:
         """Returns the signatures of an export, `serving_default` first.
 
         Args:
             examples: stored in the export and used to check it; None for the defaults.
-            explain: whether to add those for explanations.
-
-        Raises:
-            ValueError: an example has the wrong type, or the pipeline has no explanations.
         """
         batches = self.example_batches(examples)
         default = Signature(self.answer, self.input_specs(), self.answer_specs(), batches)
-        explaining = self.explain_signatures(batches) if explain else {}
-        return {"serving_default": default, **self.other_signatures(batches), **explaining}
+        return {"serving_default": default, **self.other_signatures(batches)}
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -176,9 +176,9 @@ def cues():
     labels = ["good", "bad"] * 48
     texts = [text(label) for label in labels]
     keras.utils.set_random_seed(1)
-    model = heads.classifier(tiny.encoder(), 2)
+    model = tiny.lively(heads.classifier(tiny.encoder(), 2, dropout=0.0))
     classify = kt.pipelines.TextClassifier(model, tiny.wordpiece(), ["good", "bad"])
-    kt.fit(classify, (texts, labels), epochs=8, learning_rate=2e-2, batch_size=16)
+    kt.fit(classify, (texts, labels), epochs=12, learning_rate=2e-2, batch_size=16)
     return classify, texts[:24], labels[:24]
 
 
