@@ -123,8 +123,10 @@ def rows(
         UTF-8 become U+FFFD.
     """
     names = sorted(outputs)
-    is_counted = answer is not None and answer.count in outputs
-    counts = {type_.count for type_ in ([answer] if is_counted else answer_types())}
+    if answer is not None and answer.count in outputs:
+        counts = {answer.count}
+    else:
+        counts = {type_.count for type_ in answer_types()}
     count = next((name for name in names if name in counts), None)
     for values in zip(*(outputs[name] for name in names), strict=True):
         row = dict(zip(names, map(_plain, values), strict=True))

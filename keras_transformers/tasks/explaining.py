@@ -26,6 +26,7 @@ from keras_transformers.tasks.texts import string_column, strings
 from keras_transformers.tasks.token_inputs import TextPipeline, in_chunks
 from keras_transformers.tokenizers import words
 from keras_transformers.tokenizers.offsets import to_characters
+from keras_transformers.tokenizers.protocols import SpanTokenizer
 
 __all__: list[str] = []
 
@@ -84,6 +85,8 @@ class ExplainedPipeline(TextPipeline):
       shares add up to score - baseline_score, apart from an error that is mostly below 1 %.
     - explain_label(the same, and label string (batch,), one of `explained` or "") -> the same.
     """
+
+    tokenizer: SpanTokenizer
 
     @property
     @abc.abstractmethod
@@ -144,12 +147,12 @@ class ExplainedPipeline(TextPipeline):
             label = _checked(label, self.explained)
             spans = self.spans(*columns)
             read = self.to_explain(spans, columns)
-        own = self.explained_index(read.inputs)  # (rows,)
+        likeliest = self.explained_index(read.inputs)  # (rows,)
         with tf.device("CPU:0"):
             is_own = tf.gather(label == "", read.of)
             matches = label[:, None] == tf.constant(self.explained)  # (batch, names)
             index = tf.argmax(matches, axis=1, output_type=tf.int32)
-            index = tf.where(is_own, own, tf.gather(index, read.of))
+            index = tf.where(is_own, likeliest, tf.gather(index, read.of))
             names = tf.gather(tf.constant(self.explained), index)  # (rows,)
         has_padding = not getattr(self.tokenizer, "pad_is_word", False)
         shares, score, baseline = integrated_gradients(
@@ -183,6 +186,7 @@ class ExplainedPipeline(TextPipeline):
         self, batches: Sequence[Mapping[str, np.ndarray]]
     ) -> dict[str, Signature]:
         """Returns `explain` and `explain_label`, with some rows of `batches` as their examples."""
+        self._check_tokenizer()
         inputs = dict.fromkeys(self.explained_inputs, tf.TensorSpec([None], tf.string))
         label = {"label": tf.TensorSpec([None], tf.string)}
         examples = self._explained_examples(batches)
@@ -205,9 +209,10 @@ class ExplainedPipeline(TextPipeline):
             label: which of `explained`; the answer's own by default.
 
         Raises:
-            ValueError: the inputs are others, or not strings; there is no such label; or Keras
-                does not run on TensorFlow.
+            ValueError: the inputs are others, or not strings; there is no such label; the tokenizer
+                does not say where tokens are; or Keras does not run on TensorFlow.
         """
+        self._check_tokenizer()
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
                 f"explanations need Keras on TensorFlow, but it runs on "
@@ -240,6 +245,13 @@ class ExplainedPipeline(TextPipeline):
             for name in (*self.explained_inputs, "label")
         }
         return tf.function(self.explain_label, autograph=False).get_concrete_function(**specs)
+
+    def _check_tokenizer(self) -> None:
+        if not hasattr(self.tokenizer, "tokenize_with_offsets"):
+            raise ValueError(
+                f"{type(self.tokenizer).__name__} has no tokenize_with_offsets, by which "
+                "explanations find a token's place: add it, as in tokenizers.WordPieceTokenizer"
+            )
 
     def _packed(
         self, ids: Sequence[tf.RaggedTensor], numbers: Sequence[tf.RaggedTensor]
@@ -336,7 +348,7 @@ def integrated_gradients(
     run = DIFFERENTIABLE.of(model) or functools.partial(run_through_graph, model)
     points, weights = np.polynomial.legendre.leggauss(num_steps)
     # The ends of the path, whose scores are wanted, are among the rows that the model computes.
-    factors = np.float32([*(points + 1) / 2, 0, 1])
+    factors = np.array([*(points + 1) / 2, 0, 1], np.float32)
     count = len(factors)
     num_rows, length = tf.shape(is_text)[0], tf.shape(is_text)[1]
 
@@ -378,7 +390,7 @@ def integrated_gradients(
         size=tf.clip_by_value(_MOST_TOKENS // tf.maximum(length, 1), 1, _MOST_ROWS),
     )
     by_point = tf.reshape(outputs["slope"], (num_rows, count, length))
-    shares = tf.einsum("rpl,p->rl", by_point[:, :num_steps], np.float32(weights / 2))
+    shares = tf.einsum("rpl,p->rl", by_point[:, :num_steps], (weights / 2).astype(np.float32))
     scores = tf.reshape(outputs["score"], (num_rows, count))
     return shares, scores[:, -1], scores[:, -2]
 
