@@ -49,6 +49,7 @@ INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round d
 _ADVICE = {
     "use path=": ("export_dir", "filepath", "saved_model_dir", "output_dir", "folder"),
     "use weights_dtype=": ("dtype", "quantization", "quantize", "precision"),
+    "use explain=": ("explanations", "attributions", "shares"),
     "use max_sequence_length=": ("max_length", "max_seq_length", "sequence_length"),
     "leave it out: the pipeline decides which signatures there are": ("signatures", "signature"),
 }

@@ -14,7 +14,7 @@ import keras_transformers as kt
 from keras_transformers import heads
 from keras_transformers.inspection import Explanation
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.explaining import log_odds
+from keras_transformers.tasks.explaining import integrated_gradients, log_odds
 from keras_transformers.tokenizers import NgramTokenizer
 
 TEXTS = {
@@ -131,6 +131,40 @@ def test_lists_are_explained_row_by_row():
         assert why.texts == texts
         np.testing.assert_allclose(why.shares, alone.shares, atol=1e-6)
     assert kt.explain(pipeline, [], []) == []
+
+
+SIZES = {
+    "vocabulary_size": 20,
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "max_sequence_length": 8,
+}
+
+
+@pytest.mark.parametrize("family", ["albert", "distilbert", "modern_bert", "mpnet", "roberta"])
+def test_shares_add_up_in_every_kind_of_encoder(family):
+    """With these weights a score bends sharply, so the path has many points."""
+    build = getattr(getattr(kt.families, family), family)
+    options = SIZES | ({"embedding_dim": 4} if family == "albert" else {"intermediate_dim": 16})
+    keras.utils.set_random_seed(0)
+    model = tiny.lively(heads.classifier(build(**options), 2))
+    ids = np.array([[2, 5, 6, 7, 3, 0], [2, 9, 8, 7, 6, 3]], np.int32)
+    inputs = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": ids > 0}
+    shares, score, baseline = integrated_gradients(
+        model,
+        0,
+        {name: tf.constant(inputs[name]) for name in model.input},
+        tf.constant(ids > 3),
+        lambda outputs, others: log_odds(outputs["logits"], others["index"]),
+        {"index": tf.constant([0, 1])},
+        num_steps=128,
+    )
+    assert np.all(shares.numpy()[ids <= 3] == 0)
+    assert np.abs(shares).max() > 0.01
+    np.testing.assert_allclose(tf.reduce_sum(shares, axis=1), score - baseline, atol=0.02)
+    logits = model({name: tf.constant(inputs[name]) for name in model.input})["logits"]
+    np.testing.assert_allclose(score, log_odds(logits, tf.constant([0, 1])), atol=1e-4)
 
 
 # What fastText adds up has exact shares.
