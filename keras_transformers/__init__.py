@@ -1,11 +1,11 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
 `bert_base()` and the other factories, `list_models`, `create_model`, `load`, `fit`, `evaluate`,
-`save`, `export` and `register` are here. Everything else is in a room: `layers`, `models`,
-`families`, `tasks` and what these show as `heads`, `pipelines` and `results`; `tokenizers`,
-`decoding`, `convert`, `data`, `training`, `evaluation`, `runs`, `fitting`, `saved_model`,
-`serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so importing this
-package is fast and does not load TensorFlow if Keras uses another backend.
+`explain`, `save`, `export` and `register` are here. Everything else is in a room: `layers`,
+`models`, `families`, `tasks` and what these show as `heads`, `pipelines` and `results`;
+`tokenizers`, `decoding`, `convert`, `data`, `training`, `evaluation`, `runs`, `fitting`,
+`saved_model`, `serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so
+importing this package is fast and does not load TensorFlow if Keras uses another backend.
 """
 
 import importlib
@@ -17,6 +17,7 @@ __all__ = [
     "__version__",
     "create_model",
     "evaluate",
+    "explain",
     "export",
     "fit",
     "list_models",
@@ -52,6 +53,7 @@ _ROOMS = (
 _NAMES = {
     "create_model": "models.registry",
     "evaluate": "fitting.evaluate",
+    "explain": "inspection.explanations",
     "export": "saved_model.exporting",
     "fit": "fitting.fit",
     "list_models": "models.registry",

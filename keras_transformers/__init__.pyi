@@ -59,6 +59,7 @@ from . import tokenizers as tokenizers
 from . import training as training
 from .models.registry import create_model as create_model
 from .fitting.evaluate import evaluate as evaluate
+from .inspection.explanations import explain as explain
 from .saved_model.exporting import export as export
 from .models.registry import list_models as list_models
 from .registry import register as register

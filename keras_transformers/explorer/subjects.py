@@ -80,7 +80,7 @@ def of_pipeline(name: str, pipeline: Pipeline) -> Subject:
         shown["decoding"] = lambda values: views.decoding(pipeline, *_texts(pipeline, values))
     if views.positions(pipeline.model):
         shown["positions"] = lambda values: views.positions(pipeline.model)
-    if pipeline.explained and views.has_embedding(pipeline.model):
+    if pipeline.explained and pipeline.explained_inputs == pipeline.text_names:
         shown["shares"] = lambda values: views.shares(pipeline, *_texts(pipeline, values))
     if getattr(pipeline, "num_beams", 1) > 1:
         shown["beams"] = lambda values: views.beams(pipeline, values["text"])

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformers.dependencies.private_api import calls, run_through_graph
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection.attention_maps import attention, attention_layers, watched
+from keras_transformers.inspection.explanations import explain
 from keras_transformers.layers import (
     LastToken,
     MultiHeadAttention,
@@ -247,32 +248,17 @@ def has_embedding(model: keras.Model) -> bool:
 
 
 def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
-    """Returns how much each token has to do with the answer, in two ways.
+    """Returns how much each token has to do with the answer, in two ways: `tokens` and `shares`.
 
-    `gradient`: gradient times input, the derivative of the answer's logit (or score) by a token's
-    embedding, multiplied by it and summed. `rollout`: attention followed through the layers, to the
-    vector that the head reads (Abnar & Zuidema 2020). Neither is a proof of what the model does.
+    `gradient`: `keras_transformers.explain`, with the `label` that it explains. `rollout`:
+    attention followed through the layers, to the vector that the head reads (Abnar & Zuidema 2020).
+    Neither is a proof of what the model does.
     """
-    encoded = pipeline.encode(*map(one_row, pipeline.text_names, texts))
+    why = explain(pipeline, *texts)
+    result: dict[str, Any] = {
+        "gradient": {"tokens": why.tokens, "shares": why.shares.tolist(), "label": why.label}
+    }
     model = pipeline.model
-    watched: list[Any] = []
-    with tf.GradientTape() as tape:
-
-        def watching(layer: Any) -> Any:
-            def run(*args: Any, **kwargs: Any) -> Any:
-                outputs = layer(*args, **kwargs)
-                if isinstance(layer, TokenEmbedding) and not watched:
-                    tape.watch(outputs)
-                    watched.append(outputs)
-                return outputs
-
-            return run
-
-        outputs = run_through_graph(model, encoded, watching)
-        chosen = tf.reduce_max(outputs[pipeline.explained])
-    gradient = tape.gradient(chosen, watched[0])
-    by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
-    result: dict[str, Any] = {"gradient": by_token.tolist()}
     if has_attention(model):
         kinds = attention(pipeline, *texts)
         maps = kinds["encoder"] if "encoder" in kinds else kinds["decoder"]
@@ -283,10 +269,7 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
             rollout = rollout[-1]
         else:
             rollout = rollout.mean(axis=0)
-        result |= {"tokens": maps.keys, "rollout": rollout.tolist()}
-    else:
-        vocabulary = pipeline.tokenizer.vocabulary
-        result["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
+        result["rollout"] = {"tokens": maps.keys, "shares": rollout.tolist()}
     return result
 
 

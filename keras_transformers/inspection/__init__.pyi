@@ -4,6 +4,7 @@ from . import attention_maps as attention_maps
 from . import blocks as blocks
 from . import diagram as diagram
 from . import embeddings as embeddings
+from . import explanations as explanations
 from . import flops as flops
 from . import flops_rules as flops_rules
 from . import lengths as lengths
@@ -20,6 +21,8 @@ from .diagram import Level as Level
 from .diagram import plot as plot
 from .embeddings import TokenVectors as TokenVectors
 from .embeddings import token_vectors as token_vectors
+from .explanations import Explanation as Explanation
+from .explanations import explain as explain
 from .flops import FlopsRow as FlopsRow
 from .flops import UpdateCost as UpdateCost
 from .flops import flops_table as flops_table

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
+from unicodedata import category
 from xml.sax.saxutils import escape, quoteattr
 
 # On light pages, on dark ones.
@@ -9,6 +10,8 @@ _INK = ("#1b1b1b", "#e8e8e8")
 FAINT = ("#5c5c5c", "#a9adb5")
 
 Point = tuple[float, float]
+
+_NOT_SHOWN = ("Cc", "Cs")  # Unicode's categories
 
 
 class Picture:
@@ -127,6 +130,17 @@ class Picture:
             f"path {{ fill: none; stroke: {faint}; }}",
             f".head {{ fill: {faint}; stroke: none; }}",
         ]
+
+
+def between(first: str, last: str, share: float) -> str:
+    """Returns a colour between two, such as "#ffffff" and "#000000"."""
+    pairs = [(int(first[i : i + 2], 16), int(last[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+
+
+def printable(text: str) -> str:
+    """Replaces control characters, which terminals obey, and halves of surrogate pairs."""
+    return "".join("\ufffd" if category(char) in _NOT_SHOWN else char for char in text)
 
 
 def _path(points: Sequence[Point]) -> str:

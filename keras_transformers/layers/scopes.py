@@ -80,5 +80,9 @@ class Attended(NamedTuple):
     context: Tensor = None
 
 
+# Runs a functional model in a way that has gradients, from its inputs by name and a function that
+# returns what to call instead of a layer; `private_api.run_through_graph`, where there is none.
+DIFFERENTIABLE: Scope[Callable[..., Any]] = Scope("differentiable")
+
 # Called with what a layer's attention computes, whenever it computes some.
 WATCHERS: Scope[Callable[[Attended], None]] = Scope("watchers")

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from keras_transformers import files
 from keras_transformers.dependencies.untyped import Tensor
-from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.scopes import DIFFERENTIABLE, KERNELS
 from keras_transformers.options import named
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
@@ -49,6 +49,7 @@ INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round d
 _ADVICE = {
     "use path=": ("export_dir", "filepath", "saved_model_dir", "output_dir", "folder"),
     "use weights_dtype=": ("dtype", "quantization", "quantize", "precision"),
+    "use explain=": ("explanations", "attributions", "shares"),
     "use max_sequence_length=": ("max_length", "max_seq_length", "sequence_length"),
     "leave it out: the pipeline decides which signatures there are": ("signatures", "signature"),
 }
@@ -66,6 +67,7 @@ def export(
     arrange_matrices: bool = True,
     format: Literal["saved_model", "litert"] = "saved_model",
     max_sequence_length: int | None = None,
+    explain: bool = False,
 ) -> Path:
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
@@ -99,6 +101,9 @@ def export(
             `litert`); only for encoders, in float32 or int8. LiteRT's answers are compared with the
             model's first.
         max_sequence_length: for "litert", the fixed length of the rows; by default, the pipeline's.
+        explain: whether to add the signatures `explain` and `explain_label`, which answer as
+            `explain` does in Python; see docs/see_inside.md. Their graph is a second one, of the
+            model and its gradient; its weights are the same.
 
     Returns:
         The version folder, BASE/<number>; for "litert", the file.
@@ -106,8 +111,9 @@ def export(
     Raises:
         FileExistsError: the version exists.
         ValueError: Keras runs on a backend other than TensorFlow, an example does not fit the
-            pipeline, the model's outputs or a score are not finite, or the model has nothing to
-            compute in int8.
+            pipeline, the model's outputs or a score are not finite, the model has nothing to
+            compute in int8, or `explain` is set for a pipeline without explanations or for int8,
+            whose products have no gradients.
         RuntimeError: the written export does not repeat the pipeline's answers (a bfloat16 model's
             graph rounds differently, so answers with nearly equal scores may swap), rounding alone
             may change its answers on another processor, answers in int8 are far from the model's,
@@ -119,7 +125,7 @@ def export(
             "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
         )
     if format == "litert":
-        if weights_dtype == "bfloat16" or not arrange_matrices or scores or examples:
+        if weights_dtype == "bfloat16" or not arrange_matrices or scores or examples or explain:
             raise ValueError(
                 "format='litert' takes weights_dtype='float32' or 'int8' and max_sequence_length: "
                 "leave out the rest"
@@ -137,9 +143,16 @@ def export(
         )
     base, version = split_target(path)
     is_int8 = weights_dtype == "int8"
+    if is_int8 and explain:
+        raise ValueError(
+            "explain=True with weights_dtype='int8': products in int8 have no gradients, which "
+            "explanations need: use 'bfloat16' or 'float32', or make a second export for them"
+        )
     form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
     signatures = pipeline.signatures(examples)
+    if explain:
+        signatures |= pipeline.explain_signatures(pipeline.example_batches(examples))
 
     def as_function(call: Callable[..., Any]) -> Any:
         """Returns one function for all signatures, so that the graph has it once."""
@@ -148,7 +161,11 @@ def export(
     def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
         """Applies a function to each signature while the model computes as its export does."""
         functions = functools.cache(lambda method: as_function(partial(method, pipeline)))
-        with KERNELS.use({**form.kernels, pipeline.model: run}), SHARED.use({pipeline: functions}):
+        with (
+            KERNELS.use({**form.kernels, pipeline.model: run}),
+            DIFFERENTIABLE.use({pipeline.model: form.differentiable}),
+            SHARED.use({pipeline: functions}),
+        ):
             return _of_signatures(make, signatures, stored.reading)
 
     run = as_function(form)
@@ -183,7 +200,7 @@ def export(
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
-        # Exports need no gradients.
+        # Exports need no gradients of their own; those of explanations are in the graph.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(folder), signatures=traced, options=options)
         with rewriting(folder) as graph:

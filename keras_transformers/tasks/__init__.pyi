@@ -4,6 +4,7 @@ from . import answers as answers
 from . import classification as classification
 from . import confidence as confidence
 from . import embedding as embedding
+from . import explaining as explaining
 from . import fill_mask as fill_mask
 from . import generation as generation
 from . import image_classification as image_classification

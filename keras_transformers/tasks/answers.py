@@ -127,14 +127,18 @@ def rows(
         outputs: name -> array (batch, ...); strings as bytes.
         padded: the outputs (batch, length, ...) that are padded to the longest row of the batch.
         answer: the task's answer; None if it is unknown. Rows of padded outputs are cut to its
-            `count`, or to an output with the name of any task's `count`.
+            `count`. If they have none, as those of another signature than the answer's, they are
+            cut to an output with the name of any task's `count`.
 
     Yields:
         Output name -> str, number or nested list, in the order of the names. Bytes that are not
         UTF-8 become U+FFFD.
     """
     names = sorted(outputs)
-    counts = {type_.count for type_ in (answer_types() if answer is None else [answer])}
+    if answer is not None and answer.count in outputs:
+        counts = {answer.count}
+    else:
+        counts = {type_.count for type_ in answer_types()}
     count = next((name for name in names if name in counts), None)
     for values in zip(*(outputs[name] for name in names), strict=True):
         row = dict(zip(names, map(_plain, values), strict=True))

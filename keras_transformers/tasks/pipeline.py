@@ -36,6 +36,10 @@ PREDICT = tf.saved_model.PREDICT_METHOD_NAME
 CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 
+NOT_EXPLAINED = (
+    "its answers have no explanations: explain a pipeline for classification, several labels, "
+    "regression, questions, search or reranking"
+)
 _MOST_VARIANTS = 32  # graphs kept for the options of calls
 
 # Maps a pipeline's `shared` methods to the one function that an export makes of each.
@@ -94,8 +98,6 @@ class Pipeline(abc.ABC):
 
     Attributes:
         task: the task's name in the metadata of exports.
-        explained: the model's output that explanations attribute to tokens, the numbers of a row
-            whose largest is the answer; "" if the task has none.
         model: the functional Keras model, reduced to the part that the task uses.
         text_names: the inputs, in the order in which a call takes them.
         adapter: the low-rank updates from the last training, if it trained any; they are merged
@@ -105,7 +107,6 @@ class Pipeline(abc.ABC):
     """
 
     task: ClassVar[str]
-    explained: ClassVar[str] = ""
     adapter: Adapter | None = None
     model: keras.Model
     text_names: tuple[str, ...]
@@ -165,6 +166,36 @@ class Pipeline(abc.ABC):
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns the signatures other than `serving_default`, with `batches` as their examples."""
         return {}
+
+    def explain_rows(
+        self, texts: Mapping[str, Sequence[str | bytes]], *, label: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Explains rows of texts; see `tasks.explaining`, for the pipelines that can.
+
+        Raises:
+            ValueError: this pipeline cannot.
+        """
+        raise ValueError(f"{type(self).__name__}: {NOT_EXPLAINED}")
+
+    def explain_signatures(
+        self, batches: Sequence[Mapping[str, np.ndarray]]
+    ) -> dict[str, Signature]:
+        """Returns the signatures for explanations, with `batches` as their examples.
+
+        Raises:
+            ValueError: the pipeline has none.
+        """
+        raise ValueError(f"{type(self).__name__}: {NOT_EXPLAINED}")
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The names of the scores that can be explained, such as the labels; () for none."""
+        return ()
+
+    @property
+    def explained_inputs(self) -> tuple[str, ...]:
+        """The inputs of explanations, in their order."""
+        return self.text_names
 
     @abc.abstractmethod
     def config(self) -> dict[str, Any]:

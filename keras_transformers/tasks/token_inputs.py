@@ -367,7 +367,7 @@ def in_chunks(
     rows: Mapping[str, tf.Tensor],
     outputs: Mapping[str, tf.TensorSpec],
     *,
-    size: int = _CHUNK,
+    size: int | tf.Tensor = _CHUNK,
 ) -> dict[str, tf.Tensor]:
     """Calls a function on chunks of the rows and concatenates its outputs.
 

@@ -17,6 +17,7 @@ from keras_transformers.tokenizers.tensors import (
     kept,
     places,
     row_numbers,
+    searchsorted,
     texts_of,
 )
 
@@ -88,6 +89,7 @@ class NgramTokenizer(tf.Module):
     """
 
     pad_token_id = 0
+    pad_is_word = True  # the mask alone tells padding
     fills_model = True  # the number of rows decides which n-gram has which
 
     def __init__(
@@ -260,8 +262,43 @@ class NgramTokenizer(tf.Module):
         bags = self._words_and_characters(words.values)  # (words, ids)
         bags = words.with_values(bags).merge_dims(1, 2)  # (batch, ids)
         if self.word_ngrams > 1:
-            bags = tf.concat([bags, self._ngrams_of_words(words)], axis=1)
+            bags = tf.concat([bags, self._ngrams_of_words(words)[0]], axis=1)
         return tf.cast(bags, tf.int32)
+
+    def tokenize_with_offsets(
+        self, text: Texts
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Converts texts to ids, and finds the words of the text that each comes from.
+
+        A character n-gram has the span of its word, a word n-gram that of its words. The word
+        "</s>" is at the end of the text, and empty.
+
+        Args:
+            text: strings (batch,).
+
+        Returns:
+            The ids of `tokenize`, starts and ends (exclusive) in bytes, each int32 (batch, None).
+        """
+        text = texts_of(text)
+        words = self._split(text)
+        bags = self._words_and_characters(words.values)  # (words, ids)
+        word = row_numbers(bags)
+        columns = [(bags.values, word, word)]  # ids, the numbers of their first and last words
+        rows = [words.with_values(bags).merge_dims(1, 2)]
+        if self.word_ngrams > 1:
+            ids, first, last = self._ngrams_of_words(words)
+            columns.append((ids.values, first.values, last.values))
+            rows.append(ids)
+        starts, ends = _word_spans(text)
+        joined = []
+        for side, bounds in enumerate((None, starts, ends)):
+            values = [column[side] for column in columns]
+            if bounds is not None:
+                values = [tf.gather(bounds, numbers) for numbers in values]
+            parts = [row.with_values(x) for row, x in zip(rows, values, strict=True)]
+            joined.append(tf.cast(tf.concat(parts, axis=1), tf.int32))
+        ids, starts, ends = joined
+        return ids, starts, ends
 
     def num_special_tokens(self, num_segments: int) -> int:
         """Returns 0: `pack` adds no ids."""
@@ -335,8 +372,12 @@ class NgramTokenizer(tf.Module):
                 exist.append(is_ngram & has_id)
         return _ragged(ids, exist, word, tf.size(words))
 
-    def _ngrams_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Converts words (batch, None) to ids int64 (batch, None), by first word, then length."""
+    def _ngrams_of_words(self, words: tf.RaggedTensor) -> list[tf.RaggedTensor]:
+        """Converts words (batch, None) to ids int64 (batch, None), by first word, then length.
+
+        Returns:
+            The ids, and the numbers of the first and the last word of each, among all words.
+        """
         distinct, places = tf.unique(words.values)  # most words of a data set are repeated
         codes, starts, num_bytes = _bytes(distinct)
         hashes = tf.fill(tf.shape(starts), tf.constant(_BASIS, tf.int64))
@@ -346,15 +387,18 @@ class NgramTokenizer(tf.Module):
         text = tf.cast(row_numbers(words), tf.int32)
         num_texts = tf.cast(words.nrows(), tf.int32)
         _, remaining = _places(text, num_texts)
-        joined, ids, exist = hashes, [], []
+        number = tf.range(tf.size(text))
+        joined, ids, ends, exist = hashes, [], [], []
         for n in range(2, self.word_ngrams + 1):
             fits = remaining >= n
-            last = tf.where(fits, tf.range(tf.size(text)) + n - 1, 0)
+            last = tf.where(fits, number + n - 1, 0)
             joined = joined * _NEXT_WORD + tf.gather(hashes, last)
             id_, has_id = self._ids_of(tf.cast(joined % self.num_buckets, tf.int64))
             ids.append(id_)
+            ends.append(last)
             exist.append(fits & has_id)
-        return _ragged(ids, exist, text, num_texts)
+        columns = (ids, [number] * len(ids), ends)
+        return [_ragged(column, exist, text, num_texts) for column in columns]
 
     def _ids_of(self, buckets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the ids of buckets, int64, and whether each has one."""
@@ -362,6 +406,24 @@ class NgramTokenizer(tf.Module):
             return self.num_words + buckets, tf.ones_like(buckets, tf.bool)
         rows = self._rows.lookup(buckets)
         return self.num_words + rows, rows >= 0
+
+
+def _word_spans(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns where each word of texts begins and ends in its text, in bytes: int64 (words,).
+
+    The last word of each text is "</s>", at its end.
+    """
+    lengths = tf.cast(tf.strings.length(text), tf.int64)
+    # All texts end to end, with a blank after each for its last word.
+    codes = tf.io.decode_raw(tf.strings.reduce_join(text + " "), tf.uint8)
+    is_blank = (codes == 32) | ((codes >= 9) & (codes <= 13)) | (codes == 0)
+    before = tf.concat([[True], is_blank], axis=0)[: tf.size(codes)]
+    firsts = tf.cumsum(lengths + 1, exclusive=True)  # where each text begins
+    text_ends = firsts + lengths
+    starts = tf.sort(tf.concat([places(~is_blank & before), text_ends], axis=0))
+    ends = tf.sort(tf.concat([places(is_blank & ~before), text_ends], axis=0))
+    shift = tf.gather(firsts, searchsorted(firsts, starts, side="right") - 1)
+    return starts - shift, ends - shift
 
 
 def _bytes(strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

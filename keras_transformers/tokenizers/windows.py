@@ -156,7 +156,9 @@ def question_windows(
     Returns:
         The outputs of `tokenizer.pack`, each (windows, length); `rows` int32 (windows,), the
         question of each window; `starts` and `ends` int32 (windows, length), the span of each
-        context token in bytes of its context, -1 for other tokens.
+        context token in bytes of its context, -1 for other tokens; `numbers` int32 (windows,
+        length), which token of the texts each is: all questions' tokens are counted, then all
+        contexts', -1 for special tokens and padding.
 
     Raises:
         ValueError: the lengths leave no room for a context.
@@ -167,7 +169,8 @@ def question_windows(
         doc_stride=doc_stride,
         max_question_length=max_question_length,
     )
-    questions = packing.trim(tokenizer.tokenize(question), max_question_length)
+    asked = tokenizer.tokenize(question)
+    questions = packing.trim(asked, max_question_length)
     token_ids, starts, ends = tokenizer.tokenize_with_offsets(context)
     tf.debugging.assert_equal(
         questions.nrows(), token_ids.nrows(), "question and context differ in number"
@@ -179,15 +182,18 @@ def question_windows(
         max_sequence_length=max_sequence_length,
         doc_stride=doc_stride,
     )
-    questions = tf.gather(questions, windows.rows)  # (windows, None)
+    count = tf.size(asked.values)
+    number = packing.trim(asked.with_values(tf.range(count)), max_question_length)
+    context_number = count + tf.range(tf.size(token_ids.values))
+    questions, number = (tf.gather(x, windows.rows) for x in (questions, number))  # (windows, None)
     inputs = tokenizer.pack(
         [questions, cut(token_ids, windows)],
         max_sequence_length=max_sequence_length,
     )
     elsewhere = [[-1] * len(tokens) for tokens in tokenizer.special_tokens(2)]
-    of_question = questions.with_values(tf.fill(tf.shape(questions.values), -1))
+    nowhere = questions.with_values(tf.fill(tf.shape(questions.values), -1))
 
-    def packed(values: tf.RaggedTensor) -> tf.Tensor:
+    def packed(values: tf.RaggedTensor, of_question: tf.RaggedTensor = nowhere) -> tf.Tensor:
         return packing.join([of_question, cut(values, windows)], elsewhere).to_tensor(-1)
 
     return {
@@ -195,4 +201,5 @@ def question_windows(
         "rows": tf.cast(windows.rows, tf.int32),
         "starts": packed(starts),
         "ends": packed(ends),
+        "numbers": packed(token_ids.with_values(context_number), number),
     }

@@ -100,6 +100,27 @@ def in_graph():
     return tokenizer, ids_and_lengths
 
 
+def test_each_id_has_the_span_of_its_words():
+    tokenizer = NgramTokenizer(WORDS, num_buckets=50, word_ngrams=3, max_characters=2)
+    texts = [b"good film", b"", b"  a\tfilm\x00\xff \n", "ß".encode()]
+    columns = [side.to_list() for side in tokenizer.tokenize_with_offsets(tf.constant(texts))]
+    assert columns[0] == tokenizer.tokenize(tf.constant(texts)).to_list()
+    parts = [
+        [text[start:end] for start, end in zip(*spans, strict=True)]
+        for text, *spans in zip(texts, *columns[1:], strict=True)
+    ]
+    # A word of n characters has n of one and n + 1 of two, of which its marks are parts.
+    good, film = [b"good"] * 10, [b"film"] * 10
+    ends = [b"", b"good film", b"good film", b"film"]  # "</s>", then words 1-2, 1-3, 2-3
+    assert parts[0] == [*good, *film, *ends]
+    assert parts[1] == [b""]
+    blank = [b"a\tfilm", b"a\tfilm\x00\xff", b"film\x00\xff", b"film\x00\xff \n", b"\xff \n"]
+    assert parts[2] == [*[b"a"] * 3, *film, *[b"\xff"] * 3, b"", *blank]
+    assert parts[3] == [*["ß".encode()] * 4, b"", "ß".encode()]
+    nothing = tokenizer.tokenize_with_offsets(tf.constant([], tf.string))
+    assert [side.to_list() for side in nothing] == [[], [], []]
+
+
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=20).map(str.encode), max_size=4))
 def test_any_bytes_give_what_plain_python_gives_in_the_same_order(texts):

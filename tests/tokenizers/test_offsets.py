@@ -179,6 +179,13 @@ def test_a_question_beside_windows_of_its_context(small):
             [-1] * 4 + [1, -1, -1, -1],
             [-1] * 8,
         ],
+        # The questions have tokens 0 to 4, of which number 4 is cut off; the contexts 5 to 10.
+        "numbers": [
+            [-1, 0, 1, -1, 5, 6, 7, -1],
+            [-1, 0, 1, -1, 7, 8, 9, -1],
+            [-1, 2, 3, -1, 10, -1, -1, -1],
+            [-1] * 8,
+        ],
     }
 
 

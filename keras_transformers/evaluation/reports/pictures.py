@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from keras_transformers.evaluation.reports.report import printable
-from keras_transformers.inspection.svg import Picture
+from keras_transformers.inspection.svg import Picture, between, printable
 
 __all__: list[str] = []
 
@@ -14,12 +13,6 @@ _NUM_SHADES = 9
 _LETTER = 7  # pixels of a character, on average
 _MOST_LETTERS = 24  # of a class' name
 _MANY = 20  # classes whose cells have no room for their counts
-
-
-def _between(first: str, last: str, share: float) -> str:
-    """Returns a colour between two, such as "#ffffff" and "#000000"."""
-    pairs = [(int(first[i : i + 2], 16), int(last[i : i + 2], 16)) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 class _Chart(Picture):
@@ -30,8 +23,8 @@ class _Chart(Picture):
         **Picture.colors,
         **{
             f"shade{i}": (
-                _between("#ffffff", "#79aee6", i / (_NUM_SHADES - 1)),
-                _between("#16181d", "#2b6aa8", i / (_NUM_SHADES - 1)),
+                between("#ffffff", "#79aee6", i / (_NUM_SHADES - 1)),
+                between("#16181d", "#2b6aa8", i / (_NUM_SHADES - 1)),
             )
             for i in range(_NUM_SHADES)
         },

@@ -9,13 +9,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unicodedata import category
 
 from rich.cells import cell_len, set_cell_size
 
 from keras_transformers import files
 from keras_transformers.dependencies.extras import MissingExtraError
-from keras_transformers.inspection.svg import Picture
+from keras_transformers.inspection.svg import Picture, printable
 
 __all__ = ["Report", "ReportTable"]
 
@@ -25,7 +24,6 @@ _WIDTH = 100  # columns of a terminal
 _LEAST_TEXT = 8  # characters that a column of texts keeps
 _LONGEST_TEXT = 300  # characters of a text in a table
 _MOST_COLUMNS = 25  # of a table in a notebook
-_NOT_SHOWN = ("Cc", "Cs")  # Unicode's categories
 _NUM_NAMES = 8  # names in a sentence
 
 
@@ -238,11 +236,6 @@ def on_one_line(text: str) -> str:
     """
     line = printable(" ".join(text.split()))
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
-
-
-def printable(text: str) -> str:
-    """Replaces control characters, which terminals obey, and halves of surrogate pairs."""
-    return "".join("\ufffd" if category(char) in _NOT_SHOWN else char for char in text)
 
 
 def listed(names: Sequence[str]) -> str:

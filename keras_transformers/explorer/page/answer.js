@@ -131,9 +131,10 @@ async function drawShares(model, given) {
   const parts = [h("h2", {}, word("shares"))];
   for (const name of ["gradient", "rollout"]) {
     if (!found[name]) continue;
-    const largest = Math.max(...found[name].map(Math.abs), 1e-9);
+    const { tokens, shares } = found[name];
+    const largest = Math.max(...shares.map(Math.abs), 1e-9);
     parts.push(h("p", { class: "soft" }, word(name)), h("div", { class: "tokens" },
-      found.tokens.map((token, i) => shaded(token, found[name][i] / largest, found[name][i].toFixed(4)))));
+      tokens.map((token, i) => shaded(token, shares[i] / largest, shares[i].toFixed(4)))));
   }
   parts.push(h("p", { class: "soft" }, word("caution")));
   return parts;

@@ -55,10 +55,10 @@ class ExportForm:
         attentions = [block.self_attention for block in self.on_rows]
         self._joined = {attention: _joined(attention) for attention in attentions}
         self._norms = fused_norms(every_layer(model))
-        self._plain: Kernels = {
-            **self._norms,
-            **{x: partial(joined_product, kernel=k, bias=b) for x, (k, b) in self._joined.items()},
+        self._products: Kernels = {
+            x: partial(joined_product, kernel=k, bias=b) for x, (k, b) in self._joined.items()
         }
+        self._plain: Kernels = {**self._norms, **self._products}
         self.kernels: Kernels = {}
         copies = [w for weights in self._joined.values() for w in weights if w is not None]
         self.weights = [*model.weights, *copies]
@@ -67,9 +67,25 @@ class ExportForm:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
         return self._run(inputs, self._plain)
 
-    def _run(self, inputs: Mapping[str, Tensor], kernels: Kernels) -> dict[str, Tensor]:
+    def differentiable(
+        self, inputs: Mapping[str, Tensor], instead: Callable[[Layer], Callable[..., Any]]
+    ) -> dict[str, Tensor]:
+        """Computes the model's outputs without kernels that have no gradient; see `scopes`.
+
+        Args:
+            inputs: the model's inputs by name.
+            instead: returns what to call instead of a layer, or the layer.
+        """
+        return self._run(inputs, self._products, instead)
+
+    def _run(
+        self,
+        inputs: Mapping[str, Tensor],
+        kernels: Kernels,
+        instead: Callable[[Layer], Callable[..., Any]] = lambda layer: layer,
+    ) -> dict[str, Tensor]:
         def operation(layer: Layer) -> Callable[..., Any]:
-            compute = kernels.get(layer, layer) if layer in self._norms else layer
+            compute = kernels.get(layer, layer) if layer in self._norms else instead(layer)
 
             def plain(*args: Any, **kwargs: Any) -> Any:
                 args, kwargs = keras.tree.map_structure(_padded, (args, kwargs))

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.confidence import Confidence
+from keras_transformers.tasks.explaining import ExplainedPipeline, log_odds
 from keras_transformers.tasks.pipeline import CLASSIFY, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import (
-    TextPipeline,
     checked_labels,
 )
 from keras_transformers.tokenizers.protocols import PackingTokenizer
@@ -19,7 +19,7 @@ from keras_transformers.tokenizers.protocols import PackingTokenizer
 __all__ = ["TextClassifier"]
 
 
-class TextClassifier(TextPipeline):
+class TextClassifier(ExplainedPipeline):
     """Labels texts, or pairs of texts.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -63,7 +63,6 @@ class TextClassifier(TextPipeline):
     """
 
     task = "classification"
-    explained = "logits"
 
     def __init__(
         self,
@@ -90,6 +89,21 @@ class TextClassifier(TextPipeline):
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes label, probabilities and label_index from the model's inputs."""
         return labelled(self.run_model(tokens)["logits"], self.labels, self._confidence)
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The labels: explanations are of a label's log-odds."""
+        return self.labels
+
+    def explained_index(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the index of the likeliest label."""
+        return tf.argmax(self.run_model(inputs)["logits"], axis=-1, output_type=tf.int32)
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes a label's log-odds."""
+        return log_odds(self._confidence.calibrated(outputs["logits"]), index)
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""

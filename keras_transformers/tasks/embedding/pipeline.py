@@ -10,8 +10,15 @@ import tensorflow as tf
 
 from keras_transformers.files.surrogates import check_text
 from keras_transformers.tasks.embedding.head import embedder
+from keras_transformers.tasks.explaining import (
+    Explained,
+    ExplainedPipeline,
+    Spans,
+    explained_places,
+    numbered,
+)
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.token_inputs import TextPipeline, checked_tokens
+from keras_transformers.tasks.token_inputs import TEXT_INPUTS, checked_tokens
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Embedder"]
@@ -19,7 +26,7 @@ __all__ = ["Embedder"]
 _SIGNATURES = ("serving_default", "tokens")  # of all exports
 
 
-class Embedder(TextPipeline):
+class Embedder(ExplainedPipeline):
     """Turns texts into vectors.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -123,6 +130,46 @@ class Embedder(TextPipeline):
         embedding = self.run_model(tokens)["embedding"]  # (batch, width)
         return {"embedding": tf.cast(embedding, tf.float32)}
 
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The cosine of two texts' vectors."""
+        return ("similarity",)
+
+    @property
+    def explained_inputs(self) -> tuple[str, ...]:
+        """Two texts; with prompts for a "query" and a "document", in this order."""
+        return TEXT_INPUTS
+
+    def spans(self, *texts: tf.Tensor) -> list[Spans]:
+        """Tokenizes texts after their prompts and finds each token's place in its text."""
+        return [
+            _after(prompt, *super(Embedder, self).spans(tf.strings.join([prompt, text])))
+            for prompt, text in zip(self._side_prompts(), texts, strict=True)
+        ]
+
+    def to_explain(self, spans: Sequence[Spans], texts: Sequence[tf.Tensor]) -> Explained:
+        """Returns both texts of each pair in rows of their own, with the vector of the other.
+
+        A path from nothing for both at once would begin where they are alike.
+        """
+        sides = ([one.ids for one in spans], numbered(spans))
+        inputs, places = self._packed(*([tf.concat(side, axis=0)] for side in sides))
+        vectors = tf.split(self.decode(dict(inputs))["embedding"], 2)
+        return Explained(
+            inputs,
+            explained_places(places, spans),
+            tf.tile(tf.range(tf.size(texts[0])), [2]),
+            {"other": tf.concat(vectors[::-1], axis=0)},
+        )
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes the cosine of each row's vector and the other text's."""
+        vectors = tf.cast(outputs["embedding"], tf.float32), others["other"]
+        one, other = (tf.math.l2_normalize(side, axis=1) for side in vectors)
+        return tf.reduce_sum(one * other, axis=1)
+
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `tokens`, and one signature per prompt."""
         prompted = {
@@ -170,11 +217,31 @@ class Embedder(TextPipeline):
     def _embedding_dim(self) -> int:
         return self.model.output["embedding"].shape[-1]
 
+    def _side_prompts(self) -> tuple[str, str]:
+        """Returns the prompts of queries and documents, as searches use them."""
+        names = ("query", "document")
+        if set(names) <= set(self.prompts):
+            return self.prompts[names[0]], self.prompts[names[1]]
+        return self._prompt, self._prompt
+
+    def _explained_examples(
+        self, batches: Sequence[Mapping[str, np.ndarray]]
+    ) -> list[dict[str, np.ndarray]]:
+        pairs = [{"text": b["text"], "text_b": b["text"][::-1]} for b in batches]
+        return super()._explained_examples(pairs)
+
     def _prompt_of(self, name: str) -> str:
         if name not in self.prompts:
             names = ", ".join(self.prompts) or "none"
             raise ValueError(f"prompt_name={name!r}: the prompts of this pipeline are {names}")
         return self.prompts[name]
+
+
+def _after(prompt: str, spans: Spans) -> Spans:
+    """Returns spans in the text after a prompt; those of the prompt's tokens are below 0."""
+    length = len(prompt.encode())
+    starts, ends = (side.with_values(side.values - length) for side in spans[1:])
+    return Spans(spans.ids, starts, ends)
 
 
 def _checked_prompts(prompts: Mapping[str, str]) -> Mapping[str, str]:

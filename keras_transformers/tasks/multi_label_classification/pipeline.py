@@ -9,14 +9,15 @@ import tensorflow as tf
 
 from keras_transformers.tasks.classification.pipeline import classify_signature
 from keras_transformers.tasks.confidence import Confidence
+from keras_transformers.tasks.explaining import ExplainedPipeline
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.token_inputs import TextPipeline, checked_labels
+from keras_transformers.tasks.token_inputs import checked_labels
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["MultiLabelClassifier"]
 
 
-class MultiLabelClassifier(TextPipeline):
+class MultiLabelClassifier(ExplainedPipeline):
     """Assigns any number of labels to texts or pairs of texts.
 
     A label's probability is the sigmoid of its logit, independent of the other labels. Train the
@@ -107,6 +108,21 @@ class MultiLabelClassifier(TextPipeline):
         sure = tf.reduce_min(tf.where(has, probabilities, 1 - probabilities), axis=1)
         outputs = {"labels": labels, "num_labels": num_labels, "probabilities": probabilities}
         return {**outputs, **self._confidence.abstention(sure)}
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The labels: explanations are of a label's log-odds, by default the likeliest label's."""
+        return self.labels
+
+    def explained_index(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the index of the likeliest label."""
+        return tf.argmax(self.run_model(inputs)["logits"], axis=-1, output_type=tf.int32)
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes a label's log-odds, its logit divided by the temperature."""
+        return tf.gather(self._confidence.calibrated(outputs["logits"]), index, batch_dims=1)
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""

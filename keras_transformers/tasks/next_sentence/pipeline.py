@@ -1,18 +1,19 @@
 """Predicts next sentences as BERT does: two texts in, the probability that they follow out."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from keras_transformers.tasks.confidence import Confidence
-from keras_transformers.tasks.token_inputs import TextPipeline
+from keras_transformers.tasks.explaining import ExplainedPipeline, log_odds
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["NextSentenceClassifier"]
 
 
-class NextSentenceClassifier(TextPipeline):
+class NextSentenceClassifier(ExplainedPipeline):
     """Estimates how likely one text is to follow another.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -76,6 +77,17 @@ class NextSentenceClassifier(TextPipeline):
         probabilities = tf.nn.softmax(self._confidence.calibrated(logits))
         abstention = self._confidence.abstention(tf.reduce_max(probabilities, axis=1))
         return {"probability": probabilities[:, 0], **abstention}
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The probability: explanations are of its log-odds."""
+        return ("probability",)
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes the log-odds of the probability."""
+        return log_odds(self._confidence.calibrated(outputs["next_sentence_logits"]), index)
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""

@@ -3,16 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers.ranges import Default
+from keras_transformers.tasks.explaining import Explained, ExplainedPipeline, Spans
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import (
-    TextPipeline,
     check_offset_unit,
     in_chunks,
     widened,
@@ -31,7 +31,45 @@ _LOGITS = ("start_logits", "end_logits")
 _KEY_BASE = 2**31  # above every offset, which is an int32
 
 
-class QuestionAnswerer(TextPipeline):
+class _Read(NamedTuple):
+    """What the model has read: windows of contexts.
+
+    Attributes:
+        tokens: the model's inputs, (windows, length).
+        numbers: see `windows.question_windows`, (windows, length).
+        rows: the row of each window, (windows,).
+        spans: what `_best_spans` returns, each (windows,).
+    """
+
+    tokens: dict[str, tf.Tensor]
+    numbers: tf.Tensor
+    rows: tf.Tensor
+    spans: dict[str, tf.Tensor]
+
+
+class _Best(NamedTuple):
+    """The best span of each row, (batch,).
+
+    Attributes:
+        is_answered: whether there is an answer.
+        start: the span's start in bytes of the context; -1 for no span.
+        end: its end, exclusive.
+        score: its score.
+        null_score: the lowest score of the first special token.
+        window: the number of the window with the span.
+        null_window: the number of the window with that score.
+    """
+
+    is_answered: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+    score: tf.Tensor
+    null_score: tf.Tensor
+    window: tf.Tensor
+    null_window: tf.Tensor
+
+
+class QuestionAnswerer(ExplainedPipeline):
     """Finds answers in contexts.
 
     Contexts may have any length: they are read in windows (`tokenizers.windows.question_windows`).
@@ -123,24 +161,40 @@ class QuestionAnswerer(TextPipeline):
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds answers, their offsets and scores, in the graph."""
         question, context = (texts[name] for name in self.text_names)
+        read = self._read(question, context)
         with tf.device("CPU:0"):  # string ops run only on the CPU
-            inputs = windows.question_windows(
-                self.tokenizer, question, context, **self.window_lengths
-            )
-            tokens = widened({name: inputs[name] for name in self.token_inputs})
-            missing = tf.shape(tokens["token_ids"])[1] - tf.shape(inputs["starts"])[1]
-            bounds = {
-                name: tf.pad(inputs[name], [[0, 0], [0, missing]], constant_values=-1)
-                for name in ("starts", "ends")
-            }
-        score, numbers = tf.TensorSpec([None], tf.float64), tf.TensorSpec([None], tf.int32)
-        spans = in_chunks(
-            self._best_spans,
-            tokens | bounds,
-            {"score": score, "start": numbers, "end": numbers, "null_score": score},
-        )
+            best = self._best(read.rows, read.spans, tf.shape(context)[0])
+            return self._answers(context, best)
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The answer's score, which adds up the others, and the logits of its start and end."""
+        return ("answer", "start", "end")
+
+    def to_explain(self, spans: Sequence[Spans], texts: Sequence[tf.Tensor]) -> Explained:
+        """Returns the window that has the answer, or that decides that there is none."""
+        read = self._read(*texts)
         with tf.device("CPU:0"):
-            return self._answers(context, inputs["rows"], spans)
+            best = self._best(read.rows, read.spans, tf.size(texts[0]))
+            window = tf.where(best.is_answered, best.window, best.null_window)  # (batch,)
+            others = {
+                # Without an answer, its score is that of the first special token.
+                name: tf.where(best.is_answered, tf.gather(read.spans[name], window), 0)
+                for name in ("first", "last")
+            }
+            inputs = {name: tf.gather(value, window) for name, value in read.tokens.items()}
+            places = tf.gather(read.numbers, window)
+        return Explained(inputs, places, tf.range(tf.size(window)), others)
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes the logit of the answer's first token, of its last, or their sum."""
+        start, end = (
+            tf.gather(tf.cast(outputs[name], tf.float32), others[at], batch_dims=1)
+            for name, at in zip(_LOGITS, ("first", "last"), strict=True)
+        )
+        return tf.where(index == 0, start + end, tf.where(index == 1, start, end))
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the model's logits, float32 (batch, length), 0 at padding, from its inputs."""
@@ -189,8 +243,34 @@ class QuestionAnswerer(TextPipeline):
             }
         )
 
+    def _read(self, question: tf.Tensor, context: tf.Tensor) -> "_Read":
+        """Reads contexts window by window."""
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            inputs = windows.question_windows(
+                self.tokenizer, question, context, **self.window_lengths
+            )
+            tokens = widened({name: inputs[name] for name in self.token_inputs})
+            missing = tf.shape(tokens["token_ids"])[1] - tf.shape(inputs["starts"])[1]
+            starts, ends, numbers = (
+                tf.pad(inputs[name], [[0, 0], [0, missing]], constant_values=-1)
+                for name in ("starts", "ends", "numbers")
+            )
+        score, places = tf.TensorSpec([None], tf.float64), tf.TensorSpec([None], tf.int32)
+        spans = in_chunks(
+            self._best_spans,
+            tokens | {"starts": starts, "ends": ends},
+            {
+                **dict.fromkeys(("score", "null_score"), score),
+                **dict.fromkeys(("start", "end", "first", "last"), places),
+            },
+        )
+        return _Read(tokens, numbers, inputs["rows"], spans)
+
     def _best_spans(self, window: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns each window's best span, in bytes of the context, and its null score: (windows,).
+        """Returns each window's best span and its null score: (windows,).
+
+        The span is from `start` to `end` in bytes of the context, and of the tokens at `first` to
+        `last`.
 
         It computes in float64, where sums of two float32 numbers are exact enough to detect ties.
         """
@@ -215,26 +295,44 @@ class QuestionAnswerer(TextPipeline):
             "score": best,
             "start": tf.gather(starts, from_token, batch_dims=1),
             "end": tf.gather(ends, from_token + num_more, batch_dims=1),
+            "first": from_token,
+            "last": from_token + num_more,
             "null_score": null_score,
         }
 
-    def _answers(
-        self, context: tf.Tensor, rows: tf.Tensor, spans: dict[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Returns the best answer among the windows of each row."""
-        batch = tf.shape(context)[0]
+    def _best(self, rows: tf.Tensor, spans: Mapping[str, tf.Tensor], batch: tf.Tensor) -> "_Best":
+        """Returns the best span among the windows of each row.
+
+        Args:
+            rows: the row of each window.
+            spans: what `_best_spans` returns.
+            batch: number of rows.
+        """
         score = tf.math.unsorted_segment_max(spans["score"], rows, batch)
         null_score = tf.math.unsorted_segment_min(spans["null_score"], rows, batch)
         # The first of ties, then the shortest. "No span" is -1 to -1.
         start, end = (tf.cast(spans[name] + 1, tf.int64) for name in ("start", "end"))
         key = start * _KEY_BASE + end
-        key = tf.where(spans["score"] == tf.gather(score, rows), key, tf.int64.max)
-        key = tf.math.unsorted_segment_min(key, rows, batch)
+        of_window = tf.where(spans["score"] == tf.gather(score, rows), key, tf.int64.max)
+        key = tf.math.unsorted_segment_min(of_window, rows, batch)
         start, end = (tf.cast(part, tf.int32) - 1 for part in (key // _KEY_BASE, key % _KEY_BASE))
         answered = start >= 0
         if self.no_answer_threshold is not None:
             answered &= null_score - score <= self.no_answer_threshold
-        start, end = (tf.where(answered, offset, 0) for offset in (start, end))
+        number = tf.range(tf.size(rows))
+        window, null_window = (
+            tf.math.unsorted_segment_min(tf.where(is_it, number, tf.int32.max), rows, batch)
+            for is_it in (
+                of_window == tf.gather(key, rows),
+                spans["null_score"] == tf.gather(null_score, rows),
+            )
+        )
+        return _Best(answered, start, end, score, null_score, window, null_window)
+
+    def _answers(self, context: tf.Tensor, best: "_Best") -> dict[str, tf.Tensor]:
+        """Returns the answers of rows."""
+        answered, score, null_score = best.is_answered, best.score, best.null_score
+        start, end = (tf.where(answered, offset, 0) for offset in (best.start, best.end))
         answer = tf.strings.substr(context, start, end - start)
         if self.offset_unit == "character":
             pairs = tf.RaggedTensor.from_tensor(tf.stack([start, end], axis=1))

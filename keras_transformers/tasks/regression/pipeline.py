@@ -8,15 +8,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tasks.explaining import ExplainedPipeline
 from keras_transformers.tasks.pipeline import REGRESS, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
-from keras_transformers.tasks.token_inputs import TextPipeline
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["TextRegressor"]
 
 
-class TextRegressor(TextPipeline):
+class TextRegressor(ExplainedPipeline):
     """Scores texts or pairs of texts.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -57,7 +57,6 @@ class TextRegressor(TextPipeline):
     """
 
     task = "regression"
-    explained = "score"
 
     def __init__(
         self,
@@ -91,6 +90,18 @@ class TextRegressor(TextPipeline):
         if self.activation == "sigmoid":
             score = tf.sigmoid(score)
         return {"score": self.scale * score + self.offset}
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The score; with `activation="sigmoid"` explanations are of its log-odds, unscaled."""
+        return ("score",)
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes the score, or its log-odds."""
+        score = tf.cast(outputs["score"], tf.float32)
+        return score if self.activation == "sigmoid" else self.scale * score + self.offset
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""

@@ -7,15 +7,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tasks.explaining import ExplainedPipeline
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.text_lists import ListPipeline
-from keras_transformers.tasks.token_inputs import in_chunks, one_row, token_names
+from keras_transformers.tasks.token_inputs import TEXT_INPUTS, in_chunks, one_row, token_names
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Reranker"]
 
 
-class Reranker(ListPipeline):
+class Reranker(ListPipeline, ExplainedPipeline):
     """Orders documents by how well they answer a query, with a cross-encoder.
 
     The model reads each document together with the query, which is slower but more accurate than
@@ -107,6 +108,22 @@ class Reranker(ListPipeline):
         score = tf.cast(self.run_model(tokens)["score"], tf.float32)  # (pairs,)
         return {"score": tf.sigmoid(score) if self.activation == "sigmoid" else score}
 
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The score of a document; with `activation="sigmoid"` explanations are of its log-odds."""
+        return ("score",)
+
+    @property
+    def explained_inputs(self) -> tuple[str, ...]:
+        """A query and one document."""
+        return TEXT_INPUTS
+
+    def explained_score(
+        self, outputs: Mapping[str, tf.Tensor], index: tf.Tensor, others: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Computes the score before the sigmoid."""
+        return tf.cast(outputs["score"], tf.float32)
+
     def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on a query and its first document; see `Pipeline.read`.
 
@@ -128,12 +145,8 @@ class Reranker(ListPipeline):
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `tokens`, from the model's inputs to scores."""
-        pairs = []
-        for batch in batches:
-            places = np.argwhere(batch["documents"] != b"")
-            columns = batch["text"][places[:, 0]], batch["documents"][tuple(places.T)]
-            pairs.append(dict(zip(("text", "text_b"), columns, strict=True)))
         score = {"score": tf.TensorSpec([None], tf.float32)}
+        pairs = [_pairs(batch) for batch in batches]
         return {"tokens": self.tokens_signature(self.answer_tokens, score, pairs)}
 
     def config(self) -> dict[str, Any]:
@@ -141,5 +154,17 @@ class Reranker(ListPipeline):
         return {"activation": self.activation, **super().config()}
 
     def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        texts = [tf.constant(batch[name], tf.string) for name in ("text", "text_b")]
+        texts = [tf.constant(batch[name], tf.string) for name in TEXT_INPUTS]
         return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
+
+    def _explained_examples(
+        self, batches: Sequence[Mapping[str, np.ndarray]]
+    ) -> list[dict[str, np.ndarray]]:
+        return super()._explained_examples([_pairs(batch) for batch in batches])
+
+
+def _pairs(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns each document with its query."""
+    places = np.argwhere(batch["documents"] != b"")
+    columns = batch["text"][places[:, 0]], batch["documents"][tuple(places.T)]
+    return dict(zip(TEXT_INPUTS, columns, strict=True))
