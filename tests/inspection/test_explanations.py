@@ -60,6 +60,15 @@ def test_shares_add_up_to_the_answers_score(case):
     assert why.shares.sum() == pytest.approx(why.score - why.baseline_score, abs=1e-4)
 
 
+@pytest.mark.parametrize("task", ["classification", "multi_label_classification", "next_sentence"])
+def test_shares_add_up_to_calibrated_answers(task):
+    pipeline = tiny.pipeline(task)
+    pipeline.temperature = 2.5
+    why = kt.explain(pipeline, *TEXTS[task])
+    assert why.score == pytest.approx(answer_of(task, pipeline, TEXTS[task]), abs=1e-4)
+    assert abs(why.gap) < 1e-4
+
+
 def test_tokens_are_parts_of_their_texts(case):
     _, _, texts, why = case
     assert why.texts == texts
