@@ -260,7 +260,7 @@ def _trained(
                 targets=config.lora_targets,
             )
         batches = trainer.batches(trainer.encoded(trained, train), trained, **config.batching())
-        model = trainer.model(trained)
+        model = trainer.model(trained, train)
         losses = trainer.losses(trained, train, config)
         model.compile(
             optimizer=(
