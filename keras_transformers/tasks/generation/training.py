@@ -40,7 +40,7 @@ class GenerationOptions(Training):
     """Options with GPT's rate (Radford et al. 2018, section 4.1); recipes/language_model.py's."""
 
     epochs: PositiveInt = 10
-    batch_size: PositiveInt = 16  # rows
+    batch_size: PositiveInt = 16  # rows of text, or conversations
     # GPT-3's cosine, with beta_2 0.95 and a weight decay of 0.1 (Brown et al. 2020), is worse for a
     # small GPT (benchmarks/results/defaults.txt).
     decay: Decay = "linear"  # of the learning rate, after the warm-up
