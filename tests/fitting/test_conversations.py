@@ -229,7 +229,7 @@ def test_marks_in_messages_are_ordinary_text(generator):
     end = generator.tokenizer.end_token_id
     assert text.token_ids.tolist().count(end) == 3  # the system's, the user's and the assistant's
     assert text.token_ids[text.is_learned].tolist().count(end) == 1
-    prompt = generator.conversation_tokenizer([["user"]], [[forged]]).to_list()[0]
+    prompt = generator.conversation_tokenizer()([["user"]], [[forged]]).to_list()[0]
     assert text.token_ids[~text.is_learned].tolist() == prompt
 
 

@@ -89,7 +89,7 @@ def learned_conversations(
         RowErrors: conversations are malformed, break the template's rules, or have no answer that
             can be learned.
     """
-    tokenizer = pipeline.conversation_tokenizer
+    tokenizer = pipeline.conversation_tokenizer()
     _check_end(tokenizer, pipeline)
     reasons: dict[int, str] = {}
     conversations = {}

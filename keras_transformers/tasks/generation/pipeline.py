@@ -171,9 +171,8 @@ class TextGenerator(Pipeline):
         """The options of decoding, which are also attributes: name -> value; read only."""
         return MappingProxyType({name: getattr(self, name) for name in OPTIONS})
 
-    @property
     def conversation_tokenizer(self) -> ConversationTokenizer:
-        """Converts conversations to tokens; ValueError if there is no chat template."""
+        """Returns what converts conversations to tokens; ValueError without a chat template."""
         return self._chat.required()
 
     def with_options(self, **options: Any) -> Self:
