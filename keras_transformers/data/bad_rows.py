@@ -5,7 +5,7 @@ from collections.abc import Mapping
 __all__: list[str] = []
 
 
-class RowErrors(ValueError):  # noqa: N818 -- several of them
+class BadRowsError(ValueError):
     """Rows of a table in memory cannot be read.
 
     Attributes:
@@ -18,11 +18,11 @@ class RowErrors(ValueError):  # noqa: N818 -- several of them
 
 
 def check_rows(source: str, reasons: Mapping[int, str]) -> None:
-    """Raises RowErrors if there are rows that cannot be read.
+    """Raises BadRowsError if there are rows that cannot be read.
 
     Args:
         source: where the rows are, for the message.
-        reasons: see `RowErrors`.
+        reasons: see `BadRowsError`.
     """
     if reasons:
-        raise RowErrors(source, reasons)
+        raise BadRowsError(source, reasons)

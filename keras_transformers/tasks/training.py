@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import keras
 
-from keras_transformers.data.bad_rows import RowErrors
+from keras_transformers.data.bad_rows import BadRowsError
 from keras_transformers.data.batching import Batches
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import ColumnsError
@@ -138,7 +138,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Makes examples from those columns; errors say that they come from `source`.
 
         Raises:
-            RowErrors: rows that cannot be learned from; see `on_bad_rows` of `read`.
+            BadRowsError: rows that cannot be learned from; see `on_bad_rows` of `read`.
             ValueError: anything else is wrong.
         """
 
@@ -322,7 +322,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
                 continue
             try:
                 examples.append(self.from_columns(pipeline, part.read, part.source))
-            except RowErrors as error:
+            except BadRowsError as error:
                 bad += [f"{part.source.row(row)}: {why}" for row, why in error.reasons.items()]
                 part = part.without(error.reasons)
                 if on_bad_rows != "drop" or not len(part):

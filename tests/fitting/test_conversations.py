@@ -103,7 +103,12 @@ def test_packed_and_separate_rows_cost_the_same(generator):
 # A model of rotary positions and one of learned ones; windows count within a conversation too.
 MODELS = {
     "llama": lambda **more: kt.families.llama.llama(
-        num_heads=2, num_key_value_heads=1, hidden_dim=16, intermediate_dim=16, windows=(9,), **more
+        num_heads=2,
+        num_key_value_heads=1,
+        hidden_dim=16,
+        intermediate_dim=16,
+        windows=(90,),
+        **more,
     ),
     "gpt": lambda **more: kt.families.gpt.gpt(num_heads=2, hidden_dim=16, dropout=0, **more),
 }

@@ -86,9 +86,11 @@ def learned_conversations(
 
     Raises:
         ValueError: the pipeline has no chat template, or does not end texts where it ends answers.
-        RowErrors: conversations are malformed, break the template's rules, or have no answer that
+        BadRowsError: conversations are malformed, break the template's rules, or have no answer that
             can be learned.
     """
+    if not cells:
+        raise ValueError(f"{source}: no conversation is left to learn from")
     tokenizer = pipeline.conversation_tokenizer()
     _check_end(tokenizer, pipeline)
     reasons: dict[int, str] = {}
