@@ -322,7 +322,8 @@ def test_all_bad_conversations_are_named_in_both_sets(generator):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (ONE, "one conversation ... list of conversations"),
+        (ONE, "a message ... list of conversations"),
+        (pandas.DataFrame(ONE), "a message ... list of conversations"),
         ({"messages": [ONE], "text": ["a"]}, "columns={'messages': ... columns={'text':"),
         ({"messages": [ONE], "tools": [["search"]]}, "row 0: tools ... search"),
     ],
@@ -331,6 +332,18 @@ def test_data_of_another_form_is_refused(cells, message, generator):
     with pytest.raises(ValueError) as raised:
         read(generator, cells)
     assert says(str(raised.value), message)
+
+
+def test_columns_of_texts_are_read_as_before(generator):
+    texts = ["some text", "another"]
+    forms = [
+        texts,
+        (texts,),
+        (pandas.Series(texts),),
+        {"content": texts},
+        [("some text",), texts[1:]],
+    ]
+    assert [read(generator, form) for form in forms] == [texts] * 5
 
 
 def test_texts_and_conversations_do_not_mix(generator):
@@ -362,8 +375,8 @@ def test_answers_that_do_not_fit_are_left_out_whole_and_said(generator, caplog):
     only_one = [system, user("a"), assistant("e" * 99)]
     with caplog.at_level(logging.WARNING):
         examples = read(short, [fits, longer, only_one])
-    assert says(caplog.text, "2 conversations ... 60 tokens ... 1 answers ... 1 answers ... "
-                             "data, row 1, data, row 2")  # fmt: skip
+    parts = "data, row 1, data, row 2: ... 60 tokens ... left out: 1 ... without their end: 1"
+    assert says(caplog.text, parts)
     one, other, cut = examples.all_texts()
     assert np.array_equal(one.token_ids, other.token_ids)
     assert len(cut.token_ids) == 61

@@ -1,7 +1,7 @@
 """Reads conversations to learn from: which of their tokens the assistant writes."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,9 +61,13 @@ class _Answer(NamedTuple):
 
 def is_conversation(value: Any) -> bool:
     """Returns whether a value is a list of messages, in one of the forms that are read."""
-    if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Mapping):
-        return False
-    return any({role, content} <= set(value[0]) for role, content in _PAIRS)
+    is_list = isinstance(value, list | tuple) and len(value) > 0
+    return is_list and isinstance(value[0], Mapping) and has_message_keys(value[0])
+
+
+def has_message_keys(names: Iterable[Any]) -> bool:
+    """Returns whether names are those of a message's parts."""
+    return any({*pair} <= {*names} for pair in _PAIRS)
 
 
 def learned_conversations(
@@ -86,8 +90,8 @@ def learned_conversations(
 
     Raises:
         ValueError: the pipeline has no chat template, or does not end texts where it ends answers.
-        BadRowsError: conversations are malformed, break the template's rules, or have no answer that
-            can be learned.
+        BadRowsError: conversations are malformed, break the template's rules, or have no answer
+            that can be learned.
     """
     if not cells:
         raise ValueError(f"{source}: no conversation is left to learn from")
@@ -273,15 +277,10 @@ def _warn(
     named = ", ".join(source.row(row) for row in rows[:_NUM_NAMED])
     more = f" and {len(rows) - _NUM_NAMED} more" if len(rows) > _NUM_NAMED else ""
     parts = [
-        f"{len(answers)} {what}"
-        for answers, what in ((left_out, "answers are left out"), (cut, "answers lose their end"))
+        f"{what}: {len(answers)}"
+        for answers, what in ((left_out, "answers left out"), (cut, "answers without their end"))
         if answers
     ]
     _logger.warning(
-        "%d conversations are longer than the model's %d tokens, so %s: %s%s",
-        len(rows),
-        longest,
-        " and ".join(parts),
-        named,
-        more,
+        "%s%s: longer than the model's %d tokens; %s", named, more, longest, ", ".join(parts)
     )

@@ -22,7 +22,11 @@ from keras_transformers.models.packing import with_documents
 from keras_transformers.ranges import PositiveInt, Rate
 from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
-from keras_transformers.tasks.generation.messages import is_conversation, learned_conversations
+from keras_transformers.tasks.generation.messages import (
+    has_message_keys,
+    is_conversation,
+    learned_conversations,
+)
 from keras_transformers.tasks.generation.pipeline import TextGenerator
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Columns, Trainer, check_column_names
@@ -78,14 +82,16 @@ class GenerationTrainer(Trainer[TextGenerator, list[str] | Conversations]):
     def table(
         self, pipeline: TextGenerator, data: Any, names: Mapping[str, str]
     ) -> tuple[Any, Sequence[Wanted]]:
-        if isinstance(data, tuple) and len(data) == 1:
-            data = data[0]
-        if isinstance(data, list) and data and is_conversation(data[0]):
-            data = {_MESSAGES.name: data}
-        elif is_conversation(data) and not names:
-            raise ValueError("the data is one conversation: pass a list of conversations")
+        column = data[0] if isinstance(data, tuple) and len(data) == 1 else data
+        if isinstance(column, list) and column and is_conversation(column[0]):
+            data = {_MESSAGES.name: column}
         in_data = {*headings(data)}
         has_messages = not in_data.isdisjoint((_MESSAGES.name, *_MESSAGES.usual))
+        if not names and has_message_keys(in_data) and not has_messages:
+            raise ValueError(
+                "a row of the data is a message: pass a list of conversations, each a list of "
+                "messages, also if there is only one"
+            )
         chosen = [name for name in (_TEXT.name, _MESSAGES.name) if name in names]
         if len(chosen) == 2 or (not chosen and has_messages and _TEXT.name in in_data):
             raise ValueError(
