@@ -210,6 +210,11 @@ def _image_classifier() -> Pipeline:
 @functools.cache
 def talker() -> Pipeline:
     """A Llama of letters with SmolLM2's chat template, which answers with the likeliest tokens."""
+    return fresh_talker()
+
+
+def fresh_talker() -> Pipeline:
+    """A `talker` of its own, to train."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())

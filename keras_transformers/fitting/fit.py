@@ -112,7 +112,8 @@ def fit(
     - image_classification: image (pixels of the model's size from 0 to 255, or a file's path),
       label
     - translation: text, target
-    - generation: text
+    - generation: text; or messages, lists of {"role": ..., "content": ...}, of which it learns what
+      the assistant writes
 
     Labels are names, or indices from 0 into the pipeline's labels. The whole column is read one
     way, and that of the validation data the same way.
@@ -134,7 +135,8 @@ def fit(
             of a surrogate pair: "error" names all of them, "drop" trains without them and says
             which they are.
         epochs: passes over the data: 3 by default, 10 for generation, 60 for images.
-        batch_size: examples per update, 16 or 32 by default; translation uses `batch_tokens`.
+        batch_size: examples per update, 16 or 32 by default, or rows of text for generation;
+            translation uses `batch_tokens`.
         learning_rate: the peak, after which it falls to 0. By default, by the model's
             size: see `rate_for` of the task's options, such as `tasks.ClassificationOptions`.
         class_weight: "balanced", which weighs each label by n / (k * count) as scikit-learn does;
@@ -283,7 +285,7 @@ def _trained(
                 targets=config.lora_targets,
             )
         batches = trainer.batches(trainer.encoded(trained, train), trained, **config.batching())
-        model = trainer.model(trained)
+        model = trainer.model(trained, train)
         losses = trainer.losses(trained, train, config)
         model.compile(
             optimizer=(

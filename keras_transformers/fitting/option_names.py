@@ -39,6 +39,9 @@ ADVICE: Mapping[str, Sequence[str]] = {
     "use accumulate=, the number of parts of a batch": (
         *("gradient_accumulation_steps", "accumulate_grad_batches", "accumulation_steps"),
     ),
+    "leave it out: conversations are packed, and only what the assistant writes is learned": (
+        *("packing", "assistant_only_loss", "completion_only_loss", "train_on_responses_only"),
+    ),
     "use recompute=True": ("gradient_checkpointing", "checkpoint_activations"),
     "use seed=": ("random_state", "random_seed", "data_seed"),
     "use folder=: it gets checkpoints, weights and logs, and the same call resumes from it": (

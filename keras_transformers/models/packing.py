@@ -1,4 +1,4 @@
-"""Pretraining on packed rows: several short examples per row, instead of padding."""
+"""Models for packed rows: several short texts per row, instead of padding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     IndexedPositionEmbedding,
     TransformerBlock,
 )
+from keras_transformers.models.anatomy import POSITIONS
 
 __all__ = ["packed"]
 
@@ -67,3 +68,40 @@ def packed(model: keras.Model, *, name: str | None = None) -> keras.Model:
         on_packed_rows,
     )
     return keras.Model(inputs=inputs, outputs=outputs, name=name or f"packed_{model.name}")
+
+
+def with_documents(model: keras.Model) -> keras.Model:
+    """Returns a decoder for rows that hold several texts, which do not see each other.
+
+    Its outputs equal those of `model` for the separate texts: each position sees only its own text,
+    and positions count from the start of each.
+
+    Args:
+        model: a `CausalLM`, such as one from `models.gpt` or `models.llama`.
+
+    Returns:
+        A functional model of the same layers, so training one trains both, that also takes
+        `document_ids` int32 (batch, length), the same number throughout a text; or `model` itself,
+        if it already does (`separate_documents`).
+    """
+    if "document_ids" in model.input:
+        return model
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name)
+        for name in (*model.input, "document_ids")
+    }
+    mask = DocumentMask(name="document_mask")(inputs["document_ids"])
+    positions = DocumentPositions(name="document_positions")(mask)
+
+    def on_packed_rows(layer: Any) -> Callable[..., Any]:
+        if isinstance(layer, POSITIONS):
+            return lambda hidden: layer(hidden, positions=positions)
+        if isinstance(layer, TransformerBlock):
+            return lambda hidden, **other: layer(
+                hidden, **other, attention_mask=mask, positions=positions
+            )
+        return layer
+
+    read = {name: inputs[name] for name in model.input}
+    outputs = run_through_graph(model, read, on_packed_rows)
+    return keras.Model(inputs=inputs, outputs=outputs, name=model.name)

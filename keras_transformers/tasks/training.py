@@ -5,14 +5,15 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import keras
 import numpy as np
 
+from keras_transformers.data.bad_rows import BadRowsError
 from keras_transformers.data.batching import Batches
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import ColumnsError
@@ -45,11 +46,26 @@ _WEIGHT = Wanted("weight", required=False)
 _ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
 
 
-class _Table(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Table:
     """The columns of a data set, and where they come from."""
 
     columns: dict[str, list[Any]]
     source: Source
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def read(self) -> dict[str, list[Any]]:
+        """The columns without the weights."""
+        return {name: cells for name, cells in self.columns.items() if name != _WEIGHT.name}
+
+    def without(self, rows: Container[int]) -> "_Table":
+        """Returns the table without some of its rows."""
+        left = [row for row in range(len(self)) if row not in rows]
+        columns = {name: [cells[row] for row in left] for name, cells in self.columns.items()}
+        return _Table(columns, self.source.without(rows, len(self)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,9 +122,26 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     def columns(self, pipeline: PipelineT) -> Sequence[Wanted]:
         """Returns the columns to read from data in memory."""
 
+    def table(
+        self, pipeline: PipelineT, data: Any, names: Mapping[str, str]
+    ) -> tuple[Any, Sequence[Wanted]]:
+        """Returns data in memory, and the columns to read from it; by default, `columns`.
+
+        Args:
+            pipeline: the pipeline.
+            data: see `data.tables.in_memory.columns_of`.
+            names: the task's column name -> the data's.
+        """
+        return data, self.columns(pipeline)
+
     @abc.abstractmethod
     def from_columns(self, pipeline: PipelineT, columns: Columns, source: Source) -> ExamplesT:
-        """Makes examples from those columns; errors say that they come from `source`."""
+        """Makes examples from those columns; errors say that they come from `source`.
+
+        Raises:
+            BadRowsError: rows that cannot be learned from; see `on_bad_rows` of `read`.
+            ValueError: anything else is wrong.
+        """
 
     @abc.abstractmethod
     def from_file(self, pipeline: PipelineT, path: Path, columns: Mapping[str, str]) -> ExamplesT:
@@ -118,8 +151,8 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Turns examples into the input of `batches` and of their `of`."""
         return examples
 
-    def model(self, pipeline: PipelineT) -> keras.Model:
-        """Returns the model to train, built from the layers of the pipeline's model."""
+    def model(self, pipeline: PipelineT, examples: ExamplesT) -> keras.Model:
+        """Returns the model to train on examples, built from the layers of the pipeline's model."""
         return pipeline.model
 
     @abc.abstractmethod
@@ -282,17 +315,12 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             raise ValueError(f"labels_are={labels_are!r}: {pipeline.task} has no names of labels")
         # Only training needs them, but the names of columns may be the same for a measurement.
         reads_weights = self.takes_weights and (weighted or _WEIGHT.name in columns)
-        wanted = [*self.columns(pipeline), *([_WEIGHT] if reads_weights else [])]
+        more = [_WEIGHT] if reads_weights else []
         bad: list[str] = []
         sets = []
         for name, value in data.items():
-            sets.append(self._columns(wanted, value, columns, name, bad))
-        if bad and on_bad_rows != "drop":
-            advice = "; on_bad_rows='drop' leaves them out" if on_bad_rows else ""
-            count = f"{len(bad)} rows cannot be read: " if len(bad) > 1 else ""
-            raise ValueError(f"{count}{_shown(bad)}{advice}")
-        if bad:
-            _logger.warning("%d rows are left out: %s", len(bad), _shown(bad))
+            sets.append(self._columns(pipeline, more, value, columns, name, bad))
+        _check_rows(bad, on_bad_rows)
         if self.labels is not None:
             name, column = self.labels.name, self.labels
             tables = [table for table in sets if isinstance(table, _Table)]
@@ -302,22 +330,33 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             ):
                 table.columns[name] = names
         examples: list[Any] = []
+        bad = []
         for part in sets:
             if isinstance(part, Path):
                 read: Any = self._from_file(pipeline, part, columns, labels_are)
                 drops = self.takes_weights and not weighted and read.weights is not None
                 examples.append(dataclasses.replace(read, weights=None) if drops else read)
                 continue
-            weights = part.columns.pop(_WEIGHT.name, None)
-            examples.append(self.from_columns(pipeline, part.columns, part.source))
+            try:
+                examples.append(self.from_columns(pipeline, part.read, part.source))
+            except BadRowsError as error:
+                bad += [f"{part.source.row(row)}: {why}" for row, why in error.reasons.items()]
+                part = part.without(error.reasons)
+                if on_bad_rows != "drop" or not len(part):
+                    continue
+                examples.append(self.from_columns(pipeline, part.read, part.source))
+            weights = part.columns.get(_WEIGHT.name)
             if weights is not None and weighted:
                 numbers = row_weights(weights, str(part.source), part.source.row)
                 examples[-1] = dataclasses.replace(examples[-1], weights=numbers)
+        is_lost = on_bad_rows == "drop" and len(examples) < len(sets)  # a set without other rows
+        _check_rows(bad, None if is_lost else on_bad_rows)
         return examples
 
     def _columns(
         self,
-        wanted: Sequence[Wanted],
+        pipeline: PipelineT,
+        more: Sequence[Wanted],
         data: Any,
         names: Mapping[str, str],
         source_name: str,
@@ -339,7 +378,8 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             data = [row for _, row in numbered]
         try:
             reasons: dict[int, str] = {}
-            table = columns_of(data, wanted, names=names, bad_rows=reasons)
+            data, wanted = self.table(pipeline, data, names)
+            table = columns_of(data, [*wanted, *more], names=names, bad_rows=reasons)
             if reasons and not next(iter(table.values())):
                 raise RowError(0, f"{reasons[0]}; no other row can be read either")
             if reasons:
@@ -375,6 +415,16 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             f"{remedy} if the row names the columns; if it is an example, read the file with "
             "data.text.load(path, header='absent') and pass its texts and labels"
         )
+
+
+def _check_rows(bad: Sequence[str], on_bad_rows: OnBadRows | None) -> None:
+    """Raises ValueError if rows cannot be read, or warns that they are left out."""
+    if bad and on_bad_rows != "drop":
+        advice = "; on_bad_rows='drop' leaves them out" if on_bad_rows else ""
+        count = f"{len(bad)} rows cannot be read: " if len(bad) > 1 else ""
+        raise ValueError(f"{count}{_shown(bad)}{advice}")
+    if bad:
+        _logger.warning("%d rows are left out: %s", len(bad), _shown(bad))
 
 
 def _shown(bad: Sequence[str]) -> str:

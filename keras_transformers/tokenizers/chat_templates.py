@@ -52,6 +52,21 @@ class ChatTemplate:
         first = () if self.system_in_user is None else ("system",)
         return (*first, *self.turns)
 
+    @property
+    def answer(self) -> tuple[str, str]:
+        """What a model writes before and after an answer's text, up to the mark that ends it.
+
+        Raises:
+            ValueError: an earlier answer has another beginning than one that the model writes.
+        """
+        before, after = self.turns["assistant"]
+        if not before.startswith(self.opening):
+            raise ValueError(
+                f"chat template {self.name!r}: the model answers after {self.opening!r}, but "
+                f"earlier answers begin with {before!r}, so conversations do not show how to answer"
+            )
+        return before[len(self.opening) :], after.rstrip()
+
 
 def _chatml(name: str, *hashes: str, system: str | None = None, **more: Any) -> ChatTemplate:
     roles = ("system", "user", "assistant")

@@ -1,8 +1,10 @@
 """Converts conversations to token ids, in the graph."""
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tokenizers.chat_templates import ChatTemplate
@@ -70,9 +72,56 @@ class ConversationTokenizer:
                 last message is not the user's. The message has the conversation's number and roles.
         """
         with tf.device("CPU:0"):
-            roles, texts = tf.convert_to_tensor(roles), tf.convert_to_tensor(texts)
-            with tf.control_dependencies(self._checks(roles, texts)):
-                return self._tokenize(self._render(roles, tf.identity(texts)))
+            return self._tokenize(self._checked(roles, texts))
+
+    @functools.cached_property
+    def with_answers(self) -> Callable[..., tf.RaggedTensor]:
+        """Converts conversations, and these with the answers that a model should write.
+
+        A function of `roles` and `texts`, as in a call, and `answers`, strings (batch,). It returns
+        int32 (2 batch, None): the conversations, then the same with their answers, each up to the
+        mark that ends it.
+        """
+        messages = tf.TensorSpec([None, None], tf.string)
+
+        def convert(roles: tf.Tensor, texts: tf.Tensor, answers: tf.Tensor) -> tf.RaggedTensor:
+            with tf.device("CPU:0"):
+                prompts = self._checked(roles, texts)
+                written = self._stripped(self._harmless(answers[:, None]))[:, 0]
+                before, after = map(self._marked, self.template.answer)
+                answered = tf.strings.join([prompts, before, written, after])
+                return self._tokenize(tf.concat([prompts, answered], axis=0))
+
+        signature = [messages, messages, tf.TensorSpec([None], tf.string)]
+        traced: Callable[..., tf.RaggedTensor] = tf.function(
+            convert, input_signature=signature, autograph=False
+        )
+        return traced
+
+    @property
+    def end(self) -> tuple[str, list[int]]:
+        """The mark that ends an answer, and its tokens."""
+        mark = self.template.answer[1]
+        return self._filled(mark), self._tokenize([self._marked(mark)]).values.numpy().tolist()
+
+    def faults(self, roles: tf.Tensor) -> list[str]:
+        """Returns the rule of the template that each conversation breaks, or "".
+
+        Args:
+            roles: strings (batch, messages), as for a call.
+        """
+        roles = tf.convert_to_tensor(roles)
+        faults = [""] * len(roles)
+        for obeys, rule in self._rules(roles):
+            for row in np.flatnonzero(~obeys.numpy()):
+                faults[row] = faults[row] or rule
+        return faults
+
+    def _checked(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the whole texts (batch,) of conversations that obey the rules."""
+        roles, texts = tf.convert_to_tensor(roles), tf.convert_to_tensor(texts)
+        with tf.control_dependencies(self._checks(roles, texts)):
+            return self._render(roles, tf.identity(texts))
 
     def _render(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """Returns the whole texts (batch,), with marks around the template's special tokens."""
@@ -88,8 +137,7 @@ class ConversationTokenizer:
         if template.drops_thoughts:
             answers = tf.strings.regex_replace(texts, r"(?s)\A.*</think>\n*", "")
             texts = tf.where(roles == "assistant", answers, texts)
-        if template.strips:
-            texts = tf.strings.regex_replace(texts, rf"\A{_SPACE}+|{_SPACE}+\z", "")
+        texts = self._stripped(texts)
         pieces = tf.fill(tf.shape(texts), "")
         for role, turn in template.turns.items():
             before, after = map(self._marked, turn)
@@ -101,6 +149,12 @@ class ConversationTokenizer:
             start = tf.where(is_system, start, with_default)
         opening = self._marked(template.opening)
         return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
+
+    def _stripped(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns messages without the white space around them, if the template removes it."""
+        if not self.template.strips:
+            return texts
+        return tf.strings.regex_replace(texts, rf"\A{_SPACE}+|{_SPACE}+\z", "")
 
     def _harmless(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns messages (batch, messages) that the template's marks have been broken in.
@@ -147,13 +201,27 @@ class ConversationTokenizer:
 
     def _checks(self, roles: tf.Tensor, texts: tf.Tensor) -> list[tf.Operation]:
         """Returns assertions that conversations have the form that the template expects."""
+
+        def breach(obeys: tf.Tensor, rule: str) -> tf.Operation | None:
+            wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
+            message = f"chat template {self.template.name!r}: {rule}; the roles of conversation"
+            data = [message, wrong, "are", tf.gather(roles, wrong)]
+            return tf.debugging.Assert(tf.reduce_all(obeys), data, summarize=20)
+
+        message = "texts must have a value for each role"
+        same = tf.debugging.assert_equal(tf.shape(roles), tf.shape(texts), message)
+        breaches = (breach(*rule) for rule in self._rules(roles))
+        return [check for check in (same, *breaches) if check is not None]
+
+    def _rules(self, roles: tf.Tensor) -> list[tuple[tf.Tensor, str]]:
+        """Returns the template's rules, each with the conversations that obey it: bool (batch,)."""
         template = self.template
         is_message = roles != ""  # (batch, messages)
         count = tf.reduce_sum(tf.cast(is_message, tf.int32), axis=1)  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
         has_role = tf.reduce_any(roles[..., None] == tf.constant(template.roles), axis=-1)
         last = tf.gather(roles, tf.maximum(count - 1, 0), batch_dims=1)
-        rules = [  # (which conversations obey, the rule)
+        rules = [
             (count > 0, "expected at least one user message"),
             (
                 _all((places < count[:, None]) == is_message),
@@ -173,16 +241,7 @@ class ConversationTokenizer:
             users = (places - first) % 2 == 0
             fits = tf.where(users, roles == "user", roles == "assistant")
             rules.append((_all(fits | ~is_message | (places < first)), rule))
-
-        def breach(obeys: tf.Tensor, rule: str) -> tf.Operation | None:
-            wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
-            message = f"chat template {template.name!r}: {rule}; the roles of conversation"
-            data = [message, wrong, "are", tf.gather(roles, wrong)]
-            return tf.debugging.Assert(tf.reduce_all(obeys), data, summarize=20)
-
-        message = "texts must have a value for each role"
-        same = tf.debugging.assert_equal(tf.shape(roles), tf.shape(texts), message)
-        return [check for check in (same, *(breach(*rule) for rule in rules)) if check is not None]
+        return rules
 
     def _marked(self, text: str) -> str:
         """Returns a string of the template with marks around the names of tokens."""

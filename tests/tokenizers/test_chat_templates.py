@@ -272,3 +272,41 @@ def test_unknown_programs_are_refused_and_published_ones_have_names():
     with pytest.raises(ValueError, match=r"'\{% for m in .*published templates chatml, "):
         find_chat_template("{% for m in\n messages %}{{ m }}{% endfor %}")
     assert dataclasses.replace(CHAT_TEMPLATES["chatml"], hashes=()).roles[0] == "system"
+
+
+@pytest.mark.parametrize("name", CHAT_TEMPLATES)
+def test_an_answer_continues_the_conversation_up_to_the_mark_that_ends_it(name, tokenizer):
+    template = CHAT_TEMPLATES[name]
+    conversations = [[("user", "Hi")], [("user", "Hi"), ("assistant", "You!"), ("user", "Who?")]]
+    tokenize = ConversationTokenizer(template, tokenizer)
+    answers = tf.constant(["You!", " a<|im_end|></s>[INST]\n "])
+    rows = tokenize.with_answers(*columns(conversations), answers).to_list()
+    first, second, answered_first, answered_second = rows
+    assert [first, second] == tokenize(*columns(conversations)).to_list()
+    assert answered_first[: len(first)] == first
+    assert answered_second[: len(second)] == second
+    # What follows an answer in the conversation is what ends it.
+    assert second[: len(answered_first)] == answered_first
+    mark, end = tokenize.end
+    assert answered_first[-1] == end[-1]
+    assert mark in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", " </s>")
+    written = tokenizer.detokenize([answered_second[len(second) : -1]]).numpy()[0].decode()
+    assert "a<|im_end|></s>" in written
+    assert answered_second[len(second) :].count(end[-1]) == 1
+
+
+def test_a_template_whose_answers_begin_otherwise_is_refused(tokenizer):
+    template = CHAT_TEMPLATES["chatml"]
+    turns = {**template.turns, "assistant": ("<|im_start|>bot\n", "<|im_end|>\n")}
+    other = dataclasses.replace(template, name="other", turns=turns)
+    with pytest.raises(ValueError, match="'other': .*assistant.*bot"):
+        _ = ConversationTokenizer(other, tokenizer).end
+
+
+def test_each_conversation_has_the_rule_that_it_breaks(tokenizer):
+    tokenize = ConversationTokenizer(CHAT_TEMPLATES["gemma"], tokenizer)
+    roles = [["user", "", ""], ["user", "user", ""], ["user", "assistant", ""], ["tool", "", ""]]
+    fine, *others = tokenize.faults(roles)
+    assert fine == ""
+    for fault, part in zip(others, ["take turns", "last message", "user, assistant"], strict=True):
+        assert part in fault

@@ -58,6 +58,10 @@ class TokenStream:
         """The number of predicted tokens: all but the first."""
         return len(self.token_ids) - 1
 
+    def targets(self) -> np.ndarray:
+        """Returns the predicted tokens, int32 (num_targets,)."""
+        return self.token_ids[1:]
+
     def documents(self) -> list[np.ndarray]:
         """Returns the tokens of each document, ending with the start token of the next one."""
         starts = [0, *(np.flatnonzero(np.diff(self.document_ids)) + 1).tolist()]

@@ -4,7 +4,7 @@ Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination",
 https://arxiv.org/abs/2107.02027; here by first-fit decreasing within a pool of examples.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -60,7 +60,8 @@ def pack_examples(examples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     lengths = examples["input_mask"].sum(axis=1)
     masks = (examples["masked_lm_weights"] > 0).sum(axis=1)
     labels = examples["next_sentence_labels"][:, 0]
-    rows = _first_fit(lengths, masks, length, slots)
+    needs = np.stack([lengths, masks, np.ones_like(lengths)], axis=1)
+    rows = first_fit(needs, (length, slots, MAX_EXAMPLES))
     packed = {
         name: np.zeros((len(rows), *values.shape[1:]), values.dtype)
         for name, values in examples.items()
@@ -91,17 +92,21 @@ def pack_examples(examples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return packed
 
 
-def _first_fit(lengths: np.ndarray, masks: np.ndarray, length: int, slots: int) -> list[list[int]]:
-    """Returns the examples of each row; the longest go first, into the first row with room."""
-    room = np.full(len(lengths), length)
-    free = np.full(len(lengths), slots)
-    places = np.full(len(lengths), MAX_EXAMPLES)
-    rows: list[list[int]] = [[] for _ in lengths]
-    for example in np.argsort(-lengths, kind="stable"):
-        fits = (room >= lengths[example]) & (free >= masks[example]) & (places > 0)
-        row = int(np.argmax(fits))
+def first_fit(needs: np.ndarray, room: Sequence[int]) -> list[list[int]]:
+    """Divides examples into rows; the largest go first, into the first row with room.
+
+    Args:
+        needs: what each example needs of a row, such as tokens, (examples, kinds); the first kind
+            says which are large.
+        room: what a row has of each kind, at least as much as any example needs.
+
+    Returns:
+        The examples of each row, ascending; rows are in the order of their first example.
+    """
+    left = np.tile(room, (len(needs), 1))  # in each row
+    rows: list[list[int]] = [[] for _ in needs]
+    for example in np.argsort(-needs[:, 0], kind="stable"):
+        row = int(np.argmax((left >= needs[example]).all(axis=1)))
         rows[row].append(int(example))
-        room[row] -= lengths[example]
-        free[row] -= masks[example]
-        places[row] -= 1
+        left[row] -= needs[example]
     return sorted(sorted(row) for row in rows if row)

@@ -39,11 +39,13 @@ class Wanted:
         name: its name here, such as "text" or "label".
         usual: its names in public data sets.
         required: whether data must have it; required columns come first.
+        nullable: whether its cells, and values in them, may be missing; they are then None.
     """
 
     name: str
     usual: tuple[str, ...] = ()
     required: bool = True
+    nullable: bool = False
 
 
 # The names in public data sets; `Wanted.usual` of the columns that most tasks share.
@@ -52,6 +54,20 @@ TEXT_A = ("sentence1", "premise", "question1", "text_a", "text1", "sentence_A", 
 TEXT_B = ("sentence2", "hypothesis", "question2", "text2", "sentence_B", "passage", "sentence")
 LABEL = ("labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion",
          "gold_label", "coarse_label")  # fmt: skip
+
+
+def headings(data: Any) -> list[Any]:
+    """Returns the names of the columns of data in memory; [] if they have none.
+
+    Of a list of rows, the first row has them.
+    """
+    if isinstance(data, tf.data.Dataset):
+        data = data.element_spec
+    elif isinstance(data, list) and data:
+        data = data[0]
+    if tables.is_table(data):
+        return tables.column_names(data)
+    return list(data) if isinstance(data, Mapping) else []
 
 
 def columns_of(
@@ -108,8 +124,11 @@ def columns_of(
     if not all(lengths.values()):
         raise ValueError("the data has no rows")
     bad: dict[int, RowError] = {}
+    nullable = {field.name: field.nullable for field in wanted}
     for name, cells in columns.items():
-        columns[name] = [_value_or_none(name, row, x, bad) for row, x in enumerate(cells)]
+        columns[name] = [
+            _value_or_none(name, row, x, bad, nullable[name]) for row, x in enumerate(cells)
+        ]
     if bad and bad_rows is None:
         raise bad[min(bad)]
     if bad_rows is not None:
@@ -235,16 +254,18 @@ def _list(column: Any) -> list[Any]:
     return values
 
 
-def _value_or_none(name: str, row: int, value: Any, bad: dict[int, RowError]) -> Any:
+def _value_or_none(
+    name: str, row: int, value: Any, bad: dict[int, RowError], nullable: bool
+) -> Any:
     """Returns a cell as a plain value; None, and its first error in `bad`, if it cannot be read."""
     try:
-        return _value(name, row, value)
+        return _value(name, row, value, nullable)
     except RowError as error:
         bad.setdefault(row, error)
         return None
 
 
-def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:
+def _value(name: str, row: int, value: Any, nullable: bool = False, depth: int = 0) -> Any:
     """Returns a cell as a plain value.
 
     Raises:
@@ -263,22 +284,24 @@ def _value(name: str, row: int, value: Any, depth: int = 0) -> Any:
     if isinstance(value, int):
         return value
     if isinstance(value, list | tuple):
-        return [_value(name, row, item, depth + 1) for item in value]
+        return [_value(name, row, item, nullable, depth + 1) for item in value]
     if isinstance(value, Mapping):
-        return {key: _value(name, row, item, depth + 1) for key, item in value.items()}
+        return {key: _value(name, row, item, nullable, depth + 1) for key, item in value.items()}
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             raise RowError(row, f"{name} is not UTF-8: {error}") from None
     if tables.is_missing(value):
+        if nullable:
+            return None
         raise RowError(row, f"no {name} ({value}): fill it in, or drop the row")
     value = tables.without_tensors(value)
     if isinstance(value, np.generic):
         item = value.item()  # a longdouble stays as it is
-        return item if isinstance(item, np.generic) else _value(name, row, item, depth)
+        return item if isinstance(item, np.generic) else _value(name, row, item, nullable, depth)
     if isinstance(value, np.ndarray):
-        return _value(name, row, value.tolist(), depth)
+        return _value(name, row, value.tolist(), nullable, depth)
     return value
 
 

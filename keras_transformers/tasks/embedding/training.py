@@ -104,7 +104,7 @@ class EmbeddingTrainer(Trainer[Embedder, TextPairs]):
             score_column=columns.get("score"),
         )
 
-    def model(self, pipeline: Embedder) -> keras.Model:
+    def model(self, pipeline: Embedder, examples: TextPairs) -> keras.Model:
         return grouped_embedder(pipeline.model)
 
     def losses(

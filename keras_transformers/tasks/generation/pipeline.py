@@ -43,6 +43,7 @@ from keras_transformers.tasks.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__ = ["TextGenerator"]
@@ -169,6 +170,10 @@ class TextGenerator(Pipeline):
     def options(self) -> Mapping[str, Any]:
         """The options of decoding, which are also attributes: name -> value; read only."""
         return MappingProxyType({name: getattr(self, name) for name in OPTIONS})
+
+    def conversation_tokenizer(self) -> ConversationTokenizer:
+        """Returns what converts conversations to tokens; ValueError without a chat template."""
+        return self._chat.required()
 
     def with_options(self, **options: Any) -> Self:
         """Returns another pipeline on the same model; see `Pipeline`.
