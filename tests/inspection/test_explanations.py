@@ -61,9 +61,9 @@ def test_shares_add_up_to_the_answers_score(case):
 
 
 @pytest.mark.parametrize("task", ["classification", "multi_label_classification", "next_sentence"])
-def test_shares_add_up_to_calibrated_answers(task):
+def test_shares_add_up_to_calibrated_answers(task, monkeypatch):
     pipeline = tiny.pipeline(task)
-    pipeline.temperature = 2.5
+    monkeypatch.setattr(pipeline, "temperature", 2.5)
     why = kt.explain(pipeline, *TEXTS[task])
     assert why.score == pytest.approx(answer_of(task, pipeline, TEXTS[task]), abs=1e-4)
     assert abs(why.gap) < 1e-4
