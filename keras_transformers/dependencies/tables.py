@@ -27,6 +27,11 @@ def is_table(value: object) -> bool:
     return _is_one_of(value, _TABLES)
 
 
+def is_table_of(value: object, library: str) -> bool:
+    """Returns whether a value is a table of one library, such as "pandas"."""
+    return _is(value, library, *_TABLES[library])
+
+
 def is_lazy_table(value: object) -> bool:
     """Returns whether a value is a table whose rows are not in memory."""
     return _is_one_of(value, _LAZY_TABLES)
