@@ -1,13 +1,11 @@
 """Answers the rows of a table in one call: from a frame to a frame, from a file to a file."""
 
-import hashlib
-import json
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.tables.appending import (
@@ -18,7 +16,7 @@ from keras_transformers.data.tables.appending import (
 from keras_transformers.data.tables.in_memory import RowError, elements
 from keras_transformers.data.tables.kinds import Kind
 from keras_transformers.dependencies.tables import row_names
-from keras_transformers.fitting.table_files import predict_table
+from keras_transformers.fitting.table_files import model_digest, predict_table
 from keras_transformers.options import named
 from keras_transformers.ranges import PositiveInt, check_ranges
 from keras_transformers.runs.row_progress import counted_rows
@@ -180,8 +178,8 @@ def predict(
                 f"{os.fspath(data)} is a file: pass output=, the file to write, such as "
                 "output='answers.csv'"
             )
-        places = os.fspath(data), os.fspath(output)
-        predict_table(answers, *places, model=lambda: _digest(pipeline), quiet=quiet)
+        model = functools.partial(model_digest, pipeline)
+        predict_table(answers, os.fspath(data), os.fspath(output), model=model, quiet=quiet)
         return Path(output)
     if output is not None:
         raise ValueError(
@@ -219,11 +217,3 @@ def _answered(
             advance(len(next(iter(part.values()))))
     check_all_read({source.row(row): reason for row, reason in refused.items()})
     return dict(added), kinds
-
-
-def _digest(pipeline: Pipeline) -> str:
-    """Returns a digest of the weights and options that decide a pipeline's answers."""
-    digest = hashlib.sha256(json.dumps(pipeline.config(), sort_keys=True, default=str).encode())
-    for weights in pipeline.model.get_weights():
-        digest.update(np.ascontiguousarray(weights).tobytes())
-    return digest.hexdigest()

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_transformers.data.tables.files import (
     NumberedRow,
     output_format,
@@ -27,6 +29,7 @@ from keras_transformers.files.reading import parse_json
 from keras_transformers.jobs import places
 from keras_transformers.runs.resume.folder_lock import lock_folder
 from keras_transformers.runs.row_progress import counted_rows
+from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.table_rows import NUM_ROWS, TableAnswers, check_all_read
 
 __all__: list[str] = []
@@ -108,6 +111,14 @@ def predict_table(
         del lock
         places.remove(scratch)
     return num_rows
+
+
+def model_digest(pipeline: Pipeline) -> str:
+    """Returns a digest of the weights and options that decide a pipeline's answers."""
+    digest = hashlib.sha256(json.dumps(pipeline.config(), sort_keys=True, default=str).encode())
+    for weights in pipeline.model.get_weights():
+        digest.update(np.ascontiguousarray(weights).tobytes())
+    return digest.hexdigest()
 
 
 def _surveyed(

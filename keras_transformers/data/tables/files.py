@@ -81,13 +81,18 @@ def is_table(path: str | Path) -> bool:
     return Path(compression.inner_name(path)).suffix.lower() in TABLES
 
 
+def is_output(path: str) -> bool:
+    """Returns whether the name of a file to write says that it is a table."""
+    return Path(path).suffix.lower() in _OUTPUTS
+
+
 def output_format(path: str) -> FileFormat:
     """Returns the format of a file to write.
 
     Raises:
         ValueError: its name ends in none of .csv, .tsv, .jsonl, .parquet.
     """
-    if Path(path).suffix.lower() not in _OUTPUTS:
+    if not is_output(path):
         raise ValueError(f"{path}: the name of the output must end in {', '.join(_OUTPUTS)}")
     return file_format(path)
 
