@@ -74,14 +74,15 @@ def predict_table(
     with places.fetched(path) as file, contextlib.ExitStack() as stack:
 
         def rows() -> Iterator[NumberedRow]:
+            in_format = answers.task.file_rows(file)
+            if in_format is not None:
+                return enumerate(in_format, start=1)
             return read_rows(file, answers.of_line, delimiter=delimiter, encoding=encoding)
 
-        inputs, names, num_rows = _surveyed(answers, file, rows())
+        inputs, names, num_rows, digest = _surveyed(answers, file, rows())
         kinds = answers.kinds(inputs)
         answers.check_names(str(file), names, kinds)
         schema = row_schema(file, rows(), NUM_ROWS) if format == "parquet" else None
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
         scratch = f"{output}.parts"
         job = {
             "sha256": digest,
@@ -123,8 +124,14 @@ def model_digest(pipeline: Pipeline) -> str:
 
 def _surveyed(
     answers: TableAnswers, file: Path, rows: Iterable[NumberedRow]
-) -> tuple[list[str], list[str], int]:
-    """Checks all rows; returns the names of those read, of all columns, and the number of rows."""
+) -> tuple[list[str], list[str], int, str]:
+    """Checks all rows.
+
+    Returns:
+        The names of the columns that are read, those of all columns, the number of rows, and their
+        digest.
+    """
+    digest = hashlib.sha256()
     inputs: list[str] | None = None
     names: dict[str, None] = {}
     reasons: dict[str, str] = {}
@@ -135,11 +142,12 @@ def _surveyed(
         inputs = list(_read(answers, file, part, inputs, bad))
         reasons |= {f"{file}:{numbers[row]}": reason for row, reason in bad.items()}
         names |= dict.fromkeys(name for _, row in part for name in row)
+        digest.update(json.dumps([row for _, row in part], default=str).encode())
         num_rows += len(part)
     if inputs is None:
         raise ValueError(f"{file}: {NO_ROWS}")
     check_all_read(reasons)
-    return inputs, list(names), num_rows
+    return inputs, list(names), num_rows, digest.hexdigest()
 
 
 def _read(

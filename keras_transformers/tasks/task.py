@@ -158,6 +158,13 @@ class Task(abc.ABC, Generic[PipelineT]):
         """
         return pipeline.rows(columns, batch_size=batch_size)
 
+    def file_rows(self, path: Path) -> Iterator[dict[str, Any]] | None:
+        """Returns the rows of a file in a format of the task: name of a column -> cell.
+
+        None, as by default, if the file is a table, or has one row per line.
+        """
+        return None
+
     def cell_fault(self, name: str, value: Any) -> str:
         """Returns why the pipeline cannot read a cell of a table, or "".
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 import tiny
 from checks import says
 
@@ -199,7 +200,7 @@ def test_another_run_does_not_take_the_answers(tmp_path, monkeypatch):
             predict(path, output, **options)
         assert says(str(raised.value), "stopped, with another ... remove that folder")
     write_csv(path, {"id": IDS, "text": TEXTS[::-1]})
-    with pytest.raises(ValueError, match="another sha256"):
+    with pytest.raises(ValueError, match="another file"):
         predict(path, output)
 
 
@@ -275,3 +276,25 @@ def test_files_may_be_urls(tmp_path):
     predict("memory://in/a.csv", "memory://out/b.csv")
     assert system.find("/out") == ["/out/b.csv"]
     assert system.cat("/out/b.csv").decode().splitlines()[0] == "text,label,probability"
+
+
+def test_formats_of_tasks_become_tables(tmp_path):
+    answers = [{"text": "film", "answer_start": 7}]
+    questions = [{"id": str(number), "question": "good", "answers": answers} for number in range(3)]
+    paragraphs = [{"context": "a good film", "qas": questions}]
+    (tmp_path / "dev.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    predict(tmp_path / "dev.json", tmp_path / "a.csv", task="question_answering")
+    answer = tiny.pipeline("question_answering")("good", "a good film")
+    assert [(row["id"], row["context"], row["answer"]) for row in read(tmp_path / "a.csv")] == [
+        (question["id"], "a good film", answer.text) for question in questions
+    ]
+    for name in ("cat/1.png", "dog/2.png", "dog/3.PNG"):
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = tf.fill([8, 12, 3], tf.constant(200, tf.uint8))
+        (tmp_path / "images" / name).write_bytes(tf.io.encode_png(pixels).numpy())
+    predict(tmp_path / "images", tmp_path / "b.csv", task="image_classification")
+    rows = read(tmp_path / "b.csv")
+    assert [Path(row["image"]).name for row in rows] == ["1.png", "2.png", "3.PNG"]
+    assert {row["label"] for row in rows} <= {"a", "b"}
+    with pytest.raises(FileNotFoundError, match="images: not a file"):
+        predict(tmp_path / "images", tmp_path / "c.csv")

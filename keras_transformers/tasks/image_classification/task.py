@@ -1,6 +1,6 @@
 """Describes image classification, for `load`, `fit` and files of other libraries."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from keras_transformers.tasks.classification.table import (
 from keras_transformers.tasks.image_classification.answer import ANSWER
 from keras_transformers.tasks.image_classification.pipeline import ImageClassifier, ImageDecoder
 from keras_transformers.tasks.task import Task
+
+_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 
 def _of_model(
@@ -88,6 +90,13 @@ class ImageClassificationTask(Task[ImageClassifier]):
         images = {"image_bytes": list(map(_encoded, columns["image"]))}
         rows = super().table_rows(pipeline, images, batch_size=batch_size)
         return with_probabilities(with_probability(rows), pipeline.labels)
+
+    def file_rows(self, path: Path) -> Iterator[dict[str, Any]] | None:
+        """Returns the paths of the PNG and JPEG files in a folder and its subfolders."""
+        if not path.is_dir():
+            return None
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
+        return iter([{"image": str(file)} for file in files])
 
     def cell_fault(self, name: str, value: Any) -> str:
         """Returns why a cell is neither the path of a file nor pixels from 0 to 255, or ""."""
