@@ -136,9 +136,9 @@ def predict(
             `pipeline.with_options(...)`.
         data: what `fit` takes: a pandas or polars DataFrame, an Arrow table, a split of the
             `datasets` library, columns as a mapping or a tuple, a list of rows, a `tf.data.Dataset`
-            of rows; or the path or URL of a file: CSV and TSV, whose first row names the columns, JSON
-            Lines, Parquet, or one text per line, each also compressed; SQuAD's JSON; a folder of
-            images.
+            of rows; or the path or URL of a file: CSV and TSV, whose first row names the columns,
+            JSON Lines, Parquet, or one text per line, each also compressed; SQuAD's JSON; a folder
+            of images.
         columns: the task's column name -> the data's, where they differ.
         probabilities: whether to add the probability of each label: `probability_` and its name; of
             multiple_choice, the list `probabilities`.

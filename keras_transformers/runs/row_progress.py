@@ -26,10 +26,10 @@ def counted_rows(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     if quiet or not (console.is_terminal or console.is_jupyter):
         yield _lines(total) if not quiet else lambda rows: None
         return
-    bar = Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console)
-    with bar:
+    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, auto_refresh=False) as bar:  # without a thread
         task = bar.add_task("rows", total=total)
-        yield lambda rows: bar.advance(task, rows)
+        yield lambda rows: bar.update(task, advance=rows, refresh=True)
 
 
 def _lines(total: int) -> Callable[[int], None]:

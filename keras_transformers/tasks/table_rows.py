@@ -88,7 +88,10 @@ class TableAnswers:
                 misses.append(error)
                 continue
             return self._checked(read, reasons, bad)
-        raise misses[0]
+        if misses:
+            raise misses[0]
+        choices = " or ".join(", ".join(column.name for column in wanted) for wanted in sets)
+        raise ValueError(f"columns={dict(self.columns)}: pass names for {choices}, not for both")
 
     def kinds(self, inputs: Sequence[str]) -> dict[str, Kind]:
         """Returns the columns that are added: name -> kind; see `Task.table_outputs`.

@@ -1,5 +1,8 @@
 """`predict`: a table of any kind comes back with the answers as columns, whatever the task."""
 
+import inspect
+import typing
+
 import numpy as np
 import other_libraries
 import pandas
@@ -101,6 +104,18 @@ def test_answers_are_those_of_a_call():
     pairs = predict("reranking", {"query": TEXTS, "document": TEXTS})
     rank = tiny.pipeline("reranking")
     assert pairs["score"] == [rank(text, [text]).scores[0] for text in TEXTS]
+
+
+def test_conversations_get_the_next_message():
+    talk = tiny.talker()
+    conversations = [[{"role": "user", "content": text}] for text in TEXTS]
+    answers = kt.predict(talk, {"messages": conversations}, batch_size=2, quiet=True)
+    assert answers["generation"] == [answer.text for answer in talk.chat(conversations)]
+    bad = [conversations[0], "a", [{"role": "nobody", "content": "a"}]]
+    with pytest.raises(ValueError, match="row 1: messages is 'a', expected a list of messages"):
+        kt.predict(talk, {"messages": bad}, quiet=True)
+    with pytest.raises(ValueError, match="data, row 1: .*nobody"):
+        kt.predict(talk, {"messages": [bad[0], bad[2]]}, quiet=True)
 
 
 def test_a_frame_keeps_its_index_and_its_other_columns():
@@ -234,6 +249,12 @@ def test_fit_refuses_the_same_frames():
         assert says(str(raised.value), parts), raised.value
 
 
+def test_columns_are_for_one_set_of_inputs():
+    with pytest.raises(ValueError, match="pass names for words or text, not for both"):
+        predict("tagging", {"a": TEXTS}, columns={"words": "a", "text": "a"})
+    assert predict("tagging", {"a": TEXTS, "words": TEXTS}, columns={"text": "a"})["entities"]
+
+
 def test_probabilities_need_labels():
     with pytest.raises(ValueError, match="probabilities=True: regression .*score"):
         predict("regression", {"text": ["a"], "text_b": ["b"]}, probabilities=True)
@@ -253,3 +274,15 @@ def test_progress_is_a_line_every_ten_seconds(monkeypatch, capsys):
     assert says(capsys.readouterr().out, "row 2/3 ... left ... row 3/3")
     predict("classification", {"text": TEXTS})
     assert capsys.readouterr().out == ""
+
+
+def test_all_kinds_of_data_have_the_same_options():
+    """An editor knows them by an overload for each kind of data."""
+    function = inspect.unwrap(kt.predict)
+    options = dict(inspect.signature(function).parameters)
+    for of_kind in typing.get_overloads(function):
+        parameters = inspect.signature(of_kind).parameters
+        assert parameters.keys() - options.keys() == set()
+        assert options.keys() - parameters.keys() <= {"output"}
+        for name in parameters.keys() - {"data", "output"}:
+            assert parameters[name] == options[name], name
