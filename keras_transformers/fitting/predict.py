@@ -3,7 +3,6 @@
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import tensorflow as tf
@@ -15,6 +14,7 @@ from keras_transformers.data.tables.appending import (
 )
 from keras_transformers.data.tables.in_memory import RowError, elements
 from keras_transformers.data.tables.kinds import Kind
+from keras_transformers.dependencies import tables
 from keras_transformers.dependencies.tables import row_names
 from keras_transformers.fitting.table_files import model_digest, predict_table
 from keras_transformers.options import named
@@ -22,11 +22,12 @@ from keras_transformers.ranges import PositiveInt, check_ranges
 from keras_transformers.runs.row_progress import counted_rows
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
-from keras_transformers.tasks.table_rows import TableAnswers, check_all_read
+from keras_transformers.tasks.table_rows import NUM_ROWS, TableAnswers, check_all_read
 
 __all__ = ["predict"]
 
 TableT = TypeVar("TableT")
+OutputT = TypeVar("OutputT", bound=str | os.PathLike[str])
 
 _ADVICE = {
     "pass data=, such as a DataFrame": ("x", "inputs", "dataset", "test_dataset", "test_data"),
@@ -55,10 +56,10 @@ def predict(
     columns: Mapping[str, str] | None = None,
     probabilities: bool = False,
     prefix: str = "",
-    output: str | os.PathLike[str],
+    output: OutputT,
     batch_size: PositiveInt = 32,
     quiet: bool = False,
-) -> Path: ...
+) -> OutputT: ...
 @overload
 def predict(
     pipeline: Pipeline,
@@ -151,7 +152,7 @@ def predict(
 
     Returns:
         The data with more columns, of the same type; a frame keeps its index. Rows of one value
-        become tuples. For a file, the path of the output.
+        become tuples. For a file, `output`.
 
     Raises:
         FileExistsError: the output exists.
@@ -181,7 +182,7 @@ def predict(
             )
         model = functools.partial(model_digest, pipeline)
         predict_table(answers, os.fspath(data), os.fspath(output), model=model, quiet=quiet)
-        return Path(output)
+        return output
     if output is not None:
         raise ValueError(
             f"output={os.fspath(output)!r} is for data in a file: write what predict returns, such "
@@ -199,22 +200,49 @@ def _answered(
 ) -> tuple[dict[str, Sequence[Any]], dict[str, Kind]]:
     """Returns the columns to add to data in memory, and their kinds."""
     source = Source("data", names=row_names(data))
+    # A table's cells become values of Python part by part.
+    parts = tables.parts(data, NUM_ROWS) if tables.is_table(data) else [data]
+    inputs: list[str] | None = None
     reasons: dict[int, str] = {}
-    try:
-        columns = answers.read(data, reasons)
-        kinds = answers.kinds(list(columns))
-    except RowError as error:
-        raise ValueError(f"{source.row(error.row)}: {error.reason}") from error
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{source}: {error}") from error
+    num_rows = 0
+    for part in parts:
+        bad: dict[int, str] = {}
+        columns = _read(answers, source, part, num_rows, inputs, bad)
+        inputs = list(columns)
+        reasons |= {num_rows + row: reason for row, reason in bad.items()}
+        num_rows += len(bad) + len(columns[inputs[0]])
+    kinds = answers.kinds(inputs or ())
     answers.check_names(str(source), headings(data), kinds)
     check_all_read({source.row(row): reason for row, reason in reasons.items()})
     added: dict[str, list[Any]] = {name: [] for name in kinds}
-    refused: dict[int, str] = {}
-    with counted_rows(len(next(iter(columns.values()))), quiet=quiet) as advance:
-        for part in answers.answers(columns, refused):
-            for name, cells in part.items():
-                added[name] += cells
-            advance(len(next(iter(part.values()))))
-    check_all_read({source.row(row): reason for row, reason in refused.items()})
+    start = 0
+    with counted_rows(num_rows, quiet=quiet) as advance:
+        for part in parts:
+            if len(parts) > 1:
+                columns = _read(answers, source, part, start, inputs, {})
+            refused: dict[int, str] = {}
+            for cells in answers.answers(columns, refused):
+                for name, values in cells.items():
+                    added[name] += values
+                advance(len(next(iter(cells.values()))))
+            reasons |= {start + row: reason for row, reason in refused.items()}
+            start += len(columns[next(iter(columns))])
+    check_all_read({source.row(row): reason for row, reason in reasons.items()})
     return dict(added), kinds
+
+
+def _read(
+    answers: TableAnswers,
+    source: Source,
+    part: Any,
+    start: int,
+    inputs: Sequence[str] | None,
+    bad: dict[int, str],
+) -> dict[str, list[Any]]:
+    """Returns the columns of a part of data in memory whose rows begin at `start`."""
+    try:
+        return answers.read(part, bad, inputs)
+    except RowError as error:
+        raise ValueError(f"{source.row(start + error.row)}: {error.reason}") from error
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{source}: {error}") from error

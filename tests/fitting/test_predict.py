@@ -87,6 +87,29 @@ def test_all_kinds_of_tables_get_the_same_columns(task):
     assert list(next(iter(dataset))) == [*columns, *added]
 
 
+@pytest.mark.parametrize("kind", other_libraries.KINDS)
+def test_tables_are_read_in_parts(kind, monkeypatch):
+    texts = [f"{text} {'good ' * (row % 3)}" for row, text in enumerate(TEXTS * 4)]
+    whole = predict("classification", {"text": texts})
+    for module in ("tasks.table_rows", "fitting.predict"):
+        monkeypatch.setattr(f"keras_transformers.{module}.NUM_ROWS", 5)
+    sizes = []
+    read = table_rows.columns_of
+    monkeypatch.setattr(
+        table_rows,
+        "columns_of",
+        lambda data, *args, **options: (sizes.append(len(data)), read(data, *args, **options))[1],
+    )
+    table = predict("classification", other_libraries.table(kind, {"text": texts}))
+    assert plain(list(map(str, table["label"]))) == whole["label"]
+    shares = [float(str(share)) for share in table["probability"]]
+    assert shares == pytest.approx(whole["probability"], rel=1e-5)
+    assert sizes == [5, 5, 2] * 2
+    wrong = [*texts[:6], None, *texts[7:11], None]
+    with pytest.raises(ValueError, match="2 rows .*data, row 6: .*data, row 11: "):
+        predict("classification", other_libraries.table(kind, {"text": wrong}))
+
+
 def test_answers_are_those_of_a_call():
     classify, tag = tiny.pipeline("classification"), tiny.pipeline("tagging")
     answers = predict("classification", {"text": TEXTS}, probabilities=True)

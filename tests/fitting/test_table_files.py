@@ -273,7 +273,7 @@ def test_files_may_be_urls(tmp_path):
     system = fsspec.filesystem("memory")
     with system.open("/in/a.csv", "w") as file:
         file.write("text\na good film\nbad\nlong\n")
-    predict("memory://in/a.csv", "memory://out/b.csv")
+    assert predict("memory://in/a.csv", "memory://out/b.csv") == "memory://out/b.csv"
     assert system.find("/out") == ["/out/b.csv"]
     assert system.cat("/out/b.csv").decode().splitlines()[0] == "text,label,probability"
 
