@@ -113,8 +113,8 @@ class TableAnswers:
     def check_names(self, source: str, headings: Sequence[Any], kinds: Mapping[str, Kind]) -> None:
         """Raises ValueError if data has a column with the name of one that is added."""
         if twice := [name for name in kinds if name in headings]:
-            prefix = "predicted_"
-            while any(f"{prefix}{name}" in headings for name in kinds):
+            names, prefix = [name.removeprefix(self.prefix) for name in kinds], "predicted_"
+            while any(f"{prefix}{name}" in headings for name in names):
                 prefix = f"new_{prefix}"
             example = f"{prefix}{twice[0].removeprefix(self.prefix)}"
             raise ValueError(
@@ -194,7 +194,7 @@ class TableAnswers:
                     rows += task.table_rows(pipeline, one, batch_size=1)
                 except ValueError as reason:
                     reasons[start + row] = one_line(reason)
-            if not reasons or (count > 1 and len(rows) == 0 and len({*reasons.values()}) == 1):
+            if not reasons or (count == NUM_ROWS and not rows and len({*reasons.values()}) == 1):
                 raise error  # it is not about single rows
             refused |= reasons
             return rows

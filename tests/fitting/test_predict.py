@@ -229,8 +229,9 @@ def test_a_column_that_exists_is_never_replaced(kind):
     assert says(str(raised.value), "data already has the column label ... prefix='predicted_'")
     assert "predicted_label" in str(raised.value)
     table = other_libraries.table(kind, {"text": ["a"], "label": ["b"], "predicted_label": ["c"]})
-    with pytest.raises(ValueError, match="prefix='new_predicted_'"):
-        predict("classification", table)
+    for options in ({}, {"prefix": "predicted_"}):
+        with pytest.raises(ValueError, match="prefix='new_predicted_' for new_predicted_label"):
+            predict("classification", table, **options)
 
 
 @pytest.mark.parametrize(
