@@ -1,8 +1,8 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
 `bert_base()` and the other factories, `list_models`, `create_model`, `load`, `fit`, `evaluate`,
-`explain`, `save`, `export` and `register` are here. Everything else is in a room: `layers`,
-`models`, `families`, `tasks` and what these show as `heads`, `pipelines` and `results`;
+`explain`, `predict`, `save`, `export` and `register` are here. Everything else is in a room:
+`layers`, `models`, `families`, `tasks` and what these show as `heads`, `pipelines` and `results`;
 `tokenizers`, `decoding`, `convert`, `data`, `training`, `evaluation`, `runs`, `fitting`,
 `saved_model`, `serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so
 importing this package is fast and does not load TensorFlow if Keras uses another backend.
@@ -22,6 +22,7 @@ __all__ = [
     "fit",
     "list_models",
     "load",
+    "predict",
     "register",
     "save",
 ]
@@ -58,6 +59,7 @@ _NAMES = {
     "fit": "fitting.fit",
     "list_models": "models.registry",
     "load": "tasks.weights.loading",
+    "predict": "fitting.predict",
     "register": "registry",
     "save": "tasks.weights.writing",
 }

@@ -58,8 +58,9 @@ ALLOWED: dict[str, set[str]] = {
         *("data", "evaluation.bleu", "evaluation.reports.report", "inspection", "models.registry"),
         *("convert.formats.weights", "tasks.pipeline", "saved_model", "training"),
     },
-    # Pipelines trained and measured in one call: it stands on what recipes stand on.
-    "fitting": {"data", "evaluation", "models", "tasks", "runs", "training"},
+    # Pipelines trained, measured and run in one call: it stands on what recipes stand on. The jobs
+    # are for predictions on files.
+    "fitting": {"data", "evaluation", "jobs", "models", "tasks", "runs", "training"},
     # They show what tasks and families hold, and import nothing.
     "heads": set(),
     "pipelines": set(),

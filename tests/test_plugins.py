@@ -175,6 +175,13 @@ def test_its_task_is_trained_and_measured(in_order):
         kt.fit(in_order, (*PAIRS, ORDER), label_smoothin=0.1)
 
 
+def test_its_task_answers_tables(in_order):
+    texts, texts_b = PAIRS
+    table = kt.predict(in_order, {"text": texts, "text_b": texts_b}, quiet=True)
+    assert list(table) == ["text", "text_b", "in_order", "probability"]
+    assert table["in_order"] == [answer.in_order for answer in in_order(texts, texts_b)]
+
+
 @pytest.mark.slow
 def test_installed_in_a_fresh_environment_it_goes_all_the_way(tmp_path):
     """pip installs it beside the packages of this environment; nothing is imported from tests."""

@@ -1,5 +1,7 @@
 """Commands that run an export or a saved pipeline in this process: `predict`, `translate`."""
 
+import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +31,8 @@ class Predict(Command):
     """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines.
 
     With --input, run an export on files, and write one file of JSON lines per file. Tables (.tsv,
-    .csv, .jsonl, .parquet) have one text per row, other files one per
-    line.
+    .csv, .jsonl, .parquet) have one text per row, other files one per line. If --output is a table
+    too, write the rows of one file to it, with the answers as more columns.
 
     Examples:
         keras-transformers predict saved_models/fill_mask_en --text "She opened the [MASK]."
@@ -38,6 +40,7 @@ class Predict(Command):
         keras-transformers predict choices/ --text "It rains." --choice "Wet." --choice "Dry."
         keras-transformers predict saved_models/sentiment --input 'texts/*.txt.gz' --output answers/
         keras-transformers predict mine/ --input a.csv --text-column review --output answers/
+        keras-transformers predict mine/ --input a.csv --text-column review --output answered.csv
     """
 
     path: PipelinePath
@@ -53,12 +56,15 @@ class Predict(Command):
             "`text<TAB>choice<TAB>choice`",
         ),
     ] = ()
-    # folder or URL for the answers to --input; a stopped run resumes there
+    # folder or URL for the answers to --input, or a .csv, .tsv, .jsonl or .parquet file for the
+    # rows of a file with their answers; a stopped run resumes there
     output: OptionalText = None
     text_column: OptionalText = None  # column of tables: a name, or a number from 0; default: text
     text_b_column: OptionalText = None  # the same for the second text of pairs
     delimiter: str = "auto"  # separates columns: a character, or tab
     encoding: str = "utf-8"  # encoding of the files, such as utf-16 or cp1252
+    probabilities: bool = False  # in a table, add the probability of each label
+    prefix: str = ""  # in a table, begins the names of the columns that are added
     beam: BeamOptions = ()
 
     def run(self) -> int:
@@ -84,6 +90,16 @@ class Predict(Command):
     def _run_on_files(self) -> int:
         if not self.input or self.output is None or self.text or self.text_b or self.choice:
             raise ValueError("files need --input and --output together, and no --text")
+        from keras_transformers.data.tables.files import is_output
+
+        if is_output(self.output):
+            return self._run_on_table(self.output)
+        if self.probabilities or self.prefix:
+            name = "--probabilities" if self.probabilities else "--prefix"
+            raise ValueError(
+                f"{name} is for tables: let --output {self.output} end in .csv, .tsv, .jsonl or "
+                ".parquet"
+            )
         from keras_transformers.jobs.engines import Beam, Local
         from keras_transformers.saved_model import TextRows, predict_files
 
@@ -96,6 +112,51 @@ class Predict(Command):
         engine = Beam(self.beam) if self.beam else Local()
         report = predict_files(self.path, self.input, self.output, engine=engine, rows=rows)
         print(f"{self.output}: {report}")
+        return 0
+
+    def _run_on_table(self, output: str) -> int:
+        """Writes the rows of a file with their answers."""
+        from keras_transformers.convert.formats.weights import has_weights
+        from keras_transformers.fitting.table_files import model_digest, predict_table
+        from keras_transformers.jobs import places
+        from keras_transformers.saved_model.file_prediction import digest_of_answers
+        from keras_transformers.saved_model.measuring import Export
+        from keras_transformers.saved_model.versions import resolve
+        from keras_transformers.tasks.table_rows import TableAnswers
+        from keras_transformers.tasks.weights import loading
+
+        files = [file for pattern in self.input for file in places.find(pattern)]
+        if len(files) != 1 or self.beam:
+            what = "--beam" if self.beam else f"--input with {len(files)} files"
+            raise ValueError(
+                f"{what} and --output {output}: a table has the rows of one file; for more, let "
+                "--output be a folder"
+            )
+        columns = {"text": self.text_column, "text_b": self.text_b_column}
+        with contextlib.ExitStack() as stack:
+            model: Callable[[], str]
+            if has_weights(self.path):
+                pipeline: Any = loading.load(self.path)
+                model = functools.partial(model_digest, pipeline)
+            else:
+                version = resolve(stack.enter_context(places.fetched_folder(self.path)))
+                pipeline = Export(version, batch_size=32)
+                model = functools.partial(digest_of_answers, version)
+            answers = TableAnswers(
+                pipeline=pipeline,
+                columns={name: column for name, column in columns.items() if column is not None},
+                probabilities=self.probabilities,
+                prefix=self.prefix,
+            )
+            num_rows = predict_table(
+                answers,
+                files[0],
+                output,
+                model=model,
+                delimiter=self.delimiter,
+                encoding=self.encoding,
+            )
+        print(f"{output}: {num_rows} rows")
         return 0
 
 

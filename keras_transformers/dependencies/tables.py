@@ -6,7 +6,7 @@ Attributes do not tell: each column of a data frame is one too, under any name.
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,11 @@ def is_table(value: object) -> bool:
     return _is_one_of(value, _TABLES)
 
 
+def is_table_of(value: object, library: str) -> bool:
+    """Returns whether a value is a table of one library, such as "pandas"."""
+    return _is(value, library, *_TABLES[library])
+
+
 def is_lazy_table(value: object) -> bool:
     """Returns whether a value is a table whose rows are not in memory."""
     return _is_one_of(value, _LAZY_TABLES)
@@ -36,6 +41,19 @@ def column_names(table: Any) -> list[Any]:
     """Returns the names of a table's columns, in order."""
     names = table.columns if _is_one_of(table, _FRAMES) else table.column_names
     return list(names)
+
+
+def parts(table: Any, size: int) -> list[Any]:
+    """Returns a table in parts of a number of rows, at least one, without copying them."""
+    cut: dict[str, Callable[[int, int], Any]] = {
+        "pandas": lambda start, stop: table.iloc[start:stop],
+        "polars": lambda start, stop: table[start:stop],
+        "pyarrow": lambda start, stop: table.slice(start, stop - start),
+        "datasets": lambda start, stop: table.select(range(start, stop)),
+    }
+    (library,) = (library for library in cut if is_table_of(table, library))
+    count = len(table)
+    return [cut[library](at, min(at + size, count)) for at in range(0, max(count, 1), size)]
 
 
 def row_names(table: Any) -> list[Any] | None:

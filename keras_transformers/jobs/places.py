@@ -41,6 +41,14 @@ def find(pattern: str) -> list[Place]:
     return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
 
 
+def exists(place: Place) -> bool:
+    """Returns whether there is a file or a folder."""
+    if not is_url(place):
+        return os.path.lexists(place)
+    system, path = _system(place)
+    return bool(system.exists(path))
+
+
 def names(folder: Place) -> list[str]:
     """Returns the paths of all files in a folder and its subfolders, relative to it, sorted.
 

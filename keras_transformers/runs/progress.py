@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from keras_transformers.runs.telemetry import plain
 
 _SECONDS_BETWEEN_DRAWINGS = 0.1
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_PAGES = 0.5
 
 
@@ -96,7 +96,7 @@ class _Pace:
         if not self.total or self.done <= first:
             return ""
         return (
-            f"{_clock((now - self._started) * (self.total - self.done) / (self.done - first))} left"
+            f"{clock((now - self._started) * (self.total - self.done) / (self.done - first))} left"
         )
 
 
@@ -119,7 +119,7 @@ class LineProgress(keras.callbacks.Callback):
         """Prints a line if one is due."""
         pace, now = self._pace, monotonic()
         pace.in_epoch = batch + 1
-        if now - self._printed < _SECONDS_BETWEEN_LINES:
+        if now - self._printed < SECONDS_BETWEEN_LINES:
             return
         self._printed = now
         steps = f"{pace.in_epoch}/{pace.steps}" if pace.steps else str(pace.in_epoch)
@@ -301,10 +301,10 @@ def _texts(logs: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: ",".join(f"{x:.4g}" for x in of) for name, of in numbers.items()}
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """Returns seconds as a time: 1:02:05 for 3725.
 
-    >>> _clock(3725), _clock(59.6)
+    >>> clock(3725), clock(59.6)
     ('1:02:05', '1:00')
     """
     minutes, seconds = divmod(round(seconds), 60)

@@ -165,7 +165,7 @@ def _start(path: places.Place, output: places.Place, batch_size: int, rows: Text
         version = resolve(local)
         inside = version.relative_to(local).as_posix()
         export = path if inside == "." else f"{path}/{inside}"
-        identity = {"export": export, "sha256": _digest_of_answers(version)}
+        identity = {"export": export, "sha256": digest_of_answers(version)}
     job = _Job(export, output, batch_size, rows, uuid.uuid4().hex)
     there = places.names(output)
     if there and f"{_RUN}/export.json" not in there:
@@ -265,7 +265,7 @@ def _load(export: places.Place, run: str) -> Predictor:
         return Predictor(folder)
 
 
-def _digest_of_answers(version: Path) -> str:
+def digest_of_answers(version: Path) -> str:
     """Returns a hash of the export's files that determine its answers."""
     digest = hashlib.sha256()
     for path, kind in files.entries(version):

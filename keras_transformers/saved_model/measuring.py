@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.saved_model.description import read_metadata
 from keras_transformers.saved_model.prediction import Predictor
 from keras_transformers.saved_model.versions import resolve
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.labels import LabelsAre
-from keras_transformers.tasks.task import Task, all_tasks
+from keras_transformers.tasks.task import all_tasks
+from keras_transformers.tasks.texts import text_inputs
 from keras_transformers.tasks.training import Trainer
 
 __all__ = ["evaluate_export"]
@@ -52,7 +55,7 @@ def evaluate_export(
             f"measured, only those for {', '.join(measured)}: measure the pipeline with "
             "keras_transformers.evaluate"
         )
-    export = _Export(version, metadata, task, batch_size)
+    export = Export(version, batch_size)
     (examples,) = trainer.read(export, {"data": data}, columns or {}, labels_are)
     report = trainer.report(export, trainer.ask(export, examples), examples)
     if report is None:
@@ -67,24 +70,35 @@ def _has_report(trainer: Trainer[Any, Any] | None) -> bool:
     )
 
 
-class _Export:
-    """An export, as readers of labelled data and reports see a pipeline.
+class Export:
+    """An export with the attributes of its pipeline, for what reads and answers tables.
 
-    Its attributes are those of the pipeline that the metadata records, else the defaults.
+    They are those that the metadata records, else the defaults.
 
     Args:
         path: the version folder.
-        metadata: the export's.
-        task: the export's.
         batch_size: rows in one call of the graph.
+
+    Raises:
+        ValueError: the export's task is unknown.
+
+    Attributes:
+        task: the pipeline's.
+        text_names: the inputs that take texts or images, in the order of a call.
     """
 
-    def __init__(
-        self, path: Path, metadata: Mapping[str, Any], task: Task[Any], batch_size: int
-    ) -> None:
-        self.task = task.name
-        self._path, self._metadata, self._batch_size = path, metadata, batch_size
-        self._parameters = task.parameters
+    def __init__(self, path: Path, batch_size: int) -> None:
+        self._path, self._batch_size = path, batch_size
+        self._metadata = read_metadata(path)
+        self.task: str = self._metadata.get("task", "")
+        if self.task not in all_tasks():
+            raise ValueError(
+                f"{path}: its task, {self.task or 'which it does not say'}, is unknown: export the "
+                "model again, or install the package that registers the task"
+            )
+        self._parameters = all_tasks()[self.task].parameters
+        inputs = list(self._metadata["signatures"]["serving_default"]["inputs"])
+        self.text_names = text_inputs(inputs) or tuple(inputs)
         self._predictors: dict[str, Predictor] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -99,12 +113,21 @@ class _Export:
             raise ValueError(f"{self._path}: its metadata lack {name}: export the model again")
         return parameter.default
 
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the outputs of `serving_default`: name -> tf.TensorSpec."""
+        outputs = self._metadata["signatures"]["serving_default"]["outputs"]
+        return {
+            name: tf.TensorSpec(about["shape"], about["dtype"]) for name, about in outputs.items()
+        }
+
     @property
     def prompts(self) -> Mapping[str, str]:
         """The prompts of an embedder."""
         return self._metadata.get("prompts") or {}
 
-    def rows(self, inputs: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    def rows(
+        self, inputs: Mapping[str, Sequence[Any]], *, batch_size: int | None = None
+    ) -> list[dict[str, Any]]:
         """Answers columns of inputs with the first signature that takes them."""
         signatures = self._metadata["signatures"]
         names = [
@@ -116,7 +139,7 @@ class _Export:
             raise ValueError(
                 f"{self._path}: no signature takes {', '.join(inputs)}: export the model again"
             )
-        return self._predictor(names[0])(inputs, batch_size=self._batch_size)
+        return self._predictor(names[0])(inputs, batch_size=batch_size or self._batch_size)
 
     def __call__(
         self, texts: Sequence[str], *, prompt_name: str | None = None, batch_size: int = 32

@@ -4,7 +4,7 @@ import abc
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -14,6 +14,9 @@ from keras_transformers import registry
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.huggingface import save_huggingface
 from keras_transformers.convert.formats.weights import FoundWeights, TrainedModel
+from keras_transformers.data.tables.in_memory import TEXT, TEXT_A, TEXT_B, Wanted
+from keras_transformers.data.tables.kinds import Kind, kind_of
+from keras_transformers.files.errors import short_repr
 from keras_transformers.tasks.answers import AnswerType
 from keras_transformers.tasks.pipeline import Pipeline
 
@@ -109,6 +112,68 @@ class Task(abc.ABC, Generic[PipelineT]):
             return None
         trainer: Trainer[Any, Any] = importlib.import_module(module).TRAINER
         return trainer
+
+    def table_inputs(self, pipeline: PipelineT) -> Sequence[Sequence[Wanted]]:
+        """Returns the columns that `predict` reads: sets, of which a table must have one.
+
+        By default the pipeline's inputs, under the names that training data has for them.
+
+        Args:
+            pipeline: the pipeline, or an export with the attributes of its pipeline.
+        """
+        trainer, names = self.trainer(), pipeline.text_names
+        usual = {"text": TEXT_A if "text_b" in names else TEXT, "text_b": TEXT_B}
+        columns = {name: Wanted(name, usual.get(name, ())) for name in names}
+        if trainer is not None:
+            columns |= {x.name: x for x in trainer.columns(pipeline) if x.name in columns}
+        return [list(columns.values())]
+
+    def table_outputs(
+        self, pipeline: PipelineT, inputs: Collection[str], *, probabilities: bool
+    ) -> Mapping[str, Kind]:
+        """Returns the columns that `predict` adds: name -> the type of a cell, such as `list[str]`.
+
+        By default the pipeline's outputs.
+
+        Args:
+            pipeline: see `table_inputs`.
+            inputs: the names of the columns that are read.
+            probabilities: whether to add the probability of each label, for tasks with labels.
+        """
+        specs = pipeline.answer_specs()
+        return {name: kind_of(spec) for name, spec in specs.items() if name != self.answer.count}
+
+    def table_rows(
+        self, pipeline: PipelineT, columns: Mapping[str, Sequence[Any]], *, batch_size: int
+    ) -> Sequence[Mapping[str, Any]]:
+        """Answers rows of a table: for each row, at least the cells of `table_outputs`.
+
+        Args:
+            pipeline: see `table_inputs`.
+            columns: name in `table_inputs` -> a cell per row.
+            batch_size: rows in one call of the graph.
+
+        Raises:
+            ValueError: the pipeline refuses a row.
+        """
+        return pipeline.rows(columns, batch_size=batch_size)
+
+    def file_rows(self, path: Path) -> Iterator[dict[str, Any]] | None:
+        """Returns the rows of a file in a format of the task: name of a column -> cell.
+
+        None, as by default, if the file is a table, or has one row per line.
+        """
+        return None
+
+    def cell_fault(self, name: str, value: Any) -> str:
+        """Returns why the pipeline cannot read a cell of a table, or "".
+
+        By default a cell must be a string or, for `answer.lists`, a list of them.
+        """
+        if name not in self.answer.lists:
+            return "" if isinstance(value, str) else f"{short_repr(value)}, expected a string"
+        are_texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
+        return "" if are_texts else f"{short_repr(value)}, expected a list of strings"
 
     def may_have(self, num_outputs: int) -> bool:
         """Returns whether its head can have this many outputs."""

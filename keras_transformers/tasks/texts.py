@@ -101,13 +101,19 @@ def check_is_list(name: str, values: object, wanted: str = "list of strings") ->
         names = list(values) if isinstance(values, Mapping) else tables.column_names(values)
         kind += f" with the columns {', '.join(map(str, names))}"[:200]
         example = name if name in names else next(iter(names), name)
-        remedy = f"pass one of its columns, such as data[{example!r}]"
+        remedy = (
+            f"pass one of its columns, such as data[{example!r}], or all of it to "
+            "keras_transformers.predict, which returns it with the answers as columns"
+        )
     elif tables.is_lazy_table(values):
-        remedy = "read it, with collect() or list(), and pass its column of texts"
+        remedy = (
+            "read it, with collect() or list(), and pass its column of texts, or all of it to "
+            "keras_transformers.predict"
+        )
     elif isinstance(values, io.IOBase):
         remedy = "read it and pass what is in it, such as file.read().splitlines()"
     elif isinstance(values, os.PathLike):
-        remedy = "read the file and pass what is in it, or use `keras-transformers predict --input`"
+        remedy = "read the file and pass what is in it, or pass it to keras_transformers.predict"
     elif isinstance(values, set | frozenset):
         remedy = "a set has no order, so pass sorted(texts)"
     if remedy:

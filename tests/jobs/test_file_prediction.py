@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
@@ -315,3 +316,67 @@ def test_exports_that_take_no_texts(texts, tmp_path, capsys):
     assert (status, len(err.splitlines())) == (2, 1)
     assert "no export at" in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", ["export", "saved"])
+def test_a_table_becomes_a_table_with_the_answers(path, tmp_path, capsys):
+    """By the export and by the saved pipeline, the same."""
+    classify = tiny.pipeline("classification")
+    model = (
+        tiny.exported("classification") if path == "export" else classify.save(tmp_path / "saved")
+    )
+    texts = ["a good film", "a bad film !"]
+    with (tmp_path / "a.csv").open("w") as file:
+        csv.writer(file, delimiter=";").writerows(
+            [["review", "id"], *zip(texts, "12", strict=True)]
+        )
+    options = ["--text-column", "review", "--probabilities", "--prefix", "p_"]
+    files = ["--input", tmp_path / "*.csv", "--output", tmp_path / "b.jsonl"]
+    status, out, err = run(capsys, model, *files, *options)
+    assert (status, out.splitlines()[-1]) == (0, f"{tmp_path / 'b.jsonl'}: 2 rows"), err
+    for row, text, answer in zip(rows(tmp_path / "b.jsonl"), texts, classify(texts), strict=True):
+        assert list(row)[:4] == ["review", "id", "p_label", "p_probability"]
+        assert (row["review"], row["p_label"]) == (text, answer.label)
+        shares = [row[f"p_probability_{label}"] for label in classify.labels]
+        assert shares == pytest.approx(answer.probabilities, rel=1e-4)
+    status, _, err = run(capsys, model, *files, *options)
+    assert (status, "b.jsonl exists: remove it" in err) == (2, True)
+
+
+@pytest.mark.parametrize("task", ["image_classification", "tagging", "reranking", "embedding"])
+def test_exports_of_other_tasks_answer_tables(task, tmp_path):
+    from keras_transformers.saved_model.measuring import Export
+    from keras_transformers.tasks.table_rows import TableAnswers
+
+    columns = {
+        "image_classification": {"image": [tmp_path / "a.png"]},
+        "tagging": {"words": [["a", "film"], ["good"]]},
+        "reranking": {"text": ["a"], "text_b": ["a film"]},
+    }.get(task, {"text": ["a film"]})
+    (tmp_path / "a.png").write_bytes(tf.io.encode_png(tf.zeros([8, 12, 3], tf.uint8)).numpy())
+    export = tiny.exported(task)
+    (wanted,), (got,) = (
+        TableAnswers(pipeline=pipeline).answers(columns, {})
+        for pipeline in (tiny.pipeline(task), Export(export, batch_size=2))
+    )
+    assert wanted.keys() == got.keys()
+    for name, cells in wanted.items():
+        for one, other in zip(map(np.ravel, cells), map(np.ravel, got[name]), strict=True):
+            assert list(one) == (
+                list(other) if one.dtype.kind == "U" else pytest.approx(other, rel=1e-4)
+            )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--output", "{}/b.csv", "--beam", "runner=DirectRunner"], "--beam ... be a folder"),
+        (["--output", "{}/out", "--prefix", "p_"], "--prefix is for tables ... end in .csv"),
+        (["--output", "{}/b.csv", "--input", "{}/no*"], "--input with 0 files"),
+    ],
+)
+def test_options_of_tables_and_folders(options, said, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text\na\n")
+    words = [word.format(tmp_path) for word in options]
+    status, _, err = run(capsys, tmp_path, "--input", tmp_path / "a.csv", *words)
+    assert (status, len(err.splitlines()), says(err, said)) == (2, 1, True), err

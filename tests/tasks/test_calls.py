@@ -122,6 +122,7 @@ def test_a_table_is_never_a_list_of_its_columns_names(classify, score, kind):
             call()
         assert "with the columns numpy, text, text_b: pass one of its columns" in str(caught.value)
         assert "such as data['text']" in str(caught.value)
+        assert "keras_transformers.predict" in str(caught.value)
     with pytest.raises(ValueError, match=r"^text_b must be .* columns numpy.* data\['text_b'\]"):
         score(["a"], table)
     choose = tiny.pipeline("multiple_choice")
@@ -142,7 +143,7 @@ def test_a_table_is_never_a_list_of_its_columns_names(classify, score, kind):
         ({}, "a dict with the columns : pass one"),
         ({"a good film", "b"}, r"a set: .*sorted\(texts\)"),
         (io.StringIO("a good film\nb\n"), r"a StringIO: .*file.read\(\).splitlines\(\)"),
-        (Path("reviews.txt"), "Path: read the file"),
+        (Path("reviews.txt"), "Path: read the file.*keras_transformers.predict"),
         (["a", {"text": "b"}], r"text\[1\] is \{'text': 'b'\}, a dict"),
         (np.array([["a"], ["b"]]), r"text\[0\] is \['a'\], a list"),
     ],

@@ -15,6 +15,7 @@ from keras_transformers.files.surrogates import half_of_a_pair
 
 __all__ = ["Wanted", "columns_of"]
 
+NO_ROWS = "the data has no rows: pass at least one, or check what selected them"
 _DEEPEST_VALUE = 20  # of lists and mappings in a cell; the answers of a question take three
 
 
@@ -29,6 +30,10 @@ class RowError(ValueError):
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(f"row {row}: {reason}")
         self.row, self.reason = row, reason
+
+
+class MissingColumnError(ValueError):
+    """Data has no column that a task reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +127,7 @@ def columns_of(
         counts = ", ".join(f"{length} of {name}" for name, length in lengths.items())
         raise ValueError(f"the columns differ in length, {counts}: pass one value of each per row")
     if not all(lengths.values()):
-        raise ValueError("the data has no rows")
+        raise ValueError(NO_ROWS)
     bad: dict[int, RowError] = {}
     nullable = {field.name: field.nullable for field in wanted}
     for name, cells in columns.items():
@@ -138,13 +143,7 @@ def columns_of(
 
 def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> dict[str, list[Any]]:
     if isinstance(data, tf.data.Dataset):
-        if _is_batched(data):
-            raise ValueError("the tf.data.Dataset is batched: pass it before batch(), or unbatch()")
-        if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
-            raise ValueError("the tf.data.Dataset has no end: pass it before repeat(), or take(n)")
-        data = list(data.as_numpy_iterator())
-        if not data:
-            raise ValueError("the tf.data.Dataset has no elements")
+        data = elements(data)
     if isinstance(data, tuple):
         return _in_order(data, wanted)
     if isinstance(data, Mapping):
@@ -170,6 +169,22 @@ def _chosen(data: Any, wanted: Sequence[Wanted], names: Mapping[str, str]) -> di
     )
 
 
+def elements(data: tf.data.Dataset) -> list[Any]:
+    """Returns the rows of a `tf.data.Dataset`, in numpy's types.
+
+    Raises:
+        ValueError: it is batched, endless or empty.
+    """
+    if _is_batched(data):
+        raise ValueError("the tf.data.Dataset is batched: pass it before batch(), or unbatch()")
+    if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("the tf.data.Dataset has no end: pass it before repeat(), or take(n)")
+    rows = list(data.as_numpy_iterator())
+    if not rows:
+        raise ValueError(NO_ROWS)
+    return rows
+
+
 def _in_order(data: tuple[Any, ...], wanted: Sequence[Wanted]) -> dict[str, list[Any]]:
     least = sum(field.required for field in wanted)
     if not least <= len(data) <= len(wanted):
@@ -182,7 +197,7 @@ def _of_rows(
     rows: list[Any], wanted: Sequence[Wanted], names: Mapping[str, str]
 ) -> dict[str, list[Any]]:
     if not rows:
-        raise ValueError("the data has no rows")
+        raise ValueError(NO_ROWS)
     if isinstance(rows[0], Mapping):
         for number, row in enumerate(rows):
             if not isinstance(row, Mapping):
@@ -218,6 +233,8 @@ def _named(
     wanted: Sequence[Wanted],
     names: Mapping[str, str],
 ) -> dict[str, list[Any]]:
+    if not headings:
+        raise ValueError("the data has no columns: pass at least one row of a table")
     chosen = {}
     for field in wanted:
         name = names.get(field.name)
@@ -234,11 +251,14 @@ def _named(
                 )
             name = candidates[0] if candidates else None
         elif name not in headings:
-            raise ValueError(f"no column {name!r} among {', '.join(map(str, headings))}")
+            raise MissingColumnError(
+                f"no column {name!r} among {', '.join(map(str, headings))}: pass one of these in "
+                f"columns={{{field.name!r}: '...'}}"
+            )
         if name is not None:
             chosen[field.name] = column(name)
         elif field.required:
-            raise ValueError(
+            raise MissingColumnError(
                 f"no column {field.name!r} among {', '.join(map(str, headings))}: pass "
                 f"columns={{{field.name!r}: '...'}}"
             )

@@ -1,15 +1,18 @@
 """Tags text: a text in, its words out, each with a label and its offsets in the text."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.tagging.answer import entity_type
+from keras_transformers.tasks.texts import named_columns, string_column
 from keras_transformers.tasks.token_inputs import (
     TextPipeline,
     check_offset_unit,
@@ -195,6 +198,37 @@ class Tagger(TextPipeline):
                 for name, values in of_words.items()
             }
 
+    def rows(
+        self,
+        texts: Mapping[str, Iterable[str | bytes]] | Any,
+        *,
+        batch_size: int = 32,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Answers like a call, but returns dicts; see `Pipeline.rows`.
+
+        Args:
+            texts: a column `text`; or `words`, lists of strings, for labels and scores of each.
+            batch_size: rows per batch.
+            **options: see a call.
+        """
+        named = named_columns(texts)
+        if set(named) != {"words"}:
+            return super().rows(named, batch_size=batch_size, **options)
+        if options:
+            return self.with_options(**options).rows(named, batch_size=batch_size)
+        answered: list[dict[str, Any]] = []
+        lists = list(named["words"])
+        for start in range(0, len(lists), batch_size):
+            batch = lists[start : start + batch_size]
+            outputs = self._word_graph(words=tf.constant(string_column("words", batch, rank=2)))
+            columns = {name: value.numpy() for name, value in outputs.items()}
+            answered += [
+                {name: cells[: len(words)] for name, cells in row.items()}
+                for row, words in zip(reading.rows(columns, []), batch, strict=True)
+            ]
+        return answered
+
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the probabilities of each token's labels, 0 at padding, from the inputs."""
         logits = self.run_model(tokens)["logits"]  # (batch, length, labels)
@@ -258,6 +292,11 @@ class Tagger(TextPipeline):
         """Returns what an export records besides the model and the vocabulary."""
         counted = [name for name in self.answer_specs() if name != "num_tokens"]
         return {**self.config(), "lengths": {"num_tokens": counted}}
+
+    @functools.cached_property
+    def _word_graph(self) -> Callable[..., dict[str, tf.Tensor]]:
+        words = tf.TensorSpec([None, None], tf.string, name="words")
+        return tf.function(self.answer_words, autograph=False).get_concrete_function(words=words)
 
     def _labelled(
         self, token_ids: tf.Tensor, first: tf.Tensor, has_tokens: tf.Tensor

@@ -203,7 +203,7 @@ def test_optional_columns():
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2),
             "the tf.data.Dataset is bat",
         ),
-        (tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).take(0), "has no elements"),
+        (tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).take(0), "the data has no rows"),
         (
             tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).repeat(),
             "has no end: pass it before",
