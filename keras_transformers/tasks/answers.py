@@ -11,18 +11,25 @@ from keras_transformers import registry
 __all__ = ["AnswerType", "Result"]
 
 
-@dataclass(frozen=True)
-class Result:
-    """The base class of the answer types.
+class Shown:
+    """A dataclass whose `repr` leaves out the fields that only some pipelines fill in.
 
-    A field with a default is an output that only some pipelines have. It is None for the others,
-    and not shown.
+    These are the fields with a default.
     """
 
     def __repr__(self) -> str:
-        values = ((part.name, getattr(self, part.name), part.default) for part in fields(self))
+        parts = fields(self)  # type: ignore[arg-type]
+        values = ((part.name, getattr(self, part.name), part.default) for part in parts)
         shown = [f"{name}={value!r}" for name, value, default in values if value is not default]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
+    """The base class of the answer types.
+
+    A field with the default None is an output that only some pipelines have.
+    """
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keras_transformers.tasks.answers import AnswerType, Result
+from keras_transformers.tasks.answers import AnswerType, Result, Shown
 
 __all__ = ["TaggedEntity", "Tags"]
 
 
 @dataclass(frozen=True, repr=False)
-class TaggedEntity(Result):
+class TaggedEntity(Shown):
     """Consecutive words that form one entity.
 
     Attributes:
