@@ -132,8 +132,8 @@ class Predict(Command):
                 f"{what} and --output {output}: a table has the rows of one file; for more, let "
                 "--output be a folder"
             )
-        given = {"text": self.text_column, "text_b": self.text_b_column}
-        columns: dict[str, Any] = {x: _column(y) for x, y in given.items() if y is not None}
+        options = {"text": self.text_column, "text_b": self.text_b_column}
+        columns: dict[str, Any] = {x: _column(y) for x, y in options.items() if y is not None}
         with contextlib.ExitStack() as stack:
             model: Callable[[], str]
             if has_weights(self.path):
