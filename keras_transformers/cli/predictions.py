@@ -132,7 +132,8 @@ class Predict(Command):
                 f"{what} and --output {output}: a table has the rows of one file; for more, let "
                 "--output be a folder"
             )
-        columns = {"text": self.text_column, "text_b": self.text_b_column}
+        options = {"text": self.text_column, "text_b": self.text_b_column}
+        columns: dict[str, Any] = {x: _column(y) for x, y in options.items() if y is not None}
         with contextlib.ExitStack() as stack:
             model: Callable[[], str]
             if has_weights(self.path):
@@ -144,7 +145,7 @@ class Predict(Command):
                 model = functools.partial(digest_of_answers, version)
             answers = TableAnswers(
                 pipeline=pipeline,
-                columns={name: column for name, column in columns.items() if column is not None},
+                columns=columns,
                 probabilities=self.probabilities,
                 prefix=self.prefix,
             )

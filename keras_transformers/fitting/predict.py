@@ -53,7 +53,7 @@ def predict(
     pipeline: Pipeline,
     data: str | os.PathLike[str],
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     probabilities: bool = False,
     prefix: str = "",
     output: OutputT,
@@ -65,7 +65,7 @@ def predict(
     pipeline: Pipeline,
     data: tuple[Any, ...],
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     probabilities: bool = False,
     prefix: str = "",
     batch_size: PositiveInt = 32,
@@ -76,7 +76,7 @@ def predict(
     pipeline: Pipeline,
     data: list[Any],
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     probabilities: bool = False,
     prefix: str = "",
     batch_size: PositiveInt = 32,
@@ -87,7 +87,7 @@ def predict(
     pipeline: Pipeline,
     data: dict[Any, Any],
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     probabilities: bool = False,
     prefix: str = "",
     batch_size: PositiveInt = 32,
@@ -98,7 +98,7 @@ def predict(
     pipeline: Pipeline,
     data: TableT,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     probabilities: bool = False,
     prefix: str = "",
     batch_size: PositiveInt = 32,
@@ -109,7 +109,7 @@ def predict(
     pipeline: Pipeline,
     data: Any,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | int] | None = None,
     probabilities: bool = False,
     prefix: str = "",
     output: str | os.PathLike[str] | None = None,
@@ -137,10 +137,10 @@ def predict(
             `pipeline.with_options(...)`.
         data: what `fit` takes: a pandas or polars DataFrame, an Arrow table, a split of the
             `datasets` library, columns as a mapping or a tuple, a list of rows, a `tf.data.Dataset`
-            of rows; or the path or URL of a file: CSV and TSV, whose first row names the columns,
-            JSON Lines, Parquet, or one text per line, each also compressed; SQuAD's JSON; a folder
-            of images.
-        columns: the task's column name -> the data's, where they differ.
+            of rows; or the path or URL of a file: CSV, TSV, JSON Lines, Parquet, or one text per
+            line, each also compressed; SQuAD's JSON; a folder of images.
+        columns: the task's column name -> the data's, where they differ; for CSV and TSV whose
+            first row is an example, its number from 0.
         probabilities: whether to add the probability of each label: `probability_` and its name; of
             multiple_choice, the list `probabilities`.
         prefix: begins the names of the columns that are added, such as "predicted_", if the data

@@ -6,6 +6,7 @@ a.csv.parts/000007.jsonl  the answers to the eighth part of the rows
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,14 +17,16 @@ import numpy as np
 
 from keras_transformers.data.tables.files import (
     NumberedRow,
+    is_table,
     output_format,
     parts,
     read_rows,
     row_schema,
     table_writer,
 )
-from keras_transformers.data.tables.in_memory import NO_ROWS, RowError
+from keras_transformers.data.tables.in_memory import NO_ROWS, MissingColumnError, RowError
 from keras_transformers.data.tables.kinds import plain
+from keras_transformers.data.tables.reading import file_format
 from keras_transformers.files import read_lines
 from keras_transformers.files.reading import parse_json
 from keras_transformers.jobs import places
@@ -69,6 +72,10 @@ def predict_table(
             output.
     """
     format = output_format(output)
+    numbered = {at: name for name, at in answers.columns.items() if isinstance(at, int)}
+    if numbered:
+        names_only = {x: y for x, y in answers.columns.items() if not isinstance(y, int)}
+        answers = dataclasses.replace(answers, columns=names_only)
     if places.exists(output):
         raise FileExistsError(f"{output} exists: remove it, or choose another name")
     with places.fetched(path) as file, contextlib.ExitStack() as stack:
@@ -77,7 +84,13 @@ def predict_table(
             in_format = answers.task.file_rows(file)
             if in_format is not None:
                 return enumerate(in_format, start=1)
-            return read_rows(file, answers.of_line, delimiter=delimiter, encoding=encoding)
+            return read_rows(
+                file,
+                answers.of_line,
+                numbered=numbered,
+                delimiter=delimiter,
+                encoding=encoding,
+            )
 
         inputs, names, num_rows, digest = _surveyed(answers, file, rows())
         kinds = answers.kinds(inputs)
@@ -161,6 +174,10 @@ def _read(
         return answers.read([row for _, row in part], bad, inputs)
     except RowError as error:
         raise ValueError(f"{file}:{part[error.row][0]}: {error.reason}") from error
+    except MissingColumnError as error:
+        is_without_names = is_table(file) and file_format(file) in ("csv", "tsv")
+        more = ", or its number, from 0, if the first row is an example" if is_without_names else ""
+        raise ValueError(f"{file}: {error}{more}") from error
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
 

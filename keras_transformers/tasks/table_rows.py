@@ -22,7 +22,8 @@ class TableAnswers:
 
     Attributes:
         pipeline: the pipeline, or a `saved_model.measuring.Export`.
-        columns: the task's column name -> the data's, where they differ.
+        columns: the task's column name -> the data's, where they differ; for .tsv and .csv without
+            a row of names, its number from 0.
         probabilities: whether to add the probability of each label.
         prefix: begins the names of the columns that are added.
         batch_size: rows in one call of the graph.
@@ -33,7 +34,7 @@ class TableAnswers:
     """
 
     pipeline: Any
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     probabilities: bool = False
     prefix: str = ""
     batch_size: int = 32

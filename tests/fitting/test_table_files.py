@@ -204,6 +204,18 @@ def test_another_run_does_not_take_the_answers(tmp_path, monkeypatch):
         predict(path, output)
 
 
+def test_columns_without_names_have_numbers(tmp_path):
+    (tmp_path / "a.tsv").write_text("0\ta good film\n1\tbad\n")
+    with pytest.raises(ValueError, match="a.tsv: no column 'text' .* if the first row is an exa"):
+        predict(tmp_path / "a.tsv", tmp_path / "b.csv")
+    with pytest.raises(ValueError, match="a.tsv:1: no column 2 of 0 to 1"):
+        predict(tmp_path / "a.tsv", tmp_path / "b.csv", columns={"text": 2})
+    predict(tmp_path / "a.tsv", tmp_path / "b.csv", columns={"text": 1})
+    rows = read(tmp_path / "b.csv")
+    assert [list(row.values())[:2] for row in rows] == [["0", "a good film"], ["1", "bad"]]
+    assert list(rows[0]) == ["column_0", "text", "label", "probability"]
+
+
 def test_an_output_is_never_replaced(tmp_path):
     path, output = write_csv(tmp_path / "a.csv", {"id": IDS, "text": TEXTS}), tmp_path / "b.csv"
     output.write_text("mine")

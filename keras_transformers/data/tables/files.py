@@ -30,7 +30,12 @@ Lines = Callable[[str], dict[str, Any]]
 
 
 def read_rows(
-    path: Path, lines: Lines, *, delimiter: str = "auto", encoding: str = "utf-8"
+    path: Path,
+    lines: Lines,
+    *,
+    numbered: Mapping[int, str] | None = None,
+    delimiter: str = "auto",
+    encoding: str = "utf-8",
 ) -> Iterator[NumberedRow]:
     """Yields (number, row) of a table, or of a file with one row per line.
 
@@ -38,6 +43,8 @@ def read_rows(
         path: the file, plain or compressed. It is a table if its name ends in .tsv, .csv, .jsonl,
             .json or .parquet; the first row of .tsv and .csv names the columns.
         lines: makes a row of a line of any other file.
+        numbered: for .tsv and .csv whose first row is an example: the number of a column, from 0
+            -> its name. The others become `column_` and their number.
         delimiter: see `reading.read_table`.
         encoding: see `files.read_lines`.
 
@@ -60,6 +67,13 @@ def read_rows(
         return
     table = read_table(path, format=format, delimiter=delimiter, encoding=encoding)
     number, names = next(table, (1, []))
+    if numbered:
+        if wrong := [column for column in numbered if not 0 <= column < len(names)]:
+            raise ValueError(
+                f"{path}:{number}: no column {wrong[0]} of 0 to {len(names) - 1}: pass one of these"
+            )
+        table = itertools.chain([(number, names)], table)
+        names = [numbered.get(at, f"column_{at}") for at in range(len(names))]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(
             f"{path}:{number}: {names.count(twice[0])} columns are named {twice[0]!r}: rename all "
