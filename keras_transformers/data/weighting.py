@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -75,32 +75,31 @@ def balanced(counts: Sequence[int]) -> np.ndarray:
     return weights.astype(np.float32)
 
 
-def row_weights(values: Sequence[Any], source: str, place: Callable[[int], str]) -> list[float]:
-    """Returns a column of weights as numbers.
+def row_weight(value: Any) -> float:
+    """Returns the weight of an example as a number.
 
     Args:
-        values: numbers, or their texts in a file.
-        source: the data's name, for messages.
-        place: returns the place of a row, such as a file and a line.
+        value: a number, or its text in a file.
 
     Raises:
-        ValueError: a weight is negative, infinite or no number, or all are 0.
+        ValueError: it is negative, infinite or no number.
     """
-    weights = []
-    for row, value in enumerate(values):
-        number = _number(value)
-        if not _is_weight(number):
-            raise ValueError(
-                f"{place(row)}: weight is {value!r:.60}, expected a finite number, 0 or above; if "
-                "the column is no weight of examples, rename it"
-            )
-        weights.append(number)
+    number = _number(value)
+    if not _is_weight(number):
+        raise ValueError(
+            f"weight is {value!r:.60}, expected a finite number, 0 or above; if the column is no "
+            "weight of examples, rename it"
+        )
+    return number
+
+
+def check_weights(weights: Sequence[float], source: str) -> None:
+    """Raises ValueError if all weights are 0."""
     if not any(weights):
         raise ValueError(
             f"{source}: all {len(weights)} weights are 0, so there is nothing to learn: pass a "
             "weight above 0 for some rows, or leave the column out"
         )
-    return weights
 
 
 def _number(value: Any) -> float:

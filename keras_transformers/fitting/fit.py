@@ -16,8 +16,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.data.text.cleaning import faults
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.bad_rows import OnBadRows
+from keras_transformers.data.faults import faults
 from keras_transformers.data.weighting import ClassWeight
 from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_metrics import Metrics, all_metrics
@@ -33,7 +33,7 @@ from keras_transformers.tasks import lora
 from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import trainer_of
-from keras_transformers.tasks.training import FitOptions, OnBadRows, Trainer
+from keras_transformers.tasks.training import FitOptions, Trainer
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
@@ -210,8 +210,6 @@ def fit(
         chosen["optimizer_config"] = user_optimizer.config
     columns = columns or {}
     held_out = None
-    if on_bad_rows not in ("error", "drop"):
-        raise ValueError(f"on_bad_rows={on_bad_rows!r}: use 'error' or 'drop'")
     reading: dict[str, Any] = {"weighted": True, "on_bad_rows": on_bad_rows}
     if isinstance(validation, float):
         if not 0 < validation < 1:
@@ -222,10 +220,10 @@ def fit(
         sets = {"data": data} | ({} if validation is None else {"validation": validation})
         train, *others = trainer.read(pipeline, sets, columns, labels_are, **reading)
         held_out = others[0] if others else None
-    if isinstance(train, Examples) and not chosen.get("quiet"):
-        parts = faults(train, held_out)
-        if parts:
-            print(parts, flush=True)
+    if not chosen.get("quiet"):
+        parts = {"data": train} | ({} if held_out is None else {"validation": held_out})
+        if line := faults({name: trainer.contents(part) for name, part in parts.items()}):
+            print(line, flush=True)
     with _folder(folder) as place, _signals_restored():
         config = _config(
             trainer, chosen, place, digest=_digest([train, held_out]), kept=folder is not None

@@ -65,7 +65,7 @@ def test_one_line_says_what_may_be_wrong_with_the_data(capsys):
     texts = ["", "a film", "A  film", "bad", "good"]
     kt.fit(fresh("classification"), (texts, [0, 1, 0, 0, 1]), validation=(["bad"], [0]), epochs=1)
     line = capsys.readouterr().out.splitlines()[0]
-    parts = ["data: 1 of 5 texts empty", "1 repeated", "2 with different labels", "1 of 1"]
+    parts = ["data: 1 of 5 rows empty", "1 repeated", "2 with different labels", "1 of 1"]
     assert all(part in line for part in [*parts, "validation"]), line
 
 

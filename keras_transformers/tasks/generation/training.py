@@ -1,13 +1,14 @@
 """Trains text generators: texts, of which a causal language model learns each next token."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
+from keras_transformers.data.faults import Content, content
 from keras_transformers.data.language_models import RowBatches, TokenStream
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import TEXT, Wanted
@@ -98,6 +99,9 @@ class GenerationTrainer(Trainer[TextGenerator, list[str]]):
         counts = np.bincount(self.encoded(pipeline, examples).token_ids[1:])
         shares = counts[counts > 0] / counts.sum()
         return {"perplexity_of_unigrams": float(np.exp(-np.sum(shares * np.log(shares))))}
+
+    def contents(self, examples: list[str]) -> Iterable[Content]:
+        return map(content, examples)
 
     def split(self, examples: list[str], share: float) -> tuple[list[str], list[str]]:
         train, dev = at_random(len(examples), share, "data: texts")

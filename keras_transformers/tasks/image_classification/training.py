@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.images import ImageAugmentation, ImageBatches, Images, load_folder
+from keras_transformers.data.images.labelled_images import troubles_of
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
 from keras_transformers.evaluation.reports.classification import (
     CLASSIFICATION_FIGURES,
@@ -57,27 +59,38 @@ def _examples(pipeline: Any, columns: Columns, source: Source) -> Images:
     images = columns["image"]
     if all(isinstance(image, str | Path) for image in images):
         paths = np.array([str(path) for path in images], object)
-        if missing := [path for path in paths if not Path(path).is_file()]:
-            raise FileNotFoundError(f"{source}: {len(missing)} images do not exist: {missing[0]}")
+        check_rows(str(source), troubles_of(paths, pipeline.decoder))
         return Images(paths, ids, pipeline.labels, str(source), pipeline.decoder)
     height, width, channels = pipeline.model.input["images"].shape[1:]
     pixels = np.zeros((len(images), height, width, channels), np.uint8)
+    reasons = {}
     for row, image in enumerate(images):
-        array = np.asarray(image)
-        if array.ndim == 2:
-            array = array[..., None]
-        if array.shape != pixels.shape[1:]:
-            raise ValueError(
-                f"{source.row(row)}: an image of shape {array.shape}, expected "
-                f"{pixels.shape[1:]}, the model's, with values from 0 to 255: resize it, or pass "
-                "the paths of PNG or JPEG files"
-            )
-        if array.min() < 0 or array.max() > 255 or (array.dtype.kind == "f" and array.max() <= 1):
-            raise ValueError(
-                f"{source.row(row)}: pixels from {array.min()} to {array.max()}, expected 0 to 255"
-            )
-        pixels[row] = array
+        try:
+            pixels[row] = _pixels(image, pixels.shape[1:])
+        except ValueError as error:
+            reasons[row] = str(error)
+    check_rows(str(source), reasons)
     return Images(pixels, ids, pipeline.labels, str(source))
+
+
+def _pixels(image: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns an image as an array; ValueError if it does not fit the model."""
+    try:
+        array = np.asarray(image)
+    except ValueError:  # rows of several lengths
+        array = np.array(None)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.shape != shape or array.dtype.kind not in "buif":
+        raise ValueError(
+            f"an image of shape {array.shape}, expected {shape}, the model's, with values from 0 "
+            "to 255: resize it, or pass the paths of PNG or JPEG files"
+        )
+    # The first comparison is also false for NaN.
+    in_range = array.min() >= 0 and array.max() <= 255
+    if not in_range or (array.dtype.kind == "f" and array.max() <= 1):
+        raise ValueError(f"pixels from {array.min()} to {array.max()}, expected 0 to 255")
+    return array
 
 
 def _ids(names: Sequence[str], labels: Sequence[str]) -> np.ndarray:
