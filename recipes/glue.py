@@ -45,6 +45,7 @@ from keras_transformers.data.text import (
     write_submission,
 )
 from keras_transformers.evaluation import glue_scores
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import Fraction
 
 
@@ -115,7 +116,8 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         path = run.folder / f"{task.title}.tsv"
         path.unlink(missing_ok=True)  # left by a stopped run
         write_submission(task.name, answers, path)
-    return run.finish(pipeline, {f"dev_{name}": x for name, x in scores().items()} | best)
+    figures = {f"dev_{name}": x for name, x in scores().items()} | best
+    return run.finish(pipeline, figures, reports=reports_on(pipeline, batches, dev=dev))
 
 
 def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:

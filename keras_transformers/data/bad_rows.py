@@ -22,9 +22,11 @@ __all__ = ["RowOptions"]
 
 OnBadRows = Literal["error", "drop"]
 
+_Rejected = tuple[str, str]  # the place of a row, and what is wrong with it
+
 _NUM_SHOWN = 10
 _logger = logging.getLogger(__name__)
-_rejected: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
+_rejected: contextvars.ContextVar[list[_Rejected] | None] = contextvars.ContextVar(
     "rejected", default=None
 )
 
@@ -37,7 +39,7 @@ class BadRowsError(ValueError):
     """
 
     def __init__(self, source: str, reasons: Mapping[int, str]) -> None:
-        super().__init__(_joined([f"{source}, row {row}: {why}" for row, why in reasons.items()]))
+        super().__init__(_joined([(f"{source}, row {row}", why) for row, why in reasons.items()]))
         self.reasons = dict(reasons)
 
 
@@ -71,7 +73,7 @@ def bad_rows(on_bad_rows: OnBadRows = "error", *, advice: str = "") -> Iterator[
     if _rejected.get() is not None:
         yield
         return
-    rows: list[str] = []
+    rows: list[_Rejected] = []
     token = _rejected.set(rows)
     try:
         yield
@@ -90,19 +92,20 @@ def bad_rows(on_bad_rows: OnBadRows = "error", *, advice: str = "") -> Iterator[
         raise ValueError(f"{count}{_joined(rows)}{end}")
 
 
-def reject(message: str) -> None:
+def reject(place: str, reason: str) -> None:
     """Leaves out a row.
 
     Args:
-        message: the row's place, what is wrong with it, and the remedy.
+        place: where the row is, such as a file and a line.
+        reason: what is wrong with it, and the remedy.
 
     Raises:
         ValueError: no `bad_rows` collects such rows.
     """
     rows = _rejected.get()
     if rows is None:
-        raise ValueError(message)
-    rows.append(message)
+        raise ValueError(f"{place}: {reason}")
+    rows.append((place, reason))
 
 
 class _Row:
@@ -121,10 +124,9 @@ class _Row:
         rows = _rejected.get()
         if not isinstance(error, ValueError) or (rows is None and not self._place):
             return False
-        message = f"{self._place}: {error}" if self._place else str(error)
         if rows is None:
-            raise ValueError(message) from error
-        rows.append(message)
+            raise ValueError(f"{self._place}: {error}") from error
+        rows.append((self._place, str(error)))
         return True
 
 
@@ -160,11 +162,16 @@ class RowOptions:
         return bad_rows(self.on_bad_rows, advice="--on-bad-rows drop")
 
 
-def _counted(rows: Sequence[str], *, verb: bool = False) -> str:
+def _counted(rows: Sequence[_Rejected], *, verb: bool = False) -> str:
     noun, be = ("row", "is") if len(rows) == 1 else ("rows", "are")
     return f"{len(rows)} {noun} {be}" if verb else f"{len(rows)} {noun}"
 
 
-def _joined(rows: Sequence[str]) -> str:
+def _joined(rows: Sequence[_Rejected]) -> str:
+    """Returns the first rows, those with the same fault together, and how many more there are."""
+    places: dict[str, list[str]] = {}
+    for place, reason in rows[:_NUM_SHOWN]:
+        places.setdefault(reason, []).append(place)
+    parts = [": ".join(filter(None, [", ".join(at), why])) for why, at in places.items()]
     more = f"; and {len(rows) - _NUM_SHOWN} more" if len(rows) > _NUM_SHOWN else ""
-    return "; ".join(rows[:_NUM_SHOWN]) + more
+    return "; ".join(parts) + more

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 __all__ = ["log_faults"]
@@ -44,19 +44,19 @@ def content(*texts: str, label: Hashable = None, key: Hashable = None) -> Conten
     return Content(key, " | ".join(texts), label, not all(texts))
 
 
-def faults(sets: Mapping[str, Iterable[Content]]) -> str:
+def faults(*sets: tuple[str, Iterable[Content]]) -> str:
     """Returns what may be wrong with sets of examples, in one line; "" if nothing is.
 
     Args:
-        sets: each set's name -> its contents, those of the training data first.
+        *sets: the name and the contents of each set, those of the training data first.
 
-    >>> faults({"data": [content("a", label=0), content("A", label=1), content("", label=0)]})
+    >>> faults(("data", [content("a", label=0), content("A", label=1), content("", label=0)]))
     "data: 1 of 3 rows empty, 1 repeated, 2 with different labels, such as 'a'"
     """
     trained: dict[int, _Group] = {}
     name_of_trained = ""
     parts = []
-    for name, contents in sets.items():
+    for name, contents in sets:
         groups, num_empty, num_rows = _groups(contents)
         contradicting = [group for group in groups.values() if len(group.labels) > 1]
         shared = [group for key, group in groups.items() if key in trained]
@@ -86,8 +86,8 @@ def log_faults(*examples: Any) -> None:
         *examples: examples as `data.text` reads them, those of the training data first; None for
             sets that there are not.
     """
-    sets = {part.source: part.contents() for part in examples if part is not None}
-    if line := faults(sets):
+    parts = [part for part in examples if part is not None]
+    if line := faults(*((part.source, part.contents()) for part in parts)):
         _logger.warning("%s", line)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 __all__ = ["ClassWeighting"]
 
+_LARGEST = 1e30  # sums of more are infinite in float32
+
 ClassWeight = Mapping[str, float] | Literal["balanced"]
 
 
@@ -42,7 +44,7 @@ def class_weights(class_weight: ClassWeight, counts: Mapping[str, int]) -> np.nd
         >>> class_weights({"yes": 3}, {"no": 3, "yes": 1}).tolist()
         [1.0, 3.0]
     """
-    if class_weight == "balanced":
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return balanced(list(counts.values()))
     if not isinstance(class_weight, Mapping):
         raise TypeError(
@@ -54,9 +56,7 @@ def class_weights(class_weight: ClassWeight, counts: Mapping[str, int]) -> np.nd
         if label not in counts:
             raise ValueError(f"class_weight has the key {label!r}{_remedy(label, labels)}")
         if not _is_weight(weight):
-            raise ValueError(
-                f"class_weight[{label!r}] is {weight!r}: pass a finite number, 0 or above"
-            )
+            raise ValueError(f"class_weight[{label!r}] is {weight!r}: pass a number from 0 to 1e30")
     weights = np.array([float(class_weight.get(label, 1.0)) for label in labels], np.float32)
     if not np.dot(weights, list(counts.values())) > 0:
         raise ValueError(
@@ -87,7 +87,7 @@ def row_weight(value: Any) -> float:
     number = _number(value)
     if not _is_weight(number):
         raise ValueError(
-            f"weight is {value!r:.60}, expected a finite number, 0 or above; if the column is no "
+            f"weight is {value!r:.60}, expected a number from 0 to 1e30; if the column is no "
             "weight of examples, rename it"
         )
     return number
@@ -111,7 +111,7 @@ def _number(value: Any) -> float:
 
 def _is_weight(value: Any) -> bool:
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return is_number and 0 <= value < math.inf
+    return is_number and 0 <= value <= _LARGEST
 
 
 def _remedy(label: Any, labels: Sequence[str]) -> str:

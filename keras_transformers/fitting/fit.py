@@ -198,6 +198,8 @@ def fit(
             f"{name}={value!r} needs validation data: pass validation=, which is data or a share "
             "of the training data such as 0.1"
         )
+    if not isinstance(monitor, str | None):
+        raise TypeError(f"monitor={monitor!r}: pass the name of a figure, such as 'val_loss'")
     callbacks = as_callbacks(callbacks)
     user_optimizer = None
     if optimizer is not None:
@@ -222,7 +224,7 @@ def fit(
         held_out = others[0] if others else None
     if not chosen.get("quiet"):
         parts = {"data": train} | ({} if held_out is None else {"validation": held_out})
-        if line := faults({name: trainer.contents(part) for name, part in parts.items()}):
+        if line := faults(*((name, trainer.contents(part)) for name, part in parts.items())):
             print(line, flush=True)
     with _folder(folder) as place, _signals_restored():
         config = _config(

@@ -16,6 +16,7 @@ from keras_transformers.data.bad_rows import (
     OnBadRows,
     bad_rows,
     check_any,
+    check_rows,
     reject,
 )
 from keras_transformers.data.batching import Batches
@@ -30,7 +31,7 @@ from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.files import compression
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import Training, outputs_of
-from keras_transformers.tasks.labels import LabelColumn, LabelsAre
+from keras_transformers.tasks.labels import LabelColumn, LabelsAre, check_one_per_row
 from keras_transformers.tasks.lora import Target
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
@@ -319,29 +320,19 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
 
     def _from_table(self, pipeline: Any, table: _Table, weighted: bool) -> Any:
         columns, source = table
-        weights = columns.pop(_WEIGHT.name, None) if weighted else None
-        columns.pop(_WEIGHT.name, None)
-        reasons: dict[int, str] = {}
-        for row, weight in enumerate(weights or ()):
-            try:
-                row_weight(weight)
-            except ValueError as error:
-                reasons[row] = str(error)
+        weights = columns.pop(_WEIGHT.name, None)
         while True:
-            size = len(next(iter(columns.values())))
-            source = _left(source, reasons, size)
-            kept = [row for row in range(size) if row not in reasons]
-            columns = {name: [cells[row] for row in kept] for name, cells in columns.items()}
-            weights = weights and [row_weight(weights[row]) for row in kept]
             try:
+                numbers = _numbers(weights, source) if weights is not None and weighted else None
                 examples: Any = self.from_columns(pipeline, columns, source)
                 break
             except BadRowsError as error:
-                reasons = error.reasons
-        if weights is None:
-            return examples
-        check_weights(weights, str(source))
-        return dataclasses.replace(examples, weights=weights)
+                bad, size = error.reasons, len(next(iter(columns.values())))
+                source = _left(source, bad, size)
+                kept = [row for row in range(size) if row not in bad]
+                columns = {name: [cells[row] for row in kept] for name, cells in columns.items()}
+                weights = weights and [weights[row] for row in kept]
+        return examples if numbers is None else dataclasses.replace(examples, weights=numbers)
 
     def _from_path(
         self,
@@ -381,16 +372,32 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         )
 
 
+def _numbers(weights: Sequence[Any], source: Source) -> list[float]:
+    """Returns a column of weights as numbers; BadRowsError for other values."""
+    check_one_per_row(_WEIGHT.name, weights, source)
+    numbers = []
+    reasons = {}
+    for row, weight in enumerate(weights):
+        try:
+            numbers.append(row_weight(weight))
+        except ValueError as error:
+            reasons[row] = str(error)
+    check_rows(str(source), reasons)
+    check_weights(numbers, str(source))
+    return numbers
+
+
 def _left(source: Source, reasons: Mapping[int, str], size: int) -> Source:
     """Rejects the rows that cannot be read; returns the source of the others.
 
     Raises:
         ValueError: no row is left of `size`.
     """
+    if reasons and len(reasons) == size:
+        row, reason = next(iter(reasons.items()))
+        raise ValueError(f"{source.row(row)}: {reason}; no other row can be read either")
     for row, reason in reasons.items():
-        reject(f"{source.row(row)}: {reason}")
-    if len(reasons) == size:
-        raise ValueError(f"{source}: no rows that can be read")
+        reject(source.row(row), reason)
     return source.without(reasons, size) if reasons else source
 
 

@@ -258,8 +258,8 @@ def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
     if others:
         _logger.warning("%s: skipped %d entries that are not images of a class", folder, others)
     bad = troubles_of(paths, decoder)
-    for trouble in bad.values():
-        reject(trouble)
+    for row, trouble in bad.items():
+        reject(paths[row], trouble)
     kept = [row for row in range(len(paths)) if row not in bad]
     if not kept:
         raise ValueError(f"{folder}: no file can be read")
@@ -276,12 +276,12 @@ def troubles_of(paths: Iterable[str], decoder: Any) -> dict[int, str]:
 
     def trouble(path: str) -> str:
         if not Path(path).is_file():
-            return f"{path} does not exist: correct the path, or drop the row"
+            return "does not exist: correct the path, or drop the row"
         try:
             decode(tf.constant([Path(path).read_bytes()]))
         except (OSError, tf.errors.InvalidArgumentError) as error:
             reason = graph_errors.sentence(getattr(error, "message", str(error)))
-            return f"{path} does not decode ({reason}): repair or remove it"
+            return f"does not decode ({reason}): repair or remove it"
         return ""
 
     with concurrent.futures.ThreadPoolExecutor() as pool:

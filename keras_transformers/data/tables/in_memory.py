@@ -15,6 +15,7 @@ from keras_transformers.files.surrogates import half_of_a_pair
 
 __all__ = ["Wanted", "columns_of"]
 
+_NO_ROWS = "the data has no rows: pass at least one"
 _DEEPEST_VALUE = 20  # of lists and mappings in a cell; the answers of a question take three
 
 
@@ -94,6 +95,11 @@ def columns_of(
         >>> columns_of({"sentence": ["a"]}, [Wanted("text", ("sentence",))])
         {'text': ['a']}
     """
+    if not isinstance(names, Mapping | None):
+        raise TypeError(
+            f"columns={names!r:.80}: pass a mapping from names here to names in the data, such as "
+            f"{{{wanted[0].name!r}: '...'}}"
+        )
     names = dict(names or {})
     if unknown := sorted(set(names) - {field.name for field in wanted}):
         all_names = ", ".join(field.name for field in wanted)
@@ -106,7 +112,7 @@ def columns_of(
         counts = ", ".join(f"{length} of {name}" for name, length in lengths.items())
         raise ValueError(f"the columns differ in length, {counts}: pass one value of each per row")
     if not all(lengths.values()):
-        raise ValueError("the data has no rows")
+        raise ValueError(_NO_ROWS)
     bad: dict[int, RowError] = {}
     for name, cells in columns.items():
         columns[name] = [_value_or_none(name, row, x, bad) for row, x in enumerate(cells)]
@@ -163,7 +169,7 @@ def _of_rows(
     rows: list[Any], wanted: Sequence[Wanted], names: Mapping[str, str]
 ) -> dict[str, list[Any]]:
     if not rows:
-        raise ValueError("the data has no rows")
+        raise ValueError(_NO_ROWS)
     if isinstance(rows[0], Mapping):
         for number, row in enumerate(rows):
             if not isinstance(row, Mapping):
@@ -199,6 +205,9 @@ def _named(
     wanted: Sequence[Wanted],
     names: Mapping[str, str],
 ) -> dict[str, list[Any]]:
+    if not headings:
+        expected = ", ".join(field.name for field in wanted if field.required)
+        raise ValueError(f"the data has no columns: pass {expected}")
     chosen = {}
     for field in wanted:
         name = names.get(field.name)

@@ -108,10 +108,10 @@ def read_table(
     for number, cells in without_empty_end(split):
         width = len(cells) if width is None else width
         if not any(cells):
-            reject(f"{path}:{number}: an empty row; remove it")
+            reject(f"{path}:{number}", "an empty row; remove it")
         elif len(cells) != width:
             hint = "" if format == "tsv" else "; quote a text that holds commas"
-            reject(f"{path}:{number}: {len(cells)} columns, the first row has {width}{hint}")
+            reject(f"{path}:{number}", f"{len(cells)} columns, the first row has {width}{hint}")
         else:
             yield number, cells
 

@@ -230,9 +230,10 @@ class _Reader:
             elif len(cells) != self.width:
                 is_bad = True  # and with it the sentence
                 reject(
-                    f"{self.path}:{number}: {len(cells)} columns, the first row has {self.width}: "
+                    f"{self.path}:{number}",
+                    f"{len(cells)} columns, the first row has {self.width}: "
                     "write one word per line, an empty line after each sentence, and comments "
-                    "(# ...) only before a sentence"
+                    "(# ...) only before a sentence",
                 )
             else:
                 rows.append((number, cells))

@@ -51,7 +51,7 @@ class ParallelFiles:
         splits = ("train", "val", self.test_split)
         languages = (self.source_language, self.target_language)
         pairs = [list(read_multi30k(self.data, name, languages=languages)) for name in splits]
-        if line := faults(dict(zip(splits, map(contents_of_pairs, pairs), strict=True))):
+        if line := faults(*zip(splits, map(contents_of_pairs, pairs), strict=True)):
             _logger.warning("%s", line)
         return PairSplits(*pairs)
 

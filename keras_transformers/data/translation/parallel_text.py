@@ -62,8 +62,9 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
         width = len(cells) if width is None else width
         if len(cells) != width:
             reject(
-                f"{path}:{number}: {len(cells)} columns, the first line has {width}; replace tabs "
-                "within sentences by spaces"
+                f"{path}:{number}",
+                f"{len(cells)} columns, the first line has {width}; replace tabs within sentences "
+                "by spaces",
             )
             continue
         if not 0 <= min(source_column, target_column) <= max(source_column, target_column) < width:

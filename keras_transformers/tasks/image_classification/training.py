@@ -59,7 +59,8 @@ def _examples(pipeline: Any, columns: Columns, source: Source) -> Images:
     images = columns["image"]
     if all(isinstance(image, str | Path) for image in images):
         paths = np.array([str(path) for path in images], object)
-        check_rows(str(source), troubles_of(paths, pipeline.decoder))
+        troubles = troubles_of(paths, pipeline.decoder)
+        check_rows(str(source), {row: f"{paths[row]} {why}" for row, why in troubles.items()})
         return Images(paths, ids, pipeline.labels, str(source), pipeline.decoder)
     height, width, channels = pipeline.model.input["images"].shape[1:]
     pixels = np.zeros((len(images), height, width, channels), np.uint8)
