@@ -56,7 +56,9 @@ def class_weights(class_weight: ClassWeight, counts: Mapping[str, int]) -> np.nd
         if label not in counts:
             raise ValueError(f"class_weight has the key {label!r}{_remedy(label, labels)}")
         if not _is_weight(weight):
-            raise ValueError(f"class_weight[{label!r}] is {weight!r:.60}: pass a number from 0 to 1e30")
+            raise ValueError(
+                f"class_weight[{label!r}] is {weight!r:.60}: pass a number from 0 to 1e30"
+            )
     weights = np.array([float(class_weight.get(label, 1.0)) for label in labels], np.float32)
     if not np.dot(weights, list(counts.values())) > 0:
         raise ValueError(

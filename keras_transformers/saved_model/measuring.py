@@ -1,6 +1,8 @@
 """`keras-transformers evaluate`: measures an export, so what is served, on labelled data."""
 
+import dataclasses
 import os
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,11 @@ def _has_report(trainer: Trainer[Any, Any] | None) -> bool:
     )
 
 
+def _hashable(value: Any) -> Any:
+    """Returns a JSON value with tuples for lists."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 class _Export:
     """An export, as readers of labelled data and reports see a pipeline.
 
@@ -84,7 +91,7 @@ class _Export:
     ) -> None:
         self.task = task.name
         self._path, self._metadata, self._batch_size = path, metadata, batch_size
-        self._parameters = task.parameters
+        self._parameters, self._pipeline = task.parameters, task.pipeline
         self._predictors: dict[str, Predictor] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -95,6 +102,10 @@ class _Export:
         parameter = self._parameters.get(name)
         if parameter is None:
             raise AttributeError(name)
+        kind = typing.get_type_hints(self._pipeline.__init__).get(name)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):  # such as a decoder
+            names = {field.name for field in dataclasses.fields(kind)} & self._metadata.keys()
+            return kind(**{field: _hashable(self._metadata[field]) for field in names})
         if parameter.default is parameter.empty:
             raise ValueError(f"{self._path}: its metadata lack {name}: export the model again")
         return parameter.default

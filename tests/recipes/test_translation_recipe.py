@@ -87,6 +87,9 @@ def test_files_to_figures(trained):
         assert 0.0 <= metrics[name] <= 100.0
     assert metrics["epochs"][1]["val_bleu"] == metrics["val BLEU, last, greedy"]
     assert "tok:13a" in metrics["signature"]
+    report = json.loads((folder / "report_test.json").read_text("utf-8"))
+    chosen = f"test BLEU, {metrics['chosen']}, beam"
+    assert report["figures"]["bleu"] == pytest.approx(metrics[chosen])
     by_length = metrics["test BLEU by source words"]
     assert sum(row["sentences"] for row in by_length) == 12
     assert all(0.0 <= row["bleu"] <= 100.0 for row in by_length)

@@ -168,8 +168,22 @@ class TaggedBatches(LengthBatches):
         Raises:
             ValueError: the logits do not match the windows or the labels in number.
         """
+        return self.word_answers(outputs)[0]
+
+    def word_answers(
+        self, outputs: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[list[str]], list[list[float]]]:
+        """Returns the most likely label of each word and its probability, 0 without tokens.
+
+        Args:
+            outputs: see `word_labels`.
+
+        Raises:
+            ValueError: see `word_labels`.
+        """
         labels = self.tagger.labels
         tags = [[OUTSIDE] * len(words) for words in self.sentences.words]
+        scores = [[0.0] * len(words) for words in self.sentences.words]
         rows = self._windows.rows.numpy()
         start = 0
         for output in outputs:
@@ -182,13 +196,16 @@ class TaggedBatches(LengthBatches):
                     f"{len(rows)}: expected (batch, length, {len(labels)}) for all windows in order"
                 )
             words = self._word_at(tf.constant(indices)).numpy()
-            best = logits[:, : words.shape[1]].argmax(axis=-1)
+            logits = logits[:, : words.shape[1]].astype(np.float64)
+            best, highest = logits.argmax(axis=-1), logits.max(axis=-1, keepdims=True)
+            probability = 1 / np.exp(logits - highest).sum(axis=-1)
             for window, position in np.argwhere(words >= 0):
-                word = words[window, position]
-                tags[rows[indices[window]]][word] = labels[best[window, position]]
+                sentence, word = rows[indices[window]], words[window, position]
+                tags[sentence][word] = labels[best[window, position]]
+                scores[sentence][word] = float(probability[window, position])
         if start < len(rows):
             raise ValueError(f"logits of {start} windows, but there are {len(rows)}")
-        return tags
+        return tags, scores
 
     def _chosen(self, indices: tf.Tensor) -> windows.Windows:
         return windows.Windows(*(tf.gather(part, indices) for part in self._windows))

@@ -2,13 +2,14 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformers.evaluation.entities import Entity, entities, entity_scores
+from keras_transformers.evaluation.reports.calibration import Calibration
 from keras_transformers.evaluation.reports.classification import never_predicted
 from keras_transformers.evaluation.reports.counts import MEANS, ClassCounts, lowest
 from keras_transformers.evaluation.reports.pictures import confusion_picture
@@ -19,6 +20,7 @@ from keras_transformers.evaluation.reports.report import (
     counted,
     on_one_line,
 )
+from keras_transformers.inspection.svg import Picture
 
 __all__ = ["tagging_report"]
 
@@ -59,6 +61,7 @@ def tagging_report(
     references: Sequence[Sequence[str]],
     *,
     words: Sequence[Sequence[str]] | None = None,
+    scores: Sequence[Sequence[float]] | None = None,
     title: str = "tagging",
 ) -> Report:
     """Reports on the entities of sentences; the figures equal seqeval's.
@@ -67,13 +70,15 @@ def tagging_report(
         predictions: see `evaluation.entity_scores`.
         references: see `evaluation.entity_scores`.
         words: the words of each sentence, for the list of mistakes.
+        scores: the probability of each predicted label.
         title: the task.
 
     Returns:
         The figures entity_precision, entity_recall and entity_f1 of all entities, macro_ and
         weighted_ ones over the types, and word_accuracy; the tables types, errors, which says for
         each type whether bounds or type were wrong, confusion of types, and mistakes; the picture
-        confusion.
+        confusion. With `scores` also calibration_error, over words, and the table and the picture
+        reliability.
 
     Raises:
         ValueError: see `evaluation.entity_scores`.
@@ -83,10 +88,10 @@ def tagging_report(
         >>> report.to_dict()["tables"]["errors"]["rows"][0]
         ['LOC', 1, 0, 1, 0, 0, 0, 0]
     """
-    scores = entity_scores(predictions, references)
-    types = list(scores.types)
+    found = entity_scores(predictions, references)
+    overall, types = found.overall, list(found.types)
     parts = [
-        np.array([getattr(count, name) for count in scores.types.values()], np.int64)
+        np.array([getattr(count, name) for count in found.types.values()], np.int64)
         for name in ("correct", "predicted", "expected")
     ]
     counts = ClassCounts(*parts)
@@ -99,31 +104,56 @@ def tagging_report(
     pairs = list(zip(predictions, references, strict=True))
     right = sum(x == y for one, two in pairs for x, y in zip(one, two, strict=True))
     figures = {
-        "entity_precision": scores.overall.precision,
-        "entity_recall": scores.overall.recall,
-        "entity_f1": scores.overall.f1,
+        "entity_precision": overall.precision,
+        "entity_recall": overall.recall,
+        "entity_f1": overall.f1,
         **means,
         "word_accuracy": right / max(sum(map(len, references)), 1),
     }
     names = [*types, _NOTHING]
     matrix = _confusion(matches, names)
+    tables = {
+        "types": counts.table("type", types, {**counts.micro(), **means}, "Types"),
+        "errors": _errors(matches, types),
+        "confusion": ReportTable(
+            "Confusion of types (rows: expected, columns: predicted)",
+            ("expected", *names),
+            [(name, *row) for name, row in zip(names, matrix.tolist(), strict=True)],
+        ),
+        "mistakes": _mistakes(matches, words),
+    }
+    findings = _findings(counts, types, matches)
+    drawings: dict[str, Callable[[], Picture]] = {
+        "confusion": functools.partial(confusion_picture, matrix, names)
+    }
+    if scores is not None:
+        calibration = _calibration(scores, pairs)
+        figures["calibration_error"] = calibration.error
+        findings += calibration.findings()
+        tables["reliability"] = calibration.table()
+        drawings["reliability"] = calibration.picture
     return Report(
         title=f"{title}: {counted(len(references), 'sentence')}, "
-        f"{scores.overall.expected} entities of {counted(len(types), 'type')}",
-        findings=_findings(counts, types, matches),
+        f"{overall.expected} entities of {counted(len(types), 'type')}",
+        findings=findings,
         figures=figures,
-        tables={
-            "types": counts.table("type", types, {**counts.micro(), **means}, "Types"),
-            "errors": _errors(matches, types),
-            "confusion": ReportTable(
-                "Confusion of types (rows: expected, columns: predicted)",
-                ("expected", *names),
-                [(name, *row) for name, row in zip(names, matrix.tolist(), strict=True)],
-            ),
-            "mistakes": _mistakes(matches, words),
-        },
-        drawings={"confusion": functools.partial(confusion_picture, matrix, names)},
+        tables=tables,
+        drawings=drawings,
     )
+
+
+def _calibration(
+    scores: Sequence[Sequence[float]],
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
+) -> Calibration:
+    """Compares the probabilities of words' labels with how often they are right."""
+    is_right = [x == y for one, two in pairs for x, y in zip(one, two, strict=True)]
+    confidences = [score for row in scores for score in row]
+    if len(confidences) != len(is_right):
+        raise ValueError(
+            f"{len(confidences)} scores for {len(is_right)} words: pass the probability of each"
+        )
+    return Calibration(np.array(confidences), np.array(is_right))
 
 
 def _matches(row: int, expected: Sequence[Entity], predicted: Sequence[Entity]) -> Iterator[_Match]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.images import ImageAugmentation, ImageBatches, Images, load_folder
@@ -62,8 +63,8 @@ def _examples(pipeline: Any, columns: Columns, source: Source) -> Images:
         troubles = troubles_of(paths, pipeline.decoder)
         check_rows(str(source), {row: f"{paths[row]} {why}" for row, why in troubles.items()})
         return Images(paths, ids, pipeline.labels, str(source), pipeline.decoder)
-    height, width, channels = pipeline.model.input["images"].shape[1:]
-    pixels = np.zeros((len(images), height, width, channels), np.uint8)
+    size, channels = pipeline.decoder.image_size, pipeline.decoder.num_channels
+    pixels = np.zeros((len(images), *size, channels), np.uint8)
     reasons = {}
     for row, image in enumerate(images):
         try:
@@ -148,6 +149,11 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
         outputs: Iterable[Any],
     ) -> Answers:
         return {"probabilities": text_columns.probabilities(outputs)}
+
+    def inputs(self, examples: Images) -> Mapping[str, Sequence[Any]]:
+        if examples.decoder is not None:
+            return {"image_bytes": [Path(path).read_bytes() for path in examples.items]}
+        return {"image_bytes": [tf.io.encode_png(pixels).numpy() for pixels in examples.items]}
 
     def report(self, pipeline: Any, answers: Answers, examples: Images) -> Report:
         paths = None if examples.decoder is None else [str(item) for item in examples.items]

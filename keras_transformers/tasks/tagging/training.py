@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from keras_transformers.data.bad_rows import check_rows
@@ -41,7 +42,7 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
     monitored = "val_entity_f1"
     labels = LabelColumn(name="labels", cells="words")
     takes_weights = True
-    report_figures = TAGGING_FIGURES
+    report_figures = MappingProxyType({**TAGGING_FIGURES, "calibration_error": False})
 
     def columns(self, pipeline: Tagger) -> Sequence[Wanted]:
         return [
@@ -77,7 +78,8 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
         examples: Sentences,
         outputs: Iterable[Any],
     ) -> Answers:
-        return {"labels": batches.word_labels(outputs)}
+        labels, scores = batches.word_answers(outputs)
+        return {"labels": labels, "scores": scores}
 
     def answer_scores(
         self, pipeline: Tagger, answers: Answers, examples: Sentences
@@ -88,11 +90,17 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
         rows = pipeline.rows({"words": examples.words})
         # A row is as long as the longest of its batch.
         tags = zip(rows, examples.words, strict=True)
-        return {"labels": [row["labels"][: len(words)] for row, words in tags]}
+        cut = [(row, len(words)) for row, words in tags]
+        return {name: [row[name][:size] for row, size in cut] for name in ("labels", "scores")}
 
     def report(self, pipeline: Any, answers: Answers, examples: Sentences) -> Report:
-        references, words = examples.labels or (), examples.words
-        return tagging_report(answers["labels"], references, words=words, title=pipeline.task)
+        return tagging_report(
+            answers["labels"],
+            examples.labels or (),
+            words=examples.words,
+            scores=answers["scores"],
+            title=pipeline.task,
+        )
 
 
 TRAINER = TaggingTrainer()
