@@ -88,10 +88,10 @@ def tagging_report(
         >>> report.to_dict()["tables"]["errors"]["rows"][0]
         ['LOC', 1, 0, 1, 0, 0, 0, 0]
     """
-    found = entity_scores(predictions, references)
-    overall, types = found.overall, list(found.types)
+    totals = entity_scores(predictions, references)
+    overall, types = totals.overall, list(totals.types)
     parts = [
-        np.array([getattr(count, name) for count in found.types.values()], np.int64)
+        np.array([getattr(count, name) for count in totals.types.values()], np.int64)
         for name in ("correct", "predicted", "expected")
     ]
     counts = ClassCounts(*parts)
