@@ -116,8 +116,9 @@ class TextBatches(LengthBatches):
         return {"logits": tf.constant(label_ids(examples, self.pipeline.labels))}
 
     def counts(self, examples: Examples) -> dict[str, int] | None:
-        """Returns each label -> its number of examples; None if they have no labels."""
-        return None if examples.labels is None else counted(examples.labels, self.pipeline.labels)
+        """Returns each label -> its number of examples; None if there are no labels."""
+        names = getattr(self.pipeline, "labels", None)  # which pipelines of other packages lack
+        return None if examples.labels is None or not names else counted(examples.labels, names)
 
     def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
