@@ -7,6 +7,8 @@
 """
 
 import math
+import numbers
+import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -120,6 +122,7 @@ def check_ranges(
         written: how an error writes a name and its value.
 
     Raises:
+        TypeError: a value is no number, or no whole number, where nothing else is allowed.
         ValueError: a number is out of range; the message has the name, the value and the range.
 
     Example:
@@ -130,11 +133,29 @@ def check_ranges(
     """
     hints = typing.get_type_hints(owner, include_extras=True)
     for name, value in values.items():
+        _check_kind(written(name, value), value, hints.get(name))
         for allowed in ranges_in(hints.get(name)):
             for number in _numbers(value):
                 if number not in allowed:
                     finite = "" if math.isfinite(number) else ", and finite"
                     raise ValueError(f"{written(name, value)}: must be {allowed}{finite}")
+
+
+def _check_kind(place: str, value: Any, hint: Any) -> None:
+    """Raises TypeError if only numbers are allowed, or only whole ones, and this is none."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    parts = typing.get_args(hint) if is_union else (hint,)
+    allowed = [part for part in parts if part is not types.NoneType]
+    if value is None or not all(typing.get_origin(part) is Annotated for part in allowed):
+        return
+    kinds = {typing.get_args(part)[0] for part in allowed}
+    if not kinds or not kinds <= {int, float}:
+        return
+    number = numbers.Real if float in kinds else numbers.Integral
+    if not isinstance(value, number) or isinstance(value, bool):
+        ranges = " or ".join(str(one) for one in ranges_in(hint))
+        what = "a number" if float in kinds else "a whole number"
+        raise TypeError(f"{place}: pass {what}, {ranges}")
 
 
 def ranges_in(hint: Any) -> Iterator[Range]:

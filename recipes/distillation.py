@@ -34,6 +34,7 @@ from keras_transformers.data.text import (
     random_spans,
     read_texts,
 )
+from keras_transformers.fitting import reports_on
 from keras_transformers.ranges import Default, NonNegativeInt, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, chief_first, command_line
 
@@ -97,7 +98,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             f"{name}_accuracy of the teacher": teacher,
             f"{name}_majority": majority_share(part),
         }
-    return run.finish(classify, figures)
+    reports = reports_on(classify, batches, dev=dev, test=test)
+    return run.finish(classify, figures, reports=reports)
 
 
 def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:

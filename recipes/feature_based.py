@@ -23,7 +23,7 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data import CachedBatches
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
-from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
+from keras_transformers.evaluation import Report, TokenAccuracy, tagging_report
 from keras_transformers.fitting import set_confidence
 from keras_transformers.ranges import AnyInt, Default, PositiveFloat, PositiveInt
 from keras_transformers.runs import EncoderSource, LabelTraining, Run, command_line, outputs_of
@@ -70,18 +70,16 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         model,
         batches,
         validation=on_dev,
-        score=lambda: {"entity_f1": scores(model, on_dev).overall.f1},
+        score=lambda: {"entity_f1": report_on(model, on_dev).figures["entity_f1"]},
         monitor="val_entity_f1",
     )
     model.fit(**fit)
     figures = {"trained_parameters": model.count_params(), **run.load_best(), "labels": labels}
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
-    for name, part in parts.items():
-        found = scores(model, part)
-        print(f"{name}:\n{found}")
-        figures[f"{name}_entity_f1"] = found.overall.f1
+    reports = {name: report_on(model, part) for name, part in parts.items()}
+    figures |= {f"{name}_entity_f1": x.figures["entity_f1"] for name, x in reports.items()}
     figures |= set_confidence(tag, on_dev.source, dev, config)
-    return run.finish(tag, figures)
+    return run.finish(tag, figures, reports=reports)
 
 
 def build(config: Config, extractor: keras.Model, num_labels: int) -> keras.Model:
@@ -107,10 +105,11 @@ def features_of(extractor: keras.Model) -> Callable[..., Any]:
     return features
 
 
-def scores(model: keras.Model, batches: CachedBatches) -> EntityScores:
-    """Returns how many entities the model finds, in total and by type."""
+def report_on(model: keras.Model, batches: CachedBatches) -> Report:
+    """Returns the report on the entities that the model finds."""
     found = batches.source.word_labels(outputs_of(model, batches))
-    return entity_scores(found, batches.source.sentences.labels)
+    sentences = batches.source.sentences
+    return tagging_report(found, sentences.labels, words=sentences.words)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from keras_transformers.data.text import (
     write_submission,
 )
 from keras_transformers.evaluation import glue_scores
-from keras_transformers.fitting import set_confidence
+from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.ranges import Fraction
 
 
@@ -122,7 +122,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     figures = {f"dev_{name}": x for name, x in scores().items()} | best
     if not task.is_regression:
         figures |= set_confidence(pipeline, on_dev, dev, config)
-    return run.finish(pipeline, figures)
+    return run.finish(pipeline, figures, reports=reports_on(pipeline, batches, dev=dev))
 
 
 def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:

@@ -21,6 +21,7 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras
 
 import keras_transformers as kt
+from keras_transformers.data import RowOptions, log_faults
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
 from keras_transformers.fitting import reports_on, set_confidence
 from keras_transformers.runs import EncoderTuning, Run, command_line
@@ -28,7 +29,7 @@ from keras_transformers.tasks import MultipleChoiceOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(MultipleChoiceOptions, EncoderTuning):
+class Config(RowOptions, MultipleChoiceOptions, EncoderTuning):
     """Fine-tunes an encoder to choose one of several texts."""
 
     train_file: Path  # SWAG's .csv, COPA's .jsonl, or .jsonl with text, choices and label
@@ -39,8 +40,11 @@ class Config(MultipleChoiceOptions, EncoderTuning):
 
     def read(self) -> tuple[ChoiceExamples, ChoiceExamples, ChoiceExamples | None]:
         """Returns training, dev and test examples."""
-        train, dev = (labelled(path) for path in (self.train_file, self.dev_file))
-        return train, dev, labelled(self.test_file) if self.test_file else None
+        with self.bad_rows():
+            train, dev = (labelled(path) for path in (self.train_file, self.dev_file))
+            test = labelled(self.test_file) if self.test_file else None
+        log_faults(train, dev, test)
+        return train, dev, test
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:

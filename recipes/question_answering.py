@@ -24,6 +24,7 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras
 
 import keras_transformers as kt
+from keras_transformers.data import RowOptions, log_faults
 from keras_transformers.data.text import (
     Prediction,
     QuestionBatches,
@@ -47,7 +48,7 @@ ANSWERING = ("max_sequence_length", "doc_stride", "max_question_length", "max_an
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(QuestionAnsweringOptions, EncoderTuning):
+class Config(RowOptions, QuestionAnsweringOptions, EncoderTuning):
     """Fine-tunes an encoder to answer questions about texts."""
 
     train_file: Path  # SQuAD's JSON
@@ -70,13 +71,15 @@ class Config(QuestionAnsweringOptions, EncoderTuning):
     def read(self) -> tuple[Questions, Questions, Questions | None]:
         """Returns training, dev and test questions; splits keep a text's questions together."""
         load = functools.partial(load_squad, mismatched=self.mismatched)
-        train = load(self.train_file)
-        if self.dev_file:
-            dev = load(self.dev_file)
-        else:
+        with self.bad_rows():
+            train = load(self.train_file)
+            dev = load(self.dev_file) if self.dev_file else None
+            test = load(self.test_file) if self.test_file else None
+        log_faults(train, dev, test)
+        if dev is None:
             shares = {"train": 1 - self.dev_fraction, "dev": self.dev_fraction}
             train, dev = split_questions(train, shares, seed=0).values()
-        return train, dev, load(self.test_file) if self.test_file else None
+        return train, dev, test
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:

@@ -96,9 +96,12 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 
     figures["chosen"] = run.keep_better(averaging, measure)  # by val, never by the test set
     sources, references = zip(*test, strict=True)
-    by_length = evaluation.bleu_by_length(sources, beam.translate_all(sources), references, **bleu)
+    translations = beam.translate_all(sources)
+    by_length = evaluation.bleu_by_length(sources, translations, references, **bleu)
     figures[f"{config.test_split} BLEU by source words"] = by_length
-    return run.finish(beam, figures, scores=[f"BLEU, {figures['chosen']}, beam"])
+    report = evaluation.translation_report(translations, references, sources, **bleu)
+    chosen = f"BLEU, {figures['chosen']}, beam"
+    return run.finish(beam, figures, scores=[chosen], reports={config.test_split: report})
 
 
 def build(config: Config) -> tuple[Any, list[Any]]:

@@ -1,6 +1,8 @@
 # Written by `make stubs`.
 
+from . import bad_rows as bad_rows
 from . import batching as batching
+from . import faults as faults
 from . import images as images
 from . import language_models as language_models
 from . import pretraining as pretraining
@@ -11,12 +13,14 @@ from . import tables as tables
 from . import text as text
 from . import translation as translation
 from . import weighting as weighting
+from .bad_rows import RowOptions as RowOptions
 from .batching import Batches as Batches
 from .batching import CachedBatches as CachedBatches
 from .batching import LengthBatches as LengthBatches
 from .batching import Samples as Samples
 from .batching import index_batches as index_batches
 from .batching import num_positions as num_positions
+from .faults import log_faults as log_faults
 from .images.options import ImageAugmentation as ImageAugmentation
 from .images.batches import ImageBatches as ImageBatches
 from .images.options import ImageFiles as ImageFiles

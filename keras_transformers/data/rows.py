@@ -1,8 +1,10 @@
 """Defines the base class of examples in columns."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
+
+from keras_transformers.data.faults import Content
 
 __all__: list[str] = []
 
@@ -29,6 +31,13 @@ class Rows:
         }
         itself: Any = self
         return dataclasses.replace(itself, **columns, source=source or self.source)
+
+    def contents(self) -> Iterator[Content]:
+        """Yields what each example asks, and its label."""
+        return map(self._content, range(len(self)))
+
+    def _content(self, index: int) -> Content:
+        raise NotImplementedError
 
     def _columns(self) -> dict[str, Any]:
         """Returns all attributes but `source`."""

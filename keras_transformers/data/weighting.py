@@ -3,12 +3,14 @@
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 __all__ = ["ClassWeighting"]
+
+_LARGEST = 1e30  # sums of more are infinite in float32
 
 ClassWeight = Mapping[str, float] | Literal["balanced"]
 
@@ -42,7 +44,7 @@ def class_weights(class_weight: ClassWeight, counts: Mapping[str, int]) -> np.nd
         >>> class_weights({"yes": 3}, {"no": 3, "yes": 1}).tolist()
         [1.0, 3.0]
     """
-    if class_weight == "balanced":
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return balanced(list(counts.values()))
     if not isinstance(class_weight, Mapping):
         raise TypeError(
@@ -55,7 +57,7 @@ def class_weights(class_weight: ClassWeight, counts: Mapping[str, int]) -> np.nd
             raise ValueError(f"class_weight has the key {label!r}{_remedy(label, labels)}")
         if not _is_weight(weight):
             raise ValueError(
-                f"class_weight[{label!r}] is {weight!r}: pass a finite number, 0 or above"
+                f"class_weight[{label!r}] is {weight!r:.60}: pass a number from 0 to 1e30"
             )
     weights = np.array([float(class_weight.get(label, 1.0)) for label in labels], np.float32)
     if not np.dot(weights, list(counts.values())) > 0:
@@ -75,32 +77,31 @@ def balanced(counts: Sequence[int]) -> np.ndarray:
     return weights.astype(np.float32)
 
 
-def row_weights(values: Sequence[Any], source: str, place: Callable[[int], str]) -> list[float]:
-    """Returns a column of weights as numbers.
+def row_weight(value: Any) -> float:
+    """Returns the weight of an example as a number.
 
     Args:
-        values: numbers, or their texts in a file.
-        source: the data's name, for messages.
-        place: returns the place of a row, such as a file and a line.
+        value: a number, or its text in a file.
 
     Raises:
-        ValueError: a weight is negative, infinite or no number, or all are 0.
+        ValueError: it is negative, infinite or no number.
     """
-    weights = []
-    for row, value in enumerate(values):
-        number = _number(value)
-        if not _is_weight(number):
-            raise ValueError(
-                f"{place(row)}: weight is {value!r:.60}, expected a finite number, 0 or above; if "
-                "the column is no weight of examples, rename it"
-            )
-        weights.append(number)
+    number = _number(value)
+    if not _is_weight(number):
+        raise ValueError(
+            f"weight is {value!r:.60}, expected a number from 0 to 1e30; if the column is no "
+            "weight of examples, rename it"
+        )
+    return number
+
+
+def check_weights(weights: Sequence[float], source: str) -> None:
+    """Raises ValueError if all weights are 0."""
     if not any(weights):
         raise ValueError(
             f"{source}: all {len(weights)} weights are 0, so there is nothing to learn: pass a "
             "weight above 0 for some rows, or leave the column out"
         )
-    return weights
 
 
 def _number(value: Any) -> float:
@@ -112,7 +113,7 @@ def _number(value: Any) -> float:
 
 def _is_weight(value: Any) -> bool:
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return is_number and 0 <= value < math.inf
+    return is_number and 0 <= value <= _LARGEST
 
 
 def _remedy(label: Any, labels: Sequence[str]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.data.text.cleaning import faults
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.bad_rows import OnBadRows
+from keras_transformers.data.faults import faults
 from keras_transformers.data.weighting import ClassWeight
 from keras_transformers.fitting.confidence import described, set_confidence
 from keras_transformers.fitting.option_names import ADVICE
@@ -40,7 +40,7 @@ from keras_transformers.tasks import lora
 from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import trainer_of
-from keras_transformers.tasks.training import FitOptions, OnBadRows, Trainer
+from keras_transformers.tasks.training import FitOptions, Trainer
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
@@ -223,6 +223,8 @@ def fit(
                 f"{name}={chosen[name]!r} needs validation data: pass validation=, which is data "
                 "or a share of the training data such as 0.1"
             )
+    if not isinstance(monitor, str | None):
+        raise TypeError(f"monitor={monitor!r}: pass the name of a figure, such as 'val_loss'")
     callbacks = as_callbacks(callbacks)
     user_optimizer = None
     if optimizer is not None:
@@ -235,8 +237,6 @@ def fit(
         chosen["optimizer_config"] = user_optimizer.config
     columns = columns or {}
     held_out = None
-    if on_bad_rows not in ("error", "drop"):
-        raise ValueError(f"on_bad_rows={on_bad_rows!r}: use 'error' or 'drop'")
     reading: dict[str, Any] = {"weighted": True, "on_bad_rows": on_bad_rows}
     if isinstance(validation, float):
         if not 0 < validation < 1:
@@ -247,10 +247,10 @@ def fit(
         sets = {"data": data} | ({} if validation is None else {"validation": validation})
         train, *others = trainer.read(pipeline, sets, columns, labels_are, **reading)
         held_out = others[0] if others else None
-    if isinstance(train, Examples) and not chosen.get("quiet"):
-        parts = faults(train, held_out)
-        if parts:
-            print(parts, flush=True)
+    if not chosen.get("quiet"):
+        parts = {"data": train} | ({} if held_out is None else {"validation": held_out})
+        if line := faults(*((name, trainer.contents(part)) for name, part in parts.items())):
+            print(line, flush=True)
     with _folder(folder) as place, _signals_restored():
         config = _config(
             trainer, chosen, place, digest=_digest([train, held_out]), kept=folder is not None

@@ -74,7 +74,8 @@ def check_monitor(place: str, monitor: str, figures: Sequence[str]) -> None:
     needs = ""
     if monitor.startswith("val_") and not any(name.startswith("val_") for name in figures):
         needs = ", which needs validation data"
-    raise ValueError(f"{place}: no such figure{needs}: use one of {', '.join(sorted(figures))}")
+    names = ", ".join(sorted(set(figures)))
+    raise ValueError(f"{place}: no such figure{needs}: use one of {names}")
 
 
 def _metrics(model: keras.Model) -> list[Any]:

@@ -1,6 +1,8 @@
 """`keras-transformers evaluate`: measures an export, so what is served, on labelled data."""
 
+import dataclasses
 import os
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,11 @@ def _has_report(trainer: Trainer[Any, Any] | None) -> bool:
     )
 
 
+def _hashable(value: Any) -> Any:
+    """Returns a JSON value with tuples for lists."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 class Export:
     """An export with the attributes of its pipeline, for what reads and answers tables.
 
@@ -96,7 +103,8 @@ class Export:
                 f"{path}: its task, {self.task or 'which it does not say'}, is unknown: export the "
                 "model again, or install the package that registers the task"
             )
-        self._parameters = all_tasks()[self.task].parameters
+        task = all_tasks()[self.task]
+        self._parameters, self._pipeline = task.parameters, task.pipeline
         inputs = list(self._metadata["signatures"]["serving_default"]["inputs"])
         self.text_names = text_inputs(inputs) or tuple(inputs)
         self._predictors: dict[str, Predictor] = {}
@@ -109,6 +117,10 @@ class Export:
         parameter = self._parameters.get(name)
         if parameter is None:
             raise AttributeError(name)
+        kind = typing.get_type_hints(self._pipeline.__init__).get(name)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):  # such as a decoder
+            names = {field.name for field in dataclasses.fields(kind)} & self._metadata.keys()
+            return kind(**{field: _hashable(self._metadata[field]) for field in names})
         if parameter.default is parameter.empty:
             raise ValueError(f"{self._path}: its metadata lack {name}: export the model again")
         return parameter.default

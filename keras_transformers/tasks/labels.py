@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
 
@@ -249,11 +250,13 @@ def _remedy(labels: Sequence[str], cells: str, misfit: _MisfitError) -> str:
 
 
 def check_one_per_row(name: str, values: Sequence[Any], source: Source) -> None:
-    """Raises ValueError if a cell of a column is a list, such as a row of a matrix."""
-    for row, value in enumerate(values):
-        if isinstance(value, list | tuple):
-            remedy = _remedy_for_list(value, len(value), "one")
-            raise ValueError(f"{source.row(row)}: {name} is {value!r:.60}{remedy}")
+    """Raises BadRowsError if cells of a column are lists, such as the rows of a matrix."""
+    reasons = {
+        row: f"{name} is {value!r:.60}{_remedy_for_list(value, len(value), 'one')}"
+        for row, value in enumerate(values)
+        if isinstance(value, list | tuple)
+    }
+    check_rows(str(source), reasons)
 
 
 def _remedy_for_list(cell: Sequence[Any], count: int, cells: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.tables.in_memory import LABEL, TEXT, TEXT_A, TEXT_B, Wanted
 from keras_transformers.data.text import Examples, load, majority_share, split
 from keras_transformers.evaluation.reports.classification import (
@@ -49,10 +50,10 @@ def examples(columns: Columns, source: Source, labels: Sequence[str] | None = No
 
 
 def checked(columns: Columns, name: str, source: Source) -> list[str]:
-    """Returns a column of strings; ValueError for any other value."""
-    for row, value in enumerate(columns[name]):
-        if not isinstance(value, str):
-            raise ValueError(f"{source.row(row)}: {name} is {value!r:.80}, expected a string")
+    """Returns a column of strings; BadRowsError for any other values."""
+    wrong = {row: x for row, x in enumerate(columns[name]) if not isinstance(x, str)}
+    reasons = {row: f"{name} is {x!r:.80}, expected a string" for row, x in wrong.items()}
+    check_rows(str(source), reasons)
     return columns[name]
 
 

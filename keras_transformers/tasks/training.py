@@ -3,29 +3,36 @@
 import abc
 import dataclasses
 import functools
-import logging
 import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import keras
 import numpy as np
 
-from keras_transformers.data.bad_rows import BadRowsError
+from keras_transformers.data.bad_rows import (
+    BadRowsError,
+    OnBadRows,
+    bad_rows,
+    check_any,
+    check_rows,
+    reject,
+)
 from keras_transformers.data.batching import Batches
+from keras_transformers.data.faults import Content
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import ColumnsError
 from keras_transformers.data.tables.in_memory import RowError, Wanted, columns_of
 from keras_transformers.data.tables.reading import file_format, read_objects
-from keras_transformers.data.weighting import row_weights
+from keras_transformers.data.weighting import check_weights, row_weight
 from keras_transformers.dependencies.tables import row_names
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.files import compression
 from keras_transformers.ranges import PositiveFloat, PositiveInt
 from keras_transformers.runs import Training, outputs_of
-from keras_transformers.tasks.labels import LabelColumn, LabelsAre
+from keras_transformers.tasks.labels import LabelColumn, LabelsAre, check_one_per_row
 from keras_transformers.tasks.lora import Target
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.source import Source
@@ -38,34 +45,15 @@ Answers = Mapping[str, Any]
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 ExamplesT = TypeVar("ExamplesT")
 
-OnBadRows = Literal["error", "drop"]
-
-_logger = logging.getLogger(__name__)
-_NUM_BAD_SHOWN = 10  # rows
 _WEIGHT = Wanted("weight", required=False)
 _ROWS = (".jsonl", ".json", ".parquet")  # files of rows with names
 
 
-@dataclasses.dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     """The columns of a data set, and where they come from."""
 
     columns: dict[str, list[Any]]
     source: Source
-
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    @property
-    def read(self) -> dict[str, list[Any]]:
-        """The columns without the weights."""
-        return {name: cells for name, cells in self.columns.items() if name != _WEIGHT.name}
-
-    def without(self, rows: Container[int]) -> "_Table":
-        """Returns the table without some of its rows."""
-        left = [row for row in range(len(self)) if row not in rows]
-        columns = {name: [cells[row] for row in left] for name, cells in self.columns.items()}
-        return _Table(columns, self.source.without(rows, len(self)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -316,42 +304,30 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         # Only training needs them, but the names of columns may be the same for a measurement.
         reads_weights = self.takes_weights and (weighted or _WEIGHT.name in columns)
         more = [_WEIGHT] if reads_weights else []
-        bad: list[str] = []
-        sets = []
-        for name, value in data.items():
-            sets.append(self._columns(pipeline, more, value, columns, name, bad))
-        _check_rows(bad, on_bad_rows)
-        if self.labels is not None:
-            name, column = self.labels.name, self.labels
-            tables = [table for table in sets if isinstance(table, _Table)]
-            labelled = [(table.source, table.columns[name]) for table in tables]
-            for table, names in zip(
-                tables, column.as_names(pipeline, labelled, labels_are), strict=True
-            ):
-                table.columns[name] = names
-        examples: list[Any] = []
-        bad = []
-        for part in sets:
-            if isinstance(part, Path):
-                read: Any = self._from_file(pipeline, part, columns, labels_are)
-                drops = self.takes_weights and not weighted and read.weights is not None
-                examples.append(dataclasses.replace(read, weights=None) if drops else read)
-                continue
-            try:
-                examples.append(self.from_columns(pipeline, part.read, part.source))
-            except BadRowsError as error:
-                bad += [f"{part.source.row(row)}: {why}" for row, why in error.reasons.items()]
-                part = part.without(error.reasons)
-                if on_bad_rows != "drop" or not len(part):
-                    continue
-                examples.append(self.from_columns(pipeline, part.read, part.source))
-            weights = part.columns.get(_WEIGHT.name)
-            if weights is not None and weighted:
-                numbers = row_weights(weights, str(part.source), part.source.row)
-                examples[-1] = dataclasses.replace(examples[-1], weights=numbers)
-        is_lost = on_bad_rows == "drop" and len(examples) < len(sets)  # a set without other rows
-        _check_rows(bad, None if is_lost else on_bad_rows)
-        return examples
+        advice = "on_bad_rows='drop'" if on_bad_rows else ""
+        with bad_rows(on_bad_rows or "error", advice=advice):
+            sets = [
+                self._columns(pipeline, more, value, columns, name) for name, value in data.items()
+            ]
+            if self.labels is not None:
+                name, column = self.labels.name, self.labels
+                tables = [table for table in sets if isinstance(table, _Table)]
+                labelled = [(table.source, table.columns[name]) for table in tables]
+                for table, names in zip(
+                    tables, column.as_names(pipeline, labelled, labels_are), strict=True
+                ):
+                    table.columns[name] = names
+            return [
+                self._from_path(pipeline, part, columns, labels_are, weighted)
+                if isinstance(part, Path)
+                else self._from_table(pipeline, part, weighted)
+                for part in sets
+            ]
+
+    def contents(self, examples: ExamplesT) -> Iterable[Content]:
+        """Returns what each example asks, to count empty, repeated and contradicting ones."""
+        rows: Any = examples
+        return rows.contents() if hasattr(rows, "contents") else ()
 
     def _columns(
         self,
@@ -360,12 +336,8 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         data: Any,
         names: Mapping[str, str],
         source_name: str,
-        bad: list[str],
     ) -> "_Table | Path":
-        """Returns the columns of data in memory or of a file of rows, or another file's path.
-
-        It leaves out the rows that cannot be read, and adds their places and reasons to `bad`.
-        """
+        """Returns the columns of data in memory or of a file of rows, or another file's path."""
         source = Source(source_name, names=row_names(data))
         if isinstance(data, str | os.PathLike):
             path = Path(data)
@@ -374,22 +346,47 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
                 return path
             format: Any = file_format(path)
             numbered = list(read_objects(path, format=format))
+            check_any(numbered, path)
             source = Source(str(path), [number for number, _ in numbered])
             data = [row for _, row in numbered]
         try:
             reasons: dict[int, str] = {}
             data, wanted = self.table(pipeline, data, names)
-            table = columns_of(data, [*wanted, *more], names=names, bad_rows=reasons)
-            if reasons and not next(iter(table.values())):
-                raise RowError(0, f"{reasons[0]}; no other row can be read either")
-            if reasons:
-                bad += [f"{source.row(row)}: {reason}" for row, reason in reasons.items()]
-                source = source.without(reasons, len(reasons) + len(next(iter(table.values()))))
-            return _Table(table, source)
+            columns = columns_of(data, [*wanted, *more], names=names, bad_rows=reasons)
         except RowError as error:
             raise ValueError(f"{source.row(error.row)}: {error.reason}") from error
         except (TypeError, ValueError) as error:
             raise type(error)(f"{source}: {error}") from error
+        size = len(reasons) + len(next(iter(columns.values())))
+        return _Table(columns, _left(source, reasons, size))
+
+    def _from_table(self, pipeline: Any, table: _Table, weighted: bool) -> Any:
+        columns, source = table
+        weights = columns.pop(_WEIGHT.name, None)
+        while True:
+            try:
+                numbers = _numbers(weights, source) if weights is not None and weighted else None
+                examples: Any = self.from_columns(pipeline, columns, source)
+                break
+            except BadRowsError as error:
+                bad, size = error.reasons, len(next(iter(columns.values())))
+                source = _left(source, bad, size)
+                kept = [row for row in range(size) if row not in bad]
+                columns = {name: [cells[row] for row in kept] for name, cells in columns.items()}
+                weights = weights and [weights[row] for row in kept]
+        return examples if numbers is None else dataclasses.replace(examples, weights=numbers)
+
+    def _from_path(
+        self,
+        pipeline: Any,
+        path: Path,
+        columns: Mapping[str, str],
+        labels_are: LabelsAre | None,
+        weighted: bool,
+    ) -> Any:
+        read: Any = self._from_file(pipeline, path, columns, labels_are)
+        drops = self.takes_weights and not weighted and read.weights is not None
+        return dataclasses.replace(read, weights=None) if drops else read
 
     def _from_file(
         self, pipeline: Any, path: Path, columns: Mapping[str, str], labels_are: LabelsAre | None
@@ -417,19 +414,33 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         )
 
 
-def _check_rows(bad: Sequence[str], on_bad_rows: OnBadRows | None) -> None:
-    """Raises ValueError if rows cannot be read, or warns that they are left out."""
-    if bad and on_bad_rows != "drop":
-        advice = "; on_bad_rows='drop' leaves them out" if on_bad_rows else ""
-        count = f"{len(bad)} rows cannot be read: " if len(bad) > 1 else ""
-        raise ValueError(f"{count}{_shown(bad)}{advice}")
-    if bad:
-        _logger.warning("%d rows are left out: %s", len(bad), _shown(bad))
+def _numbers(weights: Sequence[Any], source: Source) -> list[float]:
+    """Returns a column of weights as numbers; BadRowsError for other values."""
+    check_one_per_row(_WEIGHT.name, weights, source)
+    numbers = []
+    reasons = {}
+    for row, weight in enumerate(weights):
+        try:
+            numbers.append(row_weight(weight))
+        except ValueError as error:
+            reasons[row] = str(error)
+    check_rows(str(source), reasons)
+    check_weights(numbers, str(source))
+    return numbers
 
 
-def _shown(bad: Sequence[str]) -> str:
-    more = f"; and {len(bad) - _NUM_BAD_SHOWN} more" if len(bad) > _NUM_BAD_SHOWN else ""
-    return "; ".join(bad[:_NUM_BAD_SHOWN]) + more
+def _left(source: Source, reasons: Mapping[int, str], size: int) -> Source:
+    """Rejects the rows that cannot be read; returns the source of the others.
+
+    Raises:
+        ValueError: no row is left of `size`.
+    """
+    if reasons and len(reasons) == size:
+        row, reason = next(iter(reasons.items()))
+        raise ValueError(f"{source.row(row)}: {reason}; no other row can be read either")
+    for row, reason in reasons.items():
+        reject(source.row(row), reason)
+    return source.without(reasons, size) if reasons else source
 
 
 def check_column_names(columns: Mapping[str, str], path: Path, names: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ import keras_transformers as kt
 from keras_transformers.data import CachedBatches
 from keras_transformers.data.language_models import WordBatches
 from keras_transformers.data.text import TaggedFiles
-from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
+from keras_transformers.evaluation import Report, TokenAccuracy, tagging_report
 from keras_transformers.ranges import PositiveFloat, PositiveInt, Rate
 from keras_transformers.runs import Run, Training, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
@@ -75,7 +75,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         model,
         batches,
         validation=on_dev,
-        score=lambda: {"entity_f1": scores(model, on_dev).overall.f1},
+        score=lambda: {"entity_f1": report_on(model, on_dev).figures["entity_f1"]},
         monitor="val_entity_f1",
     )
     model.fit(**fit)
@@ -83,11 +83,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     shares = kt.inspection.layer_weights(model).probabilities[0, 0, 0]
     figures |= {f"share_of_layer_{i}": float(share) for i, share in enumerate(shares)}
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
-    for name, part in parts.items():
-        found = scores(model, part)
-        print(f"{name}:\n{found}")
-        figures[f"{name}_entity_f1"] = found.overall.f1
-    return run.finish(None, figures)
+    reports = {name: report_on(model, part) for name, part in parts.items()}
+    figures |= {f"{name}_entity_f1": x.figures["entity_f1"] for name, x in reports.items()}
+    return run.finish(None, figures, reports=reports)
 
 
 def load(config: Config) -> keras.Model:
@@ -123,10 +121,11 @@ def features_of(encoder: keras.Model) -> Callable[..., Any]:
     return features
 
 
-def scores(model: keras.Model, batches: CachedBatches) -> EntityScores:
-    """Returns how many entities the model finds, in total and by type."""
+def report_on(model: keras.Model, batches: CachedBatches) -> Report:
+    """Returns the report on the entities that the model finds."""
     found = batches.source.word_labels(outputs_of(model, batches))
-    return entity_scores(found, batches.source.sentences.labels)
+    sentences = batches.source.sentences
+    return tagging_report(found, sentences.labels, words=sentences.words)
 
 
 if __name__ == "__main__":

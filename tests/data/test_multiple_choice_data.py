@@ -129,8 +129,8 @@ def test_errors_name_the_file_and_the_line(tmp_path, name, text, message):
     [
         ((["a"], []), "0 choices for 1 texts"),
         ((["a"], [["b", "c"]], [0, 1]), "2 labels for 1 texts"),
-        ((["a"], [["b", "c"]], [2]), "example 0: the label is 2, expected 0 to 1"),
-        ((["a"], ["bc"]), "example 0: .*'bc', .*two or more"),
+        ((["a"], [["b", "c"]], [2]), "row 0: the label is 2, expected 0 to 1"),
+        ((["a"], ["bc"]), "row 0: .*'bc', .*two or more"),
     ],
 )
 def test_examples_that_do_not_fit(arguments, message):

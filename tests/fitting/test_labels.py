@@ -246,6 +246,8 @@ def rows_of(task):
     trainer = trainer_of(tiny.pipeline(task))
     names = [wanted.name for wanted in trainer.columns(tiny.pipeline(task)) if wanted.required]
     data = DATA[task][0]
+    if isinstance(data, dict):
+        data = tuple(data.values())
     if isinstance(data, tuple):
         return [dict(zip(names, row, strict=True)) for row in zip(*data, strict=True)]
     rows = [row if isinstance(row, tuple | dict) else (row,) for row in data]

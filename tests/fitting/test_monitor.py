@@ -17,7 +17,10 @@ def named(raised, *parts):
     assert all(part in str(raised.value) for part in parts), raised.value
 
 
-@pytest.mark.parametrize("monitor", ["val_loss", "val_accuracy", "val_macro_f1"])
+@pytest.mark.parametrize(
+    "monitor",  # the loss, a figure of Keras, one of the report
+    ["val_loss", pytest.param("val_accuracy", marks=pytest.mark.slow), "val_macro_f1"],
+)
 def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
     pipeline = fresh("classification")
     held_out = (TEXTS, WRONG)
@@ -44,6 +47,7 @@ def test_patience_stops_after_epochs_without_a_better_one():
     assert measured == pytest.approx(history[best], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_training_that_stopped_early_resumes_as_it_was(tmp_path):
     """Epochs that another call adds change nothing: the patience had run out."""
     options = OPTIONS | {"monitor": "val_loss", "patience": 1, "validation": (TEXTS, WRONG)}
@@ -78,6 +82,7 @@ def test_patience_goes_on_after_a_restart(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["multi_label_classification", "question_answering", "tagging"])
 def test_the_loss_of_every_task_can_be_followed(task):
     data = DATA[task][0]

@@ -50,7 +50,9 @@ def options(folder, **changes):
 
 @pytest.mark.slow
 def test_saved_weights_to_a_score(folder):
-    metrics = run("elmo_tagging", **options(folder, test_file=folder / "dev.txt")).metrics
+    outcome = run("elmo_tagging", **options(folder, test_file=folder / "dev.txt"))
+    metrics = outcome.metrics
+    assert outcome.json("report_test.json")["figures"]["entity_f1"] == metrics["test_entity_f1"]
     assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] == metrics["best"] == 1
     assert sum(metrics[f"share_of_layer_{i}"] for i in range(2)) == pytest.approx(1)
     # A mix, a BiLSTM and a head: the encoder is not trained.

@@ -31,6 +31,7 @@ def test_the_baseline_learns_and_is_exported(folder):
     assert f"exported: {folder / 'saved' / '1'}" in outcome.printed
     assert metrics["dev_accuracy"] == metrics["test_accuracy"] > 0.9 > metrics["dev_majority"]
     assert metrics["labels"] == ["no", "yes"]
+    assert outcome.json("report_dev.json")["figures"]["accuracy"] == metrics["dev_accuracy"]
     described = json.loads((folder / "saved/1/assets.extra/keras_transformers.json").read_text())
     assert described["scores"]["dev_accuracy"] == metrics["dev_accuracy"]
 

@@ -103,6 +103,7 @@ def test_a_run_learns(outcome, export):
     assert len(metrics["epochs"]) == 12
     assert "144 images to train, 16 dev, 40 test: (4, 4, 1) each" in outcome.printed
     assert f"exported: {export}" in outcome.printed
+    assert outcome.json("report_test.json")["figures"]["accuracy"] == metrics["test_accuracy"]
 
 
 @pytest.mark.slow

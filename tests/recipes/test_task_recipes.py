@@ -94,6 +94,7 @@ def test_tagging_by_features(folder, layers):
     outcome = run("feature_based", **tagged(folder, **shape, epochs=5, export=export, name=layers))
     metrics = outcome.metrics
     assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] == metrics["best"] > 0.9
+    assert outcome.json("report_test.json")["figures"]["entity_f1"] == metrics["test_entity_f1"]
     names = ("dev_entity_f1", "test_entity_f1")
     assert scores_of(export) == {name: metrics[name] for name in names}
 
@@ -130,6 +131,8 @@ def test_a_task_of_glue_and_its_submission(folder):
     submission = {"submit_file": folder / "test.tsv"}
     outcome = run("glue", **glue_options(folder, "sst2", "sst2.tsv", **submission))
     assert outcome.metrics["dev_accuracy"] > 0.9
+    report = outcome.json("report_dev.json")
+    assert report["figures"]["accuracy"] == outcome.metrics["dev_accuracy"]
     lines = (outcome.folder / "SST-2.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 1 + 8
@@ -141,6 +144,7 @@ def test_a_regression_task(folder):
     outcome = run("glue", **glue_options(folder, "sick_relatedness", "sick.txt", name="scores"))
     assert outcome.metrics["dev_pearson"] > 0.6
     assert -1 <= outcome.metrics["dev_spearman"] <= 1
+    assert outcome.json("report_dev.json")["figures"]["mean_absolute_error"] > 0
 
 
 @pytest.mark.slow

@@ -75,9 +75,8 @@ def trained(data, tmp_path_factory):
 def test_files_to_figures(trained):
     metrics, folder = trained
     assert json.loads((folder / "metrics.json").read_text()) == metrics
-    shape = {name: value for name, value in TINY_TRANSFORMER.items() if name != "num_heads"}
     assert metrics["parameters"] == num_parameters(
-        vocabulary_size=300, norm_position="pre", **shape
+        vocabulary_size=300, norm_position="pre", **TINY_TRANSFORMER
     )
     assert metrics["steps"] % 2 == 0 < metrics["steps"]
     assert metrics["target_tokens_per_second"] > 0
@@ -87,6 +86,9 @@ def test_files_to_figures(trained):
         assert 0.0 <= metrics[name] <= 100.0
     assert metrics["epochs"][1]["val_bleu"] == metrics["val BLEU, last, greedy"]
     assert "tok:13a" in metrics["signature"]
+    report = json.loads((folder / "report_test.json").read_text("utf-8"))
+    chosen = f"test BLEU, {metrics['chosen']}, beam"
+    assert report["figures"]["bleu"] == pytest.approx(metrics[chosen])
     by_length = metrics["test BLEU by source words"]
     assert sum(row["sentences"] for row in by_length) == 12
     assert all(0.0 <= row["bleu"] <= 100.0 for row in by_length)
@@ -298,8 +300,7 @@ def test_english_to_chinese_with_two_vocabularies(chinese, tmp_path):
     )
     assert metrics["epochs"][-1]["val_bleu"] > 50
     assert "tok:zh" in metrics["signature"]
-    shape = {name: value for name, value in TINY_TRANSFORMER.items() if name != "num_heads"}
-    one = num_parameters(vocabulary_size=290, norm_position="pre", **shape)
+    one = num_parameters(vocabulary_size=290, norm_position="pre", **TINY_TRANSFORMER)
     assert metrics["parameters"] == one + 284 * TINY_TRANSFORMER["hidden_dim"]
     names = {path.name for path in (tmp_path / "translation").iterdir()}
     assert names >= {"vocabulary.model", "target_vocabulary.model"}

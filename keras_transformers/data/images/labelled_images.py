@@ -7,16 +7,19 @@ Pixels range from 0 to 255; the model scales them.
 
 import concurrent.futures
 import dataclasses
+import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.bad_rows import bad_rows, reject
+from keras_transformers.data.faults import Content
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.files import compression
 
@@ -89,6 +92,14 @@ class Images:
     def majority_share(self) -> float:
         """The share of the most frequent label: the accuracy of always predicting it."""
         return float(np.bincount(self.labels).max() / len(self))
+
+    def contents(self) -> Iterator[Content]:
+        """Yields what is in each image's pixels or file, and its label."""
+        for row, (item, label) in enumerate(zip(self.items, self.labels.tolist(), strict=True)):
+            in_file = self.decoder is not None
+            data = Path(item).read_bytes() if in_file else item.tobytes()
+            sample = str(item) if in_file else f"image {row}"
+            yield Content(hashlib.blake2b(data).digest(), sample, label)
 
     def reader(self) -> Callable[[Any], Any]:
         """Returns a graph function: indices (batch,) -> pixels, float32 (batch, height, ...)."""
@@ -207,6 +218,7 @@ def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
 
 
+@bad_rows()
 def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
     """Loads images from one folder per class: FOLDER/<class>/<any name>.png, .jpg or .jpeg.
 
@@ -220,7 +232,7 @@ def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
     Raises:
         FileNotFoundError: there is no such folder.
         ValueError: there are fewer than two classes, a class has no images, or files do not
-            decode; the message names them.
+            decode; the message names all of them.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -245,32 +257,36 @@ def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
         others += len(files) - len(images)
     if others:
         _logger.warning("%s: skipped %d entries that are not images of a class", folder, others)
-    _check_files(folder, paths, decoder)
+    bad = troubles_of(paths, decoder)
+    for row, trouble in bad.items():
+        reject(paths[row], trouble)
+    kept = [row for row in range(len(paths)) if row not in bad]
+    if not kept:
+        raise ValueError(f"{folder}: no file can be read")
     names = [path.name for path in classes]
-    return Images(np.array(paths), np.array(labels, np.int32), names, str(folder), decoder)
+    ids = np.array(labels, np.int32)[kept]
+    return Images(np.array(paths)[kept], ids, names, str(folder), decoder)
 
 
-def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
-    """Decodes every file and raises a ValueError that names those that fail."""
+def troubles_of(paths: Iterable[str], decoder: Any) -> dict[int, str]:
+    """Decodes every file; returns the number of each that fails -> what is wrong with it."""
     decode = tf.function(
         decoder.__call__, input_signature=[tf.TensorSpec([1], tf.string)], autograph=False
     )
 
-    def trouble(path: str) -> str | None:
+    def trouble(path: str) -> str:
+        if not Path(path).is_file():
+            return "does not exist: correct the path, or drop the row"
         try:
             decode(tf.constant([Path(path).read_bytes()]))
-        except tf.errors.InvalidArgumentError as error:
-            return f"{path} ({graph_errors.sentence(error.message)})"
-        return None
+        except (OSError, tf.errors.InvalidArgumentError) as error:
+            reason = graph_errors.sentence(getattr(error, "message", str(error)))
+            return f"does not decode ({reason}): repair or remove it"
+        return ""
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        troubles = [message for message in pool.map(trouble, paths) if message]
-    if troubles:
-        more = f" and {len(troubles) - 5} more" if len(troubles) > 5 else ""
-        raise ValueError(
-            f"{folder}: {len(troubles)} of {len(paths)} files do not decode: "
-            f"{'; '.join(troubles[:5])}{more}. Repair or remove them"
-        )
+        messages = list(pool.map(trouble, paths))
+    return {row: message for row, message in enumerate(messages) if message}
 
 
 def _idx_file(folder: Path, name: str) -> Path:

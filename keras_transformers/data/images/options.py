@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from keras_transformers.data.bad_rows import RowOptions
+from keras_transformers.data.faults import log_faults
 from keras_transformers.data.images.augmentation import Augmentation
 from keras_transformers.data.images.labelled_images import (
     Images,
@@ -48,7 +50,7 @@ class ImageAugmentation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageFiles:
+class ImageFiles(RowOptions):
     """Image options; a base class for recipe configurations."""
 
     data: str = "digits"  # or a folder: of IDX files, of classes, or of train/ and test/ of classes
@@ -72,15 +74,9 @@ class ImageFiles:
             ImportError: `data` is "digits" and scikit-learn is not installed.
             ValueError: a file is damaged, or training and test images differ in class or shape.
         """
-        folder, test = Path(self.data), None
-        if self.data == "digits":
-            train = load_digits()
-        elif any(folder.glob("*-images-idx3-ubyte*")):
-            train, test = load_idx(folder, label_names=self.labels).values()
-        elif all((folder / part).is_dir() for part in ("train", "test")):
-            train, test = (load_folder(folder / part, decoder) for part in ("train", "test"))
-        else:
-            train = load_folder(folder, decoder)
+        with self.bad_rows():
+            train, test = self._read(decoder)
+        log_faults(train, test)
         if test is None:
             train, test = train.split(self.test_fraction, seed=seed)
         if (train.label_names, train.shape) != (test.label_names, test.shape):
@@ -90,3 +86,14 @@ class ImageFiles:
             )
         train, dev = train.split(self.dev_fraction, seed=seed)
         return Splits(train, dev, test)
+
+    def _read(self, decoder: Any) -> tuple[Images, Images | None]:
+        folder = Path(self.data)
+        if self.data == "digits":
+            return load_digits(), None
+        if any(folder.glob("*-images-idx3-ubyte*")):
+            train, test = load_idx(folder, label_names=self.labels).values()
+            return train, test
+        if all((folder / part).is_dir() for part in ("train", "test")):
+            return load_folder(folder / "train", decoder), load_folder(folder / "test", decoder)
+        return load_folder(folder, decoder), None

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import Batches
+from keras_transformers.data.faults import Content
 from keras_transformers.data.pretraining.packing import first_fit
 from keras_transformers.data.rows import Rows
 from keras_transformers.data.static_shapes import filled
@@ -53,6 +54,12 @@ class Conversations(Rows):
     def targets(self) -> np.ndarray:
         """Returns the learned tokens, int32 (tokens,)."""
         return np.concatenate([text.token_ids[text.is_learned] for text in self.all_texts()])
+
+    def contents(self) -> Iterator[Content]:
+        """Yields what each conversation is, to count repeated ones."""
+        for row, texts in enumerate(self.texts):
+            key = tuple(text.token_ids.tobytes() for text in texts)
+            yield Content(key, f"row {row}")
 
     def __str__(self) -> str:
         texts = self.all_texts()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from keras_transformers.data.bad_rows import each_row
 from keras_transformers.data.tables.reading import FileFormat, file_format, read_objects, read_table
 
 Column = str | int
@@ -311,10 +312,14 @@ def _object_rows(
     if format == "parquet":  # its columns have an order, so they may be given by index
         table = [names, *(list(map(str, value.values())) for _, value in head)]
         for key in keys:
-            _cell(f"{path}:1", head[0][1], key)  # raises an error if there is none
+            _check_key(head[0][1], key, f"{path}:1: ")
         _check_columns(path, table, choice, [names.index(key) for key in keys])
     for number, value in itertools.chain(head, objects):
-        yield number, [_cell(f"{path}:{number}", value, key) for key in keys]
+        cells = None
+        with each_row(f"{path}:{number}"):
+            cells = [_cell(value, key) for key in keys]
+        if cells is not None:
+            yield number, cells
 
 
 def _key(
@@ -336,10 +341,14 @@ def _key(
     return names[column]
 
 
-def _cell(place: str, value: dict[str, Any], key: Any) -> str:
-    """Returns a value as text; numbers and booleans keep their JSON spelling."""
+def _check_key(value: dict[str, Any], key: Any, place: str = "") -> None:
     if key not in value:
-        raise ValueError(f"{place}: no key {key!r} among {sorted(value)}")
+        raise ValueError(f"{place}no key {key!r} among {sorted(value)}")
+
+
+def _cell(value: dict[str, Any], key: Any) -> str:
+    """Returns a value as text; numbers and booleans keep their JSON spelling."""
+    _check_key(value, key)
     cell = value[key]
     if isinstance(cell, str):
         return cell
@@ -347,5 +356,5 @@ def _cell(place: str, value: dict[str, Any], key: Any) -> str:
         return json.dumps(cell)
     content = "null" if cell is None else repr(cell)
     raise ValueError(
-        f"{place}: {key!r} is {content:.100}, expected a string; fill in a value, or remove the row"
+        f"{key!r} is {content:.100}, expected a string; fill in a value, or remove the row"
     )

@@ -115,6 +115,11 @@ def columns_of(
         >>> columns_of({"sentence": ["a"]}, [Wanted("text", ("sentence",))])
         {'text': ['a']}
     """
+    if not isinstance(names, Mapping | None):
+        raise TypeError(
+            f"columns={names!r:.80}: pass a mapping from names here to names in the data, such as "
+            f"{{{wanted[0].name!r}: '...'}}"
+        )
     names = dict(names or {})
     if unknown := sorted(set(names) - {field.name for field in wanted}):
         all_names = ", ".join(field.name for field in wanted)
@@ -234,7 +239,8 @@ def _named(
     names: Mapping[str, str],
 ) -> dict[str, list[Any]]:
     if not headings:
-        raise ValueError("the data has no columns: pass at least one row of a table")
+        expected = ", ".join(field.name for field in wanted if field.required)
+        raise ValueError(f"the data has no columns: pass {expected}")
     chosen = {}
     for field in wanted:
         name = names.get(field.name)

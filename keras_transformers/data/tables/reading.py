@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from keras_transformers.data.bad_rows import each_row, reject
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.files import compression, read_lines
 from keras_transformers.files.reading import parse_json
@@ -107,13 +108,12 @@ def read_table(
     for number, cells in without_empty_end(split):
         width = len(cells) if width is None else width
         if not any(cells):
-            raise ValueError(f"{path}:{number}: an empty row; remove it")
-        if len(cells) != width:
+            reject(f"{path}:{number}", "an empty row; remove it")
+        elif len(cells) != width:
             hint = "" if format == "tsv" else "; quote a text that holds commas"
-            raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first row has {width}{hint}"
-            )
-        yield number, cells
+            reject(f"{path}:{number}", f"{len(cells)} columns, the first row has {width}{hint}")
+        else:
+            yield number, cells
 
 
 def numbered_lines(path: str | Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -165,15 +165,23 @@ def read_objects(
     for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
         if not line.strip():
             continue
-        value = parse_json(line, f"{path}:{number}", remedy="one object per line")
-        if not isinstance(value, dict):
-            raise ValueError(
-                f"{path}:{number}: a JSON {type(value).__name__}, not an object like "
-                '{"text": "...", "label": "..."}; one object per line'
-            )
-        if "\\u" in line:  # only an escape can spell half of a surrogate pair
-            check_json(f"{path}:{number}", value)
-        yield number, value
+        value = None
+        with each_row():
+            value = _object(line, f"{path}:{number}")
+        if value is not None:
+            yield number, value
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    value = parse_json(line, place, remedy="one object per line")
+    if not isinstance(value, dict):
+        raise ValueError(
+            f"{place}: a JSON {type(value).__name__}, not an object like "
+            '{"text": "...", "label": "..."}; one object per line'
+        )
+    if "\\u" in line:  # only an escape can spell half of a surrogate pair
+        check_json(place, value)
+    return value
 
 
 def _read_parquet(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:

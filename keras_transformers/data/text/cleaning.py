@@ -54,35 +54,6 @@ def deduplicate(examples: Examples) -> tuple[Examples, Duplicates]:
     return examples.select(kept), report
 
 
-def faults(examples: Examples, held_out: Examples | None = None) -> str:
-    """Returns what may be wrong with training data, in one line; "" if nothing is.
-
-    Texts that differ only in case or spacing count as the same.
-
-    >>> faults(Examples(["a", "A", "b", ""], None, ["no", "yes", "no", "no"]), Examples(["B"]))
-    'memory: 1 of 4 texts empty, 1 repeated, 2 with different labels; 1 of 1 in memory too'
-    """
-    labels_of: dict[tuple[str, ...], list[str]] = {}
-    for i in range(len(examples)):
-        label = examples.labels[i] if examples.labels is not None else ""
-        labels_of.setdefault(examples.key(i), []).append(str(label))
-    contradicting = sum(len(labels) for labels in labels_of.values() if len(set(labels)) > 1)
-    counts = {
-        "empty": sum(len(labels) for key, labels in labels_of.items() if not any(key)),
-        "repeated": len(examples) - len(labels_of),
-        "with different labels": contradicting,
-    }
-    parts = [f"{count} {name}" for name, count in counts.items() if count]
-    text = ""
-    if parts:
-        parts[0] = parts[0].replace(" ", f" of {len(examples)} texts ", 1)
-        text = f"{examples.source}: {', '.join(parts)}"
-    if held_out is not None and (seen := overlap(held_out, examples)):
-        shared = f"{seen} of {len(held_out)} in {held_out.source} too"
-        text = f"{text}; {shared}" if text else f"{examples.source}: {shared}"
-    return text
-
-
 def overlap(examples: Examples, others: Examples) -> int:
     """Counts the `examples` that also occur among `others`, ignoring case and spacing."""
     seen = {others.key(i) for i in range(len(others))}

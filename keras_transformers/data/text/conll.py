@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from keras_transformers.data.bad_rows import bad_rows, check_any, reject
+from keras_transformers.data.faults import Content, content
 from keras_transformers.data.rows import Rows
 from keras_transformers.data.text.label_schemes import (
     OUTSIDE,
@@ -55,6 +57,11 @@ class Sentences(Rows):
         if lengths[0] != lengths[1]:
             raise ValueError(f"{self.source}: each sentence must have as many labels as words")
 
+    def _content(self, index: int) -> Content:
+        labels = None if self.labels is None else tuple(self.labels[index])
+        words = self.words[index]
+        return content(" ".join(words), label=labels, key=tuple(words))  # case may decide a label
+
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
@@ -89,6 +96,7 @@ class Statistics:
         return text
 
 
+@bad_rows()
 def load_conll(
     path: str | Path,
     *,
@@ -124,8 +132,7 @@ def load_conll(
     """
     reader = _Reader(path, label_column, encoding)
     sentences = list(reader.sentences())
-    if not sentences:
-        raise ValueError(f"{path}: no sentences; is the file empty?")
+    check_any(sentences, path, "sentences")
     first, width = sentences[0][0][0], reader.width
     for column in (word_column, label_column):
         if column is not None and not -width <= column < width:
@@ -209,25 +216,28 @@ class _Reader:
     def sentences(self) -> Iterator[_Rows]:
         """Yields sentences."""
         rows: _Rows = []
+        is_bad = False
         for number, line in self._lines:
             cells = self._columns.split(line)
             is_document = cells[0] == _DOCUMENT_START
             if is_document or not line:
-                if rows:
+                if rows and not is_bad:
                     yield rows
-                rows = []
+                rows, is_bad = [], False
                 self.num_documents += is_document
             elif not rows and self._is_comment(line, cells):
                 self.num_comments += 1
             elif len(cells) != self.width:
-                raise ValueError(
-                    f"{self.path}:{number}: {len(cells)} columns, the first row has {self.width}: "
+                is_bad = True  # and with it the sentence
+                reject(
+                    f"{self.path}:{number}",
+                    f"{len(cells)} columns, the first row has {self.width}: "
                     "write one word per line, an empty line after each sentence, and comments "
-                    "(# ...) only before a sentence"
+                    "(# ...) only before a sentence",
                 )
             else:
                 rows.append((number, cells))
-        if rows:
+        if rows and not is_bad:
             yield rows
 
     def _is_comment(self, line: str, cells: Sequence[str]) -> bool:

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from keras_transformers.data.bad_rows import bad_rows, check_any, each_row
+from keras_transformers.data.faults import Content, content, plain
 from keras_transformers.data.rows import Rows
 from keras_transformers.data.tables.columns import Choice, Column, Header, Row, read_columns
 from keras_transformers.data.tables.reading import FileFormat
-from keras_transformers.data.weighting import row_weights
+from keras_transformers.data.weighting import check_weights, row_weight
 
 __all__ = ["Examples", "label_set", "load", "majority_share"]
 
@@ -48,9 +50,15 @@ class Examples(Rows):
         texts = [self.texts[index]]
         if self.texts_b is not None:
             texts.append(self.texts_b[index])
-        return tuple(" ".join(text.split()).casefold() for text in texts)
+        return tuple(map(plain, texts))
+
+    def _content(self, index: int) -> Content:
+        texts = (self.texts, self.texts_b)
+        label = None if self.labels is None else self.labels[index]
+        return content(*(column[index] for column in texts if column is not None), label=label)
 
 
+@bad_rows()
 def load(
     path: str | Path,
     *,
@@ -104,9 +112,16 @@ def load(
         header=header,
         labels=labels,
     )
-    rows = list(read_columns(path, choice, format=format, delimiter=delimiter, encoding=encoding))
-    if not rows:
-        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
+    rows: list[Row] = []
+    for number, cells in read_columns(
+        path, choice, format=format, delimiter=delimiter, encoding=encoding
+    ):
+        with each_row(f"{path}:{number}"):
+            if label_column is not None and not cells[-1].strip():
+                raise ValueError("an empty label: fill it in, or drop the row")
+            check_weight(cells, choice)
+            rows.append((number, cells))
+    check_any(rows, path)
     row_labels = None
     if label_column is not None:
         row_labels = _labels(path, rows, labels)
@@ -119,17 +134,23 @@ def load(
     )
 
 
+def check_weight(cells: Sequence[str], choice: Choice) -> None:
+    """Raises ValueError if the weight of a row is none; see `row_weight`."""
+    if choice.weight is not None:
+        row_weight(cells[choice.kinds.index("weight")])
+
+
 def weights_of(path: str | Path, rows: Sequence[Row], choice: Choice) -> list[float] | None:
     """Returns the weights among the cells that `read_columns` read; None if it read none.
 
     Raises:
-        ValueError: see `row_weights`.
+        ValueError: all are 0.
     """
     if choice.weight is None:
         return None
-    at = choice.kinds.index("weight")
-    cells = [cells[at] for _, cells in rows]
-    return row_weights(cells, str(path), lambda row: f"{path}:{rows[row][0]}")
+    weights = [row_weight(cells[choice.kinds.index("weight")]) for _, cells in rows]
+    check_weights(weights, str(path))
+    return weights
 
 
 def label_set(examples: Examples) -> list[str]:
@@ -160,8 +181,6 @@ def _labels(path: str | Path, rows: Sequence[Row], labels: Sequence[str] | None)
     row_labels = [cells[-1].strip() for _, cells in rows]
     first: dict[str, int] = {}  # label -> the line where it first occurs
     for (number, _), label in zip(rows, row_labels, strict=True):
-        if not label:
-            raise ValueError(f"{path}:{number}: an empty label")
         first.setdefault(label, number)
     _check_booleans(path, first)
     spelled = _spellings(first, labels)

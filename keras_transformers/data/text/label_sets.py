@@ -1,19 +1,21 @@
 """Reads and batches texts, or pairs of texts, with any number of labels each."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.bad_rows import bad_rows, check_any, check_rows, each_row
+from keras_transformers.data.faults import Content, log_faults
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
 from keras_transformers.data.tables.reading import FileFormat, file_format, read_objects
 from keras_transformers.data.text.classification import TextBatches, counted
 from keras_transformers.data.text.conll import OUTSIDE, Sentences, load_conll
-from keras_transformers.data.text.examples import Examples, weights_of
+from keras_transformers.data.text.examples import Examples, check_weight, weights_of
 from keras_transformers.data.text.labelled_files import LabelledTables
 from keras_transformers.data.weighting import ClassWeight, balanced, class_weights
 
@@ -45,9 +47,16 @@ class LabelSets(Examples):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for row, names in enumerate(self.labels or ()):
-            if len(set(names)) < len(names):
-                raise ValueError(f"{self.source}, row {row}: a label occurs twice in {list(names)}")
+        reasons = {
+            row: f"a label occurs twice in {list(names)}"
+            for row, names in enumerate(self.labels or ())
+            if len(set(names)) < len(names)
+        }
+        check_rows(self.source, reasons)
+
+    def _content(self, index: int) -> Content:
+        names = None if self.labels is None else frozenset(self.labels[index])
+        return super()._content(index)._replace(label=names)
 
     def matrix(self, labels: Sequence[str]) -> np.ndarray:
         """Returns which text has which label: float32 (examples, labels), 0 or 1.
@@ -85,6 +94,7 @@ def label_names(examples: LabelSets) -> list[str]:
     return names
 
 
+@bad_rows()
 def load_label_sets(
     path: str | Path,
     *,
@@ -126,37 +136,47 @@ def load_label_sets(
     )
     rows: list[tuple[int, list[Any], list[str]]] = []
     kind = format or file_format(path)
-    if kind in ("jsonl", "parquet"):
-        for number, value in read_objects(path, format=kind, encoding=encoding):
-            cells = [_cell(f"{path}:{number}", value, name) for name in choice.all]
-            rows.append((number, cells[:-1], cells[-1]))
-    else:
-        for number, cells in read_columns(
-            path, choice, format=kind, delimiter=delimiter, encoding=encoding
-        ):
-            parts = [part.strip() for part in cells[-1].split(separator)]
-            rows.append((number, cells[:-1], [part for part in parts if part]))
-    if not rows:
-        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
-    for number, cells, found_labels in rows:
-        texts = cells[: len(columns)]
-        if not isinstance(found_labels, list):
-            raise ValueError(f"{path}:{number}: labels are {found_labels!r:.80}, expected a list")
-        if wrong := [cell for cell in (*texts, *found_labels) if not isinstance(cell, str)]:
-            raise ValueError(f"{path}:{number}: {wrong[0]!r:.80} is not a string")
-        if len(set(found_labels)) < len(found_labels):
-            raise ValueError(f"{path}:{number}: a label occurs twice in {found_labels}")
-        if labels is not None and (unknown := [x for x in found_labels if x not in labels]):
+    in_lists = kind == "jsonl" or kind == "parquet"
+    table: Iterable[tuple[int, Any]] = (
+        read_objects(path, format=kind, encoding=encoding)
+        if kind == "jsonl" or kind == "parquet"
+        else read_columns(path, choice, format=kind, delimiter=delimiter, encoding=encoding)
+    )
+    for number, row in table:
+        with each_row(f"{path}:{number}"):
+            cells = [_cell(row, name) for name in choice.all] if in_lists else row
+            names = cells[-1] if in_lists else _parts(cells[-1], separator)
+            _check(cells[: len(columns)], names)
+            check_weight(cells, choice)
+            rows.append((number, cells[:-1], names))
+    check_any(rows, path)
+    for number, _, names in rows:
+        if labels is not None and (unknown := [name for name in names if name not in labels]):
             raise ValueError(
                 f"{path}:{number}: unknown label {unknown[0]!r}, expected one of {list(labels)}"
             )
     return LabelSets(
         [texts[0] for _, texts, _ in rows],
         [texts[1] for _, texts, _ in rows] if text_b_column is not None else None,
-        [found_labels for *_, found_labels in rows],
+        [names for *_, names in rows],
         str(path),
         weights_of(path, [(number, cells) for number, cells, _ in rows], choice),
     )
+
+
+def _parts(cell: str, separator: str) -> list[str]:
+    parts = [part.strip() for part in cell.split(separator)]
+    return [part for part in parts if part]
+
+
+def _check(texts: Sequence[Any], names: Any) -> None:
+    """Raises ValueError if a row has no texts and labels."""
+    if not isinstance(names, list):
+        raise ValueError(f"labels are {names!r:.80}, expected a list")
+    if wrong := [cell for cell in (*texts, *names) if not isinstance(cell, str)]:
+        raise ValueError(f"{wrong[0]!r:.80} is not a string")
+    if len(set(names)) < len(names):
+        raise ValueError(f"a label occurs twice in {names}")
 
 
 def split_label_sets(examples: LabelSets, share: float) -> tuple[LabelSets, LabelSets]:
@@ -216,13 +236,14 @@ class LabelSetFiles(LabelledTables):
             FileNotFoundError: a file does not exist.
             ValueError: a row or label is invalid; the message names file and line.
         """
-        train = self._read(self.train_file, self.labels or None, self.weight_column)
-        labels = list(self.labels) or label_names(train)
-        if self.dev_file:
-            dev = self._read(self.dev_file, labels)
-        else:
+        with self.bad_rows():
+            train = self._read(self.train_file, self.labels or None, self.weight_column)
+            labels = list(self.labels) or label_names(train)
+            dev = self._read(self.dev_file, labels) if self.dev_file else None
+            test = self._read(self.test_file, labels) if self.test_file else None
+        log_faults(train, dev, test)
+        if dev is None:
             train, dev = split_label_sets(train, self.dev_fraction)
-        test = self._read(self.test_file, labels) if self.test_file else None
         return LabelSetSplits(train, dev, test, labels)
 
     def _read(
@@ -287,11 +308,11 @@ class LabelSetBatches(TextBatches):
         return samples._replace(expected=[", ".join(labels) for labels in samples.expected])
 
 
-def _cell(place: str, value: Any, name: Column) -> Any:
+def _cell(value: Any, name: Column) -> Any:
     keys = list(value)
     if isinstance(name, int) and -len(keys) <= name < len(keys):
         name = keys[name]
     if name not in value:
-        raise ValueError(f"{place}: no column {name!r} among {', '.join(keys)}")
+        raise ValueError(f"no column {name!r} among {', '.join(keys)}")
     cell = value[name]
     return list(cell) if isinstance(cell, list | tuple) else cell

@@ -6,8 +6,10 @@ import logging
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from keras_transformers.data.bad_rows import RowOptions
+from keras_transformers.data.faults import log_faults
 from keras_transformers.data.text import conll
-from keras_transformers.data.text.cleaning import deduplicate, overlap, split
+from keras_transformers.data.text.cleaning import deduplicate, split
 from keras_transformers.data.text.examples import Examples, label_set, load
 from keras_transformers.ranges import AnyInt, Fraction
 
@@ -26,7 +28,7 @@ class Splits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelledTables:
+class LabelledTables(RowOptions):
     """The options for tables of texts and labels."""
 
     # labelled texts: .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed (.gz, ...)
@@ -64,21 +66,19 @@ class LabelledFiles(LabelledTables):
             delimiter=self.delimiter,
             encoding=self.encoding,
         )
-        train, duplicates = deduplicate(
-            read_file(self.train_file, labels=self.labels or None, weight_column=self.weight_column)
-        )
+        with self.bad_rows():
+            train = read_file(
+                self.train_file, labels=self.labels or None, weight_column=self.weight_column
+            )
+            labels = list(self.labels) or label_set(train)
+            dev = read_file(self.dev_file, labels=labels) if self.dev_file else None
+            test = read_file(self.test_file, labels=labels) if self.test_file else None
+        log_faults(train, dev, test)
+        train, duplicates = deduplicate(train)
         _logger.info("%s", duplicates)
-        labels = list(self.labels) or label_set(train)
-        if self.dev_file:
-            dev = read_file(self.dev_file, labels=labels)
-        else:
+        if dev is None:
             shares = {"train": 1 - self.dev_fraction, "dev": self.dev_fraction}
-            parts = split(train, shares, seed=0)
-            train, dev = parts["train"], parts["dev"]
-        test = read_file(self.test_file, labels=labels) if self.test_file else None
-        for examples in (dev, test) if test else (dev,):
-            seen = overlap(examples, train)
-            _logger.info("%s: %s of %s also in training", examples.source, seen, len(examples))
+            train, dev = split(train, shares, seed=0).values()
         return Splits(train, dev, test, labels)
 
 
@@ -92,7 +92,7 @@ class TaggedSplits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggedFiles:
+class TaggedFiles(RowOptions):
     """Labelled-word options; a base class for recipe configurations."""
 
     train_file: Path  # a word and its label per line, blank lines after sentences; see docs/data.md
@@ -115,8 +115,10 @@ class TaggedFiles:
             label_column=self.label_column,
             encoding=self.encoding,
         )
-        train = read_file(self.train_file)
-        labels = conll.entity_labels(train)
-        dev = read_file(self.dev_file, labels=labels)
-        test = read_file(self.test_file, labels=labels) if self.test_file else None
+        with self.bad_rows():
+            train = read_file(self.train_file)
+            labels = conll.entity_labels(train)
+            dev = read_file(self.dev_file, labels=labels)
+            test = read_file(self.test_file, labels=labels) if self.test_file else None
+        log_faults(train, dev, test)
         return TaggedSplits(train, dev, test, labels)

@@ -14,7 +14,9 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.bad_rows import bad_rows, check_any, check_rows, each_row
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.faults import Content, content, plain
 from keras_transformers.data.rows import Rows
 from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
@@ -61,11 +63,17 @@ class ChoiceExamples(Rows):
                 raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
         nothing = [None] * len(self.texts)
         labels: Sequence[int | None] = nothing if self.labels is None else self.labels
-        for number, (choices, label) in enumerate(zip(self.choices, labels, strict=True)):
-            if wrong := _mistake(choices, label):
-                raise ValueError(f"{self.source}: example {number}: {wrong}")
+        mistakes = map(_mistake, self.choices, labels)
+        check_rows(self.source, {row: wrong for row, wrong in enumerate(mistakes) if wrong})
+
+    def _content(self, index: int) -> Content:
+        choices = [plain(choice) for choice in self.choices[index]]
+        right = None if self.labels is None else choices[self.labels[index]]
+        text = self.texts[index]
+        return content(text, label=right, key=(plain(text), tuple(sorted(choices))))
 
 
+@bad_rows()
 def load_choices(path: str | Path) -> ChoiceExamples:
     """Reads texts with choices, plain or compressed; the name and the rows show the format.
 
@@ -90,22 +98,21 @@ def load_choices(path: str | Path) -> ChoiceExamples:
     format = file_format(path)
     if format == "tsv":
         raise ValueError(f"{path}: expected SWAG's .csv, or .jsonl or .parquet")
-    if format == "csv":
-        rows = list(_swag(path))
-    else:
-        rows = [
-            (number, *_object(f"{path}:{number}", value))
-            for number, value in read_objects(path, format=format)
-        ]
-    if not rows:
-        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
+    rows: list[_Row] = []
+    table = _swag(path) if format == "csv" else read_objects(path, format=format)
+    read = _swag_row if format == "csv" else _object
+    for number, value in table:
+        with each_row(f"{path}:{number}"):
+            text, choices, label = read(value)
+            if wrong := _mistake(choices, label):
+                raise ValueError(wrong)
+            rows.append((number, text, choices, label))
+    check_any(rows, path)
     has_labels = rows[0][3] is not None
-    for number, _, choices, label in rows:
+    for number, _, _, label in rows:
         if (label is not None) != has_labels:
             what = "a label" if label is not None else "no label"
             raise ValueError(f"{path}:{number}: {what}, unlike the first row: label all or none")
-        if wrong := _mistake(choices, label):
-            raise ValueError(f"{path}:{number}: {wrong}")
     labels = [label for *_, label in rows if label is not None]
     return ChoiceExamples(
         [text for _, text, _, _ in rows],
@@ -123,17 +130,23 @@ def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> Cho
         source: how error messages name the rows.
 
     Raises:
-        ValueError: a row has no label, fewer than two choices, or an empty one.
+        ValueError: rows have no label, fewer than two choices, or an empty one; all are named.
     """
     examples = []
+    reasons = {}
     for number, row in enumerate(rows):
-        place = f"{source}, row {number}"
-        text, choices, label = _plain(place, row)
-        if label is None:
-            raise ValueError(f"{place}: no label: pass the index of the right choice")
-        if wrong := _mistake(choices, label):
-            raise ValueError(f"{place}: {wrong}")
+        try:
+            text, choices, label = _plain(row)
+        except ValueError as error:
+            reasons[number] = str(error)
+            continue
         examples.append((text, choices, label))
+        wrong = _mistake(choices, label)
+        if label is None:
+            wrong = "no label: pass the index of the right choice"
+        if wrong:
+            reasons[number] = wrong
+    check_rows(source, reasons)
     texts, choices_of_each, labels = zip(*examples, strict=True) if examples else ((), (), ())
     return ChoiceExamples(list(texts), list(choices_of_each), list(labels), source)
 
@@ -250,7 +263,7 @@ class ChoiceBatches(LengthBatches):
         return Samples(self.pipeline, texts, expected)
 
 
-def _swag(path: str | Path) -> Iterator[_Row]:
+def _swag(path: str | Path) -> Iterator[tuple[int, dict[str, str]]]:
     table = read_table(path, format="csv")
     _, header = next(table, (1, []))
     columns = ("sent1", "sent2", *_ENDINGS)
@@ -260,58 +273,60 @@ def _swag(path: str | Path) -> Iterator[_Row]:
             f"{path}:1: not one column each for {', '.join(missing)} among {header}: is it SWAG's "
             "train.csv, val.csv or test.csv? The _full files have other columns"
         )
-    places = [header.index(column) for column in columns]
-    label_place = header.index("label") if "label" in header else None
+    places = {name: header.index(name) for name in (*columns, "label") if name in header}
     for number, cells in table:
-        text, start, *endings = (cells[place].strip() for place in places)
-        label = None if label_place is None else _index(f"{path}:{number}", cells[label_place])
-        if not all(endings):
-            raise ValueError(f"{path}:{number}: {_ENDINGS[endings.index('')]} is empty")
-        yield number, text, [f"{start} {ending}".strip() for ending in endings], label
+        yield number, {name: cells[place].strip() for name, place in places.items()}
 
 
-def _object(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+def _swag_row(value: Mapping[str, str]) -> tuple[str, list[str], int | None]:
+    if empty := [name for name in _ENDINGS if not value[name]]:
+        raise ValueError(f"{empty[0]} is empty")
+    choices = [f"{value['sent2']} {value[name]}".strip() for name in _ENDINGS]
+    return value["sent1"], choices, _label(value)
+
+
+def _object(value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
     if "premise" in value:
-        return _copa(place, value)
+        return _copa(value)
     if not {"sent1", "sent2"} <= value.keys():
-        return _plain(place, value)
-    text, start, *endings = (_string(place, value, key) for key in ("sent1", "sent2", *_ENDINGS))
-    return text, [f"{start} {ending}".strip() for ending in endings], _label(place, value)
+        return _plain(value)
+    text, start, *endings = (_string(value, key) for key in ("sent1", "sent2", *_ENDINGS))
+    return text, [f"{start} {ending}".strip() for ending in endings], _label(value)
 
 
-def _copa(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+def _copa(value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
     question = value.get("question")
     if question not in _QUESTIONS:
-        raise ValueError(f"{place}: 'question' is {question!r}, expected 'cause' or 'effect'")
-    premise, *choices = (_string(place, value, key) for key in ("premise", "choice1", "choice2"))
-    return f"{premise} {_QUESTIONS[question]}", choices, _label(place, value)
+        raise ValueError(f"'question' is {question!r}, expected 'cause' or 'effect'")
+    premise, *choices = (_string(value, key) for key in ("premise", "choice1", "choice2"))
+    return f"{premise} {_QUESTIONS[question]}", choices, _label(value)
 
 
-def _plain(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
-    text, choices = _string(place, value, "text"), value.get("choices")
+def _plain(value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+    text, choices = _string(value, "text"), value.get("choices")
     if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-        raise ValueError(f"{place}: 'choices' is {choices!r:.100}, expected a list of strings")
-    return text, choices, _label(place, value)
+        raise ValueError(f"'choices' is {choices!r:.100}, expected a list of strings")
+    return text, choices, _label(value)
 
 
-def _string(place: str, value: Mapping[str, Any], key: str) -> str:
+def _string(value: Mapping[str, Any], key: str) -> str:
     text = value.get(key)
     if not isinstance(text, str):
         keys = ", ".join(value)
-        raise ValueError(f"{place}: {key!r} is {text!r:.100}, expected a string (keys: {keys})")
+        raise ValueError(f"{key!r} is {text!r:.100}, expected a string (keys: {keys})")
     return text
 
 
-def _label(place: str, value: Mapping[str, Any]) -> int | None:
-    return _index(place, value["label"]) if "label" in value else None
+def _label(value: Mapping[str, Any]) -> int | None:
+    return _index(value["label"]) if "label" in value else None
 
 
-def _index(place: str, label: Any) -> int | None:
+def _index(label: Any) -> int | None:
     """Returns a label as a number; None for -1, as in Hugging Face's test sets."""
     if isinstance(label, float) and label.is_integer():  # as pandas writes whole numbers
         label = int(label)
     if not isinstance(label, int | str) or not re.fullmatch(r"\s*-?\d{1,9}\s*", str(label)):
-        raise ValueError(f"{place}: the label is {label!r:.100}, expected a number from 0")
+        raise ValueError(f"the label is {label!r:.100}, expected a number from 0")
     return None if int(label) == -1 else int(label)
 
 

@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from keras_transformers.data.bad_rows import bad_rows, check_rows, each_row
+from keras_transformers.data.faults import Content, plain
 from keras_transformers.data.tables.reading import read_objects
 from keras_transformers.files import check_new, read_lines, write_json
 from keras_transformers.files.compression import inner_name
@@ -95,6 +97,13 @@ class Questions:
             None if self.weights is None else [self.weights[i] for i in chosen],
         )
 
+    def contents(self) -> Iterator[Content]:
+        """Yields each question with its context; they may have several answers."""
+        contexts = [plain(context) for context in self.contexts]
+        for question, context in zip(self.questions, self.context_of, strict=True):
+            key = (plain(question), contexts[context])
+            yield Content(key, question, is_empty=not all(key))
+
     def references(self) -> dict[str, list[str]]:
         """Returns id -> answer texts, for the metrics; an empty list for unanswerable questions.
 
@@ -129,6 +138,7 @@ class Mismatches:
         return "\n  ".join([head, *self.examples])
 
 
+@bad_rows()
 def load_squad(
     path: str | Path,
     *,
@@ -157,7 +167,16 @@ def load_squad(
             answers; a text contains half a surrogate pair, which UTF-8 cannot encode; or there are
             no questions.
     """
-    return _questions(path, _rows_or_paragraphs(path), mismatched, answered)
+    reader = _Reader(path, answered)
+    for where, value in _rows_or_paragraphs(path):
+        questions: list[tuple[str, Any]] = []
+        context = ""
+        with each_row(str(path)):
+            context, questions = reader.context_and_questions(value, where)
+        for place, question in questions:
+            with each_row(str(path)):
+                reader.add(question, context, place)
+    return reader.result(mismatched)
 
 
 def questions_of(
@@ -174,43 +193,19 @@ def questions_of(
         mismatched: see `load_squad`.
 
     Raises:
-        ValueError: see `load_squad`.
+        ValueError: see `load_squad`; all rows that cannot be read are named.
     """
-    numbered = ((f"{source}, row {row}", dict(value)) for row, value in enumerate(rows))
-    return _questions(source, numbered, mismatched, answered=True)
-
-
-def _questions(
-    path: str | Path, values: Iterable[tuple[str, Any]], mismatched: str, answered: bool
-) -> Questions:
-    reader = _Reader(path, answered)
-    for where, value in values:
-        reader.add(where, value)
-    if not reader.ids:
-        raise ValueError(f"{path}: no questions")
-    if reader.num_relocated:
-        _logger.info(
-            "%s: %d answers found by offsets in UTF-16, or composed differently from their context",
-            *(path, reader.num_relocated),
-        )
-    answers = reader.answers if answered else None
-    num_answers = sum(map(len, reader.answers))
-    if reader.mismatches:
-        mismatches = Mismatches(str(path), num_answers, tuple(reader.mismatches))
-        if mismatched == "refuse":
-            raise ValueError(
-                f"{mismatches}\nfix the file, or read it with mismatched='skip' to leave them out "
-                "of training"
-            )
-        _logger.warning("%s", mismatches)
-    return Questions(
-        list(reader.ids),
-        reader.questions,
-        reader.contexts,
-        reader.context_of,
-        answers,
-        str(path),
-    )
+    reader = _Reader(source, answered=True)
+    reasons = {}
+    for row, value in enumerate(rows):
+        try:
+            context, questions = reader.context_and_questions(dict(value), "")
+            for place, question in questions:
+                reader.add(question, context, place)
+        except ValueError as error:
+            reasons[row] = str(error)
+    check_rows(source, reasons)
+    return reader.result(mismatched)
 
 
 def split_questions(
@@ -269,43 +264,67 @@ class _Reader:
         self.answered = answered
         self.ids: dict[str, None] = {}
         self.questions: list[str] = []
-        self.contexts: list[str] = []
         self.context_of: list[int] = []
         self.answers: list[list[Answer]] = []
         self.mismatches: list[str] = []
         self.num_relocated = 0
-        self._rows: dict[str, int] = {}  # contexts of rows, which repeat them -> index
+        self._contexts: dict[str, int] = {}  # context -> index
 
-    def add(self, where: str, value: Any) -> None:
-        """Adds a paragraph with its questions, or a row with its only one."""
+    def context_and_questions(self, value: Any, where: str) -> tuple[str, list[tuple[str, Any]]]:
+        """Returns the context of a paragraph or a row, and its questions with their places."""
         context = self._text(value, "context", where)
-        if "qas" in value or "question" not in value:
-            self.contexts.append(context)
-            for i, question in enumerate(_get(self.path, value, "qas", list, where)):
-                self._add_question(question, len(self.contexts) - 1, f"{where}.qas[{i}]")
-            return
-        if context not in self._rows:
-            self._rows[context] = len(self.contexts)
-            self.contexts.append(context)
-        self._add_question(value, self._rows[context], where)
+        if "qas" not in value and "question" in value:
+            return context, [(where, value)]
+        questions = _get(value, "qas", list, where)
+        return context, [(f"{where}.qas[{i}]", question) for i, question in enumerate(questions)]
 
-    def _add_question(self, question: Any, context: int, place: str) -> None:
-        question_id = _get(self.path, question, "id", str, place)
+    def add(self, question: Any, context: str, place: str) -> None:
+        """Adds a question about a context."""
+        question_id = _get(question, "id", str, place)
         if question_id in self.ids:
-            raise ValueError(f"{self.path}: {place}: the id {question_id!r} occurs twice")
-        self.ids[question_id] = None
-        self.questions.append(self._text(question, "question", place))
-        self.context_of.append(context)
+            raise ValueError(_at(place, f"the id {question_id!r} occurs twice"))
+        text = self._text(question, "question", place)
         if self.answered:
-            self._add_answers(question, question_id, self.contexts[context], place)
+            self.answers.append(self._answers(question, question_id, context, place))
+        self.ids[question_id] = None
+        self.questions.append(text)
+        self.context_of.append(self._contexts.setdefault(context, len(self._contexts)))
 
-    def _add_answers(
+    def result(self, mismatched: str) -> Questions:
+        """Returns all questions, and says which answers are not at their offsets."""
+        if not self.ids:
+            raise ValueError(f"{self.path}: no questions")
+        if self.num_relocated:
+            _logger.info(
+                "%s: %d answers found by offsets in UTF-16, or composed differently from their "
+                "context",
+                *(self.path, self.num_relocated),
+            )
+        num_answers = sum(map(len, self.answers))
+        if self.mismatches:
+            mismatches = Mismatches(str(self.path), num_answers, tuple(self.mismatches))
+            if mismatched == "refuse":
+                raise ValueError(
+                    f"{mismatches}\nfix the file, or read it with mismatched='skip' to leave them "
+                    "out of training"
+                )
+            _logger.warning("%s", mismatches)
+        return Questions(
+            list(self.ids),
+            self.questions,
+            list(self._contexts),
+            self.context_of,
+            self.answers if self.answered else None,
+            str(self.path),
+        )
+
+    def _answers(
         self, question: dict[str, Any], question_id: str, context: str, place: str
-    ) -> None:
+    ) -> list[Answer]:
         answers = []
         for i, answer in enumerate(self._given(question, place)):
-            text = self._text(answer, "text", f"{place}.answers[{i}]")
-            start = _get(self.path, answer, "answer_start", int, f"{place}.answers[{i}]")
+            text = self._text(answer, "text", _inside(place, f"answers[{i}]"))
+            start = _get(answer, "answer_start", int, _inside(place, f"answers[{i}]"))
             there = context[start : start + len(text)] if start >= 0 else ""
             if text and there == text:
                 answers.append(Answer(text, start))
@@ -317,31 +336,30 @@ class _Reader:
                 self.mismatches.append(f"{question_id}: {text!r} at {start}, found {there!r}")
         if bool(question.get("is_impossible", not answers)) == bool(answers):
             raise ValueError(
-                f"{self.path}: {place}: {len(answers)} answers, but is_impossible is "
-                f"{question.get('is_impossible')}: fix one of them"
+                _at(
+                    place,
+                    f"{len(answers)} answers, but is_impossible is "
+                    f"{question.get('is_impossible')}: fix one of them",
+                )
             )
-        self.answers.append(answers)
+        return answers
 
     def _given(self, question: dict[str, Any], place: str) -> list[Any]:
         """Returns a question's answers as a list, which `datasets` turns into two."""
         answers = question.get("answers")
         if not isinstance(answers, dict):
-            return list(_get(self.path, question, "answers", list, place))
-        texts, starts = (
-            _get(self.path, answers, key, list, f"{place}.answers")
-            for key in ("text", "answer_start")
-        )
+            return list(_get(question, "answers", list, place))
+        where = _inside(place, "answers")
+        texts, starts = (_get(answers, key, list, where) for key in ("text", "answer_start"))
         if len(texts) != len(starts):
-            raise ValueError(
-                f"{self.path}: {place}.answers: {len(texts)} texts, but {len(starts)} starts"
-            )
+            raise ValueError(_at(where, f"{len(texts)} texts, but {len(starts)} starts"))
         return [
             {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
         ]
 
     def _text(self, value: Any, key: str, where: str) -> str:
-        text: str = _get(self.path, value, key, str, where)
-        check_text(f"{self.path}: {where}.{key}", text)
+        text: str = _get(value, key, str, where)
+        check_text(_inside(where, key), text)
         return text
 
 
@@ -387,8 +405,14 @@ def _rows_or_paragraphs(path: str | Path) -> Iterator[tuple[str, Any]]:
     if isinstance(content, list) and content:
         yield from ((f"[{i}]", value) for i, value in enumerate(content))
         return
-    for i, article in enumerate(_get(path, content, "data", list, "the file")):
-        for j, paragraph in enumerate(_get(path, article, "paragraphs", list, f"data[{i}]")):
+    articles: list[Any] = []
+    with each_row(str(path)):
+        articles = _get(content, "data", list, "the file")
+    for i, article in enumerate(articles):
+        paragraphs: list[Any] = []
+        with each_row(str(path)):
+            paragraphs = _get(article, "paragraphs", list, f"data[{i}]")
+        for j, paragraph in enumerate(paragraphs):
             yield f"data[{i}].paragraphs[{j}]", paragraph
 
 
@@ -400,7 +424,15 @@ def _is_row(line: str) -> bool:
     return isinstance(value, dict) and {"context", "question"} <= value.keys()
 
 
-def _get(path: str | Path, value: Any, key: str, kind: type, where: str) -> Any:
+def _inside(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _at(where: str, message: str) -> str:
+    return f"{where}: {message}" if where else message
+
+
+def _get(value: Any, key: str, kind: type, where: str) -> Any:
     content = value.get(key) if isinstance(value, dict) else None
     if isinstance(content, float) and content.is_integer():  # as pandas writes whole numbers
         content = int(content)
@@ -408,7 +440,10 @@ def _get(path: str | Path, value: Any, key: str, kind: type, where: str) -> Any:
         content = str(content)
     if not isinstance(content, kind) or isinstance(content, bool):
         raise ValueError(
-            f"{path}: {where}: expected {key!r}, a {_TYPE_NAMES[kind]}, found {content!r:.60}: is "
-            "it SQuAD's JSON (data, paragraphs, qas), or rows with id, question, context, answers?"
+            _at(
+                where,
+                f"expected {key!r}, a {_TYPE_NAMES[kind]}, found {content!r:.60}: is it SQuAD's "
+                "JSON (data, paragraphs, qas), or rows with id, question, context, answers?",
+            )
         )
     return content

@@ -10,7 +10,15 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.bad_rows import (
+    RowOptions,
+    bad_rows,
+    check_any,
+    check_rows,
+    each_row,
+)
 from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.faults import Content, content, log_faults
 from keras_transformers.data.rows import Rows
 from keras_transformers.data.splits import by_keys
 from keras_transformers.data.static_shapes import Batch
@@ -71,12 +79,17 @@ class TextPairs(Rows):
             raise ValueError(
                 f"{self.source}: {min(counts)} to {max(counts)} negatives: every text needs as many"
             )
-        for row, score in enumerate(self.scores or ()):
-            if not -1 <= score <= 1:
-                raise ValueError(
-                    f"{self.source}, row {row}: the score {score:g} is not from -1 to 1: divide "
-                    "the scores by their highest value"
-                )
+        reasons = {
+            row: f"the score {score:g} is not from -1 to 1: divide the scores by their highest "
+            "value"
+            for row, score in enumerate(self.scores or ())
+            if not -1 <= score <= 1
+        }
+        check_rows(self.source, reasons)
+
+    def _content(self, index: int) -> Content:
+        score = None if self.scores is None else self.scores[index]
+        return content(self.texts[index], self.partners[index], label=score)
 
     def documents(self) -> list[str]:
         """Returns the texts to search: every distinct partner and negative, in order."""
@@ -90,6 +103,7 @@ class TextPairs(Rows):
         return partners
 
 
+@bad_rows()
 def load_text_pairs(
     path: str | Path,
     *,
@@ -124,16 +138,19 @@ def load_text_pairs(
     """
     texts = [text_column, text_b_column, *negative_columns]
     choice = Choice(texts=texts, label=score_column, header=header)
-    rows = list(read_columns(path, choice, format=format, delimiter=delimiter, encoding=encoding))
-    if not rows:
-        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
-    scores = None
-    if score_column is not None:
-        scores = [_score(f"{path}:{number}", cells[-1], score_scale) for number, cells in rows]
+    rows: list[tuple[list[str], float]] = []
+    for number, cells in read_columns(
+        path, choice, format=format, delimiter=delimiter, encoding=encoding
+    ):
+        with each_row(f"{path}:{number}"):
+            score = 1.0 if score_column is None else _score(cells[-1], score_scale)
+            rows.append((cells, score))
+    check_any(rows, path)
+    scores = None if score_column is None else [score for _, score in rows]
     return TextPairs(
-        [cells[0] for _, cells in rows],
-        [cells[1] for _, cells in rows],
-        [cells[2 : 2 + len(negative_columns)] for _, cells in rows] if negative_columns else (),
+        [cells[0] for cells, _ in rows],
+        [cells[1] for cells, _ in rows],
+        [cells[2 : 2 + len(negative_columns)] for cells, _ in rows] if negative_columns else (),
         scores,
         str(path),
     )
@@ -173,7 +190,7 @@ class TextPairSplits(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextPairFiles:
+class TextPairFiles(RowOptions):
     """Options for pairs of texts; a base class for recipe configurations."""
 
     # .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed; several are joined
@@ -201,9 +218,12 @@ class TextPairFiles:
             FileNotFoundError: a file does not exist.
             ValueError: a row is invalid; the message names file and line.
         """
-        train = [self._read(path) for path in self.train_file]
-        test = [self._read(path) for path in self.test_file]
-        dev = [self._read(path) for path in self.dev_file]
+        with self.bad_rows():
+            train = [self._read(path) for path in self.train_file]
+            test = [self._read(path) for path in self.test_file]
+            dev = [self._read(path) for path in self.dev_file]
+        joined = (_joined(files) if files else None for files in (train, dev, test))
+        log_faults(*joined)
         if not test and self.test_fraction:
             train, test = _apart(train, self.test_fraction)
         if not dev:
@@ -325,14 +345,14 @@ class TextPairBatches(LengthBatches):
         return [pipeline.prompts["query"], pipeline.prompts["document"]]
 
 
-def _score(place: str, cell: str, scale: float) -> float:
+def _score(cell: str, scale: float) -> float:
     try:
         value = float(cell) / scale
     except ValueError:
-        raise ValueError(f"{place}: the score is {cell!r:.60}, expected a number") from None
+        raise ValueError(f"the score is {cell!r:.60}, expected a number") from None
     if not -1 <= value <= 1:
         raise ValueError(
-            f"{place}: the score {cell} divided by {scale:g} is not from -1 to 1: pass "
+            f"the score {cell} divided by {scale:g} is not from -1 to 1: pass "
             "score_scale, the highest score"
         )
     return value

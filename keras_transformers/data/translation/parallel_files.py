@@ -1,12 +1,21 @@
 """Defines a translation recipe's options for its pairs and vocabularies, and reads them."""
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_transformers.data.translation.parallel_text import Pair, multi30k_files, read_multi30k
+from keras_transformers.data.faults import faults
+from keras_transformers.data.translation.parallel_text import (
+    Pair,
+    contents_of_pairs,
+    multi30k_files,
+    read_multi30k,
+)
 from keras_transformers.ranges import PositiveInt
 from keras_transformers.tokenizers.sentencepiece import Normalization, SentencePieceTokenizer
+
+_logger = logging.getLogger(__name__)
 
 __all__ = ["PairSplits", "ParallelFiles"]
 
@@ -41,7 +50,9 @@ class ParallelFiles:
         """
         splits = ("train", "val", self.test_split)
         languages = (self.source_language, self.target_language)
-        pairs = (list(read_multi30k(self.data, name, languages=languages)) for name in splits)
+        pairs = [list(read_multi30k(self.data, name, languages=languages)) for name in splits]
+        if line := faults(*zip(splits, map(contents_of_pairs, pairs), strict=True)):
+            _logger.warning("%s", line)
         return PairSplits(*pairs)
 
     def learn(self, folder: Path, *, only_targets: bool = False) -> list[SentencePieceTokenizer]:

@@ -4,9 +4,11 @@ Sentences are returned unchanged, including empty ones, so that pairs match line
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from keras_transformers.data.bad_rows import reject
+from keras_transformers.data.faults import Content, content, plain
 from keras_transformers.data.tables.reading import numbered_lines
 from keras_transformers.files import read_lines
 from keras_transformers.files.compression import compressed_names
@@ -59,16 +61,24 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
         cells = line.split("\t")
         width = len(cells) if width is None else width
         if len(cells) != width:
-            raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first line has {width}; replace tabs "
-                "within sentences by spaces"
+            reject(
+                f"{path}:{number}",
+                f"{len(cells)} columns, the first line has {width}; replace tabs within sentences "
+                "by spaces",
             )
+            continue
         if not 0 <= min(source_column, target_column) <= max(source_column, target_column) < width:
             raise ValueError(
                 f"{path}:{number}: {width} columns; there is no source_column={source_column} or "
                 f"no target_column={target_column}, which count from 0"
             )
         yield cells[source_column], cells[target_column]
+
+
+def contents_of_pairs(pairs: Iterable[Pair]) -> Iterator[Content]:
+    """Yields the contents of pairs: a text, which may have several targets."""
+    for source, target in pairs:
+        yield content(source, target, key=plain(source))
 
 
 def multi30k_files(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import keras
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.tables.in_memory import TEXT_A, TEXT_B, Wanted
 from keras_transformers.data.text import (
     TextPairBatches,
@@ -86,12 +87,13 @@ class EmbeddingTrainer(Trainer[Embedder, TextPairs]):
         if all(isinstance(value, int | float) for value in third):
             return TextPairs(texts, texts_b, scores=list(map(float, third)), source=str(source))
         lists = [value if isinstance(value, list) else [value] for value in third]
-        for row, value in enumerate(lists):
-            if not all(isinstance(text, str) for text in value):
-                raise ValueError(
-                    f"{source.row(row)}: {third[row]!r:.80}, expected a text that does not belong "
-                    "to the first, a list of them, or a score"
-                )
+        reasons = {
+            row: f"{third[row]!r:.80}, expected a text that does not belong to the first, a list "
+            "of them, or a score"
+            for row, value in enumerate(lists)
+            if not all(isinstance(text, str) for text in value)
+        }
+        check_rows(str(source), reasons)
         return TextPairs(texts, texts_b, lists, source=str(source))
 
     def from_file(self, pipeline: Embedder, path: Path, columns: Mapping[str, str]) -> TextPairs:

@@ -1,7 +1,7 @@
 """Trains text generators: on each next token of texts, or on the assistant's of conversations."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_transformers.data.bad_rows import check_rows
+from keras_transformers.data.faults import Content, content
 from keras_transformers.data.language_models import RowBatches, TokenStream
 from keras_transformers.data.language_models.conversations import (
     ConversationBatches,
@@ -170,6 +171,11 @@ class GenerationTrainer(Trainer[TextGenerator, list[str] | Conversations]):
         counts = np.bincount(self.encoded(pipeline, examples).targets())
         shares = counts[counts > 0] / counts.sum()
         return {"perplexity_of_unigrams": float(np.exp(-np.sum(shares * np.log(shares))))}
+
+    def contents(self, examples: list[str] | Conversations) -> Iterable[Content]:
+        if isinstance(examples, Conversations):
+            return examples.contents()
+        return map(content, examples)
 
     def split(
         self, examples: list[str] | Conversations, share: float

@@ -7,8 +7,11 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.images import ImageAugmentation, ImageBatches, Images, load_folder
+from keras_transformers.data.images.labelled_images import troubles_of
 from keras_transformers.data.tables.in_memory import LABEL, Wanted
 from keras_transformers.evaluation.reports.classification import (
     CLASSIFICATION_FIGURES,
@@ -58,27 +61,39 @@ def _examples(pipeline: Any, columns: Columns, source: Source) -> Images:
     images = columns["image"]
     if all(isinstance(image, str | Path) for image in images):
         paths = np.array([str(path) for path in images], object)
-        if missing := [path for path in paths if not Path(path).is_file()]:
-            raise FileNotFoundError(f"{source}: {len(missing)} images do not exist: {missing[0]}")
+        troubles = troubles_of(paths, pipeline.decoder)
+        check_rows(str(source), {row: f"{paths[row]} {why}" for row, why in troubles.items()})
         return Images(paths, ids, pipeline.labels, str(source), pipeline.decoder)
-    height, width, channels = pipeline.model.input["images"].shape[1:]
-    pixels = np.zeros((len(images), height, width, channels), np.uint8)
+    size, channels = pipeline.decoder.image_size, pipeline.decoder.num_channels
+    pixels = np.zeros((len(images), *size, channels), np.uint8)
+    reasons = {}
     for row, image in enumerate(images):
-        array = np.asarray(image)
-        if array.ndim == 2:
-            array = array[..., None]
-        if array.shape != pixels.shape[1:]:
-            raise ValueError(
-                f"{source.row(row)}: an image of shape {array.shape}, expected "
-                f"{pixels.shape[1:]}, the model's, with values from 0 to 255: resize it, or pass "
-                "the paths of PNG or JPEG files"
-            )
-        if array.min() < 0 or array.max() > 255 or (array.dtype.kind == "f" and array.max() <= 1):
-            raise ValueError(
-                f"{source.row(row)}: pixels from {array.min()} to {array.max()}, expected 0 to 255"
-            )
-        pixels[row] = array
+        try:
+            pixels[row] = _pixels(image, pixels.shape[1:])
+        except ValueError as error:
+            reasons[row] = str(error)
+    check_rows(str(source), reasons)
     return Images(pixels, ids, pipeline.labels, str(source))
+
+
+def _pixels(image: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns an image as an array; ValueError if it does not fit the model."""
+    try:
+        array = np.asarray(image)
+    except ValueError:  # rows of several lengths
+        array = np.array(None)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.shape != shape or array.dtype.kind not in "buif":
+        raise ValueError(
+            f"an image of shape {array.shape}, expected {shape}, the model's, with values from 0 "
+            "to 255: resize it, or pass the paths of PNG or JPEG files"
+        )
+    # The first comparison is also false for NaN.
+    in_range = array.min() >= 0 and array.max() <= 255
+    if not in_range or (array.dtype.kind == "f" and array.max() <= 1):
+        raise ValueError(f"pixels from {array.min()} to {array.max()}, expected 0 to 255")
+    return array
 
 
 def _ids(names: Sequence[str], labels: Sequence[str]) -> np.ndarray:
@@ -145,6 +160,11 @@ class ImageClassificationTrainer(Trainer[ImageClassifier, Images]):
         outputs: Iterable[Any],
     ) -> tuple[np.ndarray, np.ndarray]:
         return text_columns.logits_of(outputs), examples.labels
+
+    def inputs(self, examples: Images) -> Mapping[str, Sequence[Any]]:
+        if examples.decoder is not None:
+            return {"image_bytes": [Path(path).read_bytes() for path in examples.items]}
+        return {"image_bytes": [tf.io.encode_png(pixels).numpy() for pixels in examples.items]}
 
     def report(self, pipeline: Any, answers: Answers, examples: Images) -> Report:
         paths = None if examples.decoder is None else [str(item) for item in examples.items]

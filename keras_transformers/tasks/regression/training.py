@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Examples, ScoredTextBatches
 from keras_transformers.evaluation import glue_scores
@@ -34,13 +35,14 @@ def _scaled(pipeline: Any, examples: Examples, source: Source) -> Examples:
     """Returns the scores as the model computes them, before the pipeline's scale and activation."""
     numbers = [(float(label) - pipeline.offset) / pipeline.scale for label in examples.labels or ()]
     if pipeline.activation == "sigmoid":
-        for row, (number, label) in enumerate(zip(numbers, examples.labels or (), strict=True)):
-            if not 0 <= number <= 1:
-                raise ValueError(
-                    f"{source.row(row)}: the score {label} is not from "
-                    f"{pipeline.offset:g} to {pipeline.offset + pipeline.scale:g}, the range of "
-                    "this pipeline's answers"
-                )
+        lowest, highest = pipeline.offset, pipeline.offset + pipeline.scale
+        reasons = {
+            row: f"the score {label} is not from {lowest:g} to {highest:g}, the range of this "
+            "pipeline's answers"
+            for row, (number, label) in enumerate(zip(numbers, examples.labels or (), strict=True))
+            if not 0 <= number <= 1
+        }
+        check_rows(str(source), reasons)
     return dataclasses.replace(examples, labels=list(map(str, numbers)))
 
 
@@ -51,17 +53,19 @@ def _references(pipeline: Any, examples: Examples) -> np.ndarray:
 
 
 def numbers(values: Sequence[Any], source: Source) -> list[str]:
-    """Returns finite numbers as text; ValueError for any other value."""
+    """Returns finite numbers as text; BadRowsError for any other values."""
     check_one_per_row("score", values, source)
     texts = []
+    reasons = {}
     for row, value in enumerate(values):
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"{source.row(row)}: score is {value!r:.60}, expected a number")
+            reasons[row] = f"score is {value!r:.60}, expected a number"
         texts.append(str(number))
+    check_rows(str(source), reasons)
     return texts
 
 

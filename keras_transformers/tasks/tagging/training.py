@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.data.bad_rows import check_rows
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.text import Sentences, TaggedBatches, load_conll
 from keras_transformers.evaluation import TokenAccuracy, entity_scores
@@ -21,6 +22,18 @@ from keras_transformers.tasks.training import Answers, Columns, Trainer
 from keras_transformers.training import TokenCrossentropy
 
 __all__: list[str] = []
+
+
+def _mistake(words: Any, tags: Any) -> str:
+    """Returns what is wrong with a row, or ""."""
+    for name, value in (("words", words), ("labels", tags)):
+        if not isinstance(value, list | tuple):
+            return f"{name} is {value!r:.60}, expected a list, one per word"
+    if len(words) != len(tags):
+        return f"{len(tags)} labels for {len(words)} words: pass one per word"
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        return f"the word {wrong[0]!r:.60} is not a string"
+    return ""
 
 
 class TaggingTrainer(Trainer[Tagger, Sentences]):
@@ -40,16 +53,8 @@ class TaggingTrainer(Trainer[Tagger, Sentences]):
         ]
 
     def from_columns(self, pipeline: Tagger, columns: Columns, source: Source) -> Sentences:
-        for row, (words, tags) in enumerate(zip(columns["words"], columns["labels"], strict=True)):
-            for name, value in (("words", words), ("labels", tags)):
-                if not isinstance(value, list | tuple):
-                    raise ValueError(
-                        f"{source.row(row)}: {name} is {value!r:.60}, expected a list, one per word"
-                    )
-            if len(words) != len(tags):
-                raise ValueError(f"{source.row(row)}: {len(tags)} labels for {len(words)} words")
-            if wrong := [word for word in words if not isinstance(word, str)]:
-                raise ValueError(f"{source.row(row)}: the word {wrong[0]!r:.60} is not a string")
+        mistakes = map(_mistake, columns["words"], columns["labels"])
+        check_rows(str(source), {row: wrong for row, wrong in enumerate(mistakes) if wrong})
         words = [list(words) for words in columns["words"]]
         return Sentences(words, columns["labels"], str(source))
 

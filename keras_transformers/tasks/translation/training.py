@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from keras_transformers.data.faults import Content
 from keras_transformers.data.splits import at_random
 from keras_transformers.data.tables.in_memory import Wanted
 from keras_transformers.data.translation import Pair, PairBatches, read_tsv
+from keras_transformers.data.translation.parallel_text import contents_of_pairs
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.evaluation.reports.translation import (
@@ -101,6 +103,9 @@ class TranslationTrainer(Trainer[Translator, list[Pair]]):
     def baseline(self, pipeline: Translator, examples: list[Pair]) -> Mapping[str, float]:
         sources, targets = zip(*examples, strict=True)
         return {"bleu_of_copies": corpus_bleu(sources, targets).score}
+
+    def contents(self, examples: list[Pair]) -> Iterable[Content]:
+        return contents_of_pairs(examples)
 
     def split(self, examples: list[Pair], share: float) -> tuple[list[Pair], list[Pair]]:
         train, dev = at_random(len(examples), share, "data: pairs")

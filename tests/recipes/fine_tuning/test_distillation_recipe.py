@@ -48,6 +48,7 @@ def test_a_small_student_learns_what_the_teacher_answers(folder):
     metrics = found.metrics
     assert metrics["texts"] == 80 + 97  # the repeated and the empty ones left out
     assert metrics["dev_accuracy"] > 0.9
+    assert found.json("report_dev.json")["figures"]["accuracy"] == metrics["dev_accuracy"]
     assert metrics["dev_accuracy of the teacher"] > 0.9
     teacher = kt.saved_model.describe(folder / "teacher")
     assert metrics["parameters"] < teacher["model"]["num_parameters"]
