@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from keras_transformers.data.tables.appending import (
     dataset_with_columns,
-    headings,
     with_columns,
 )
-from keras_transformers.data.tables.in_memory import RowError, elements
+from keras_transformers.data.tables.in_memory import RowError, elements, headings
 from keras_transformers.data.tables.kinds import Kind
 from keras_transformers.dependencies import tables
 from keras_transformers.dependencies.tables import row_names

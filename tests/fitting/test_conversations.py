@@ -312,8 +312,8 @@ def test_other_conversations_are_refused_or_left_out(message, generator, caplog)
 
 def test_all_bad_conversations_are_named_in_both_sets(generator):
     with pytest.raises(ValueError) as raised:
-        kt.fit(generator, [ONE, ONE[:1], [user(""), assistant("a")]], validation=[ONE[:1]])
-    for part in ("3 rows", "data, row 1", "data, row 2: message 0", "validation, row 0"):
+        kt.fit(generator, [ONE, ONE[:1], [user(""), assistant("a")]], validation=[ONE, ONE[:1]])
+    for part in ("3 rows", "data, row 1", "data, row 2: message 0", "validation, row 1"):
         assert says(str(raised.value), part)
     with pytest.raises(ValueError, match="no assistant message"):
         kt.fit(generator, [ONE[:1]], on_bad_rows="drop")

@@ -20,17 +20,6 @@ from keras_transformers.dependencies import tables
 __all__: list[str] = []
 
 
-def headings(data: Any) -> list[Any]:
-    """Returns the names of the columns of data in memory; none if they have no names."""
-    if tables.is_table(data):
-        return tables.column_names(data)
-    if isinstance(data, Mapping):
-        return list(data)
-    if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
-        return list(data[0])
-    return []
-
-
 def with_columns(data: Any, columns: Mapping[str, Sequence[Any]], kinds: Mapping[str, Kind]) -> Any:
     """Returns data in memory with more columns.
 
