@@ -253,7 +253,7 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
     embedding, multiplied by it and summed. `rollout`: attention followed through the layers, to the
     vector that the head reads (Abnar & Zuidema 2020). Neither is a proof of what the model does.
     """
-    encoded = pipeline.encode(*map(one_row, pipeline.text_names, texts))
+    encoded = pipeline.encode_row(*texts)
     model = pipeline.model
     watched: list[Any] = []
     with tf.GradientTape() as tape:

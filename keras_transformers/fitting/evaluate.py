@@ -114,11 +114,12 @@ def _measured(
 ) -> tuple[dict[str, float], Answers]:
     """Returns Keras' metrics, and the answers, in one pass; compile settings stay as they are."""
     metrics = trainer.metrics(pipeline)
+    model = trainer.model(pipeline)
     meter = None
     if metrics is not None:
         meter = _meter(pipeline.model)
         meter.compile(weighted_metrics=metrics, **trainer.losses(pipeline, examples, options))
-    outputs = outputs_of(pipeline.model, batches, meter=meter)
+    outputs = outputs_of(model, batches, meter=meter)
     answers = trainer.answers(pipeline, batches, examples, outputs)
     if meter is None:
         return {}, answers

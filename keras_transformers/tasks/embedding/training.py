@@ -105,7 +105,7 @@ class EmbeddingTrainer(Trainer[Embedder, TextPairs]):
         )
 
     def model(self, pipeline: Embedder) -> keras.Model:
-        return grouped_embedder(pipeline.model)
+        return grouped_embedder(pipeline.training_model())
 
     def losses(
         self, pipeline: Embedder, examples: TextPairs, options: EmbeddingOptions
