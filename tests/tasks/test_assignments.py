@@ -68,7 +68,7 @@ NO_EFFECT = {
     *((task, "tokenizer") for task in ("generation", "translation")),  # an equal one
     ("translation", "target_tokenizer"),
 }
-TEXTS = ("a small dog runs. " * 2, "Straße, two dogs, and a small child.", "")
+TEXTS = ("a small dog runs. " * 5, "Straße, two dogs, and a small child.", "")
 
 
 def _other_weights(model):
