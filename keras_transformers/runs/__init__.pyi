@@ -28,6 +28,7 @@ from .encoder_decoders import EncoderDecoderTraining as EncoderDecoderTraining
 from .fine_tuning import EncoderSource as EncoderSource
 from .fine_tuning import EncoderTuning as EncoderTuning
 from .fine_tuning import LabelTraining as LabelTraining
+from .fine_tuning import LongTextReading as LongTextReading
 from .fine_tuning import ModelSource as ModelSource
 from .fine_tuning import Training as Training
 from .fine_tuning import Tuning as Tuning

@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_transformers.dependencies.private_api import inner_layers, seed_generators
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.tensors import Shape
 from keras_transformers.tasks.token_inputs import in_chunks
 
 __all__: list[str] = []
@@ -106,9 +107,7 @@ class OverWindows(keras.layers.Layer):
         shape = self.model.output[self.output_name].shape
         return keras.KerasTensor((batch, *shape[1:]), dtype="float32")
 
-    def inner_call(
-        self, inputs: Mapping[str, Tensor]
-    ) -> tuple[keras.Model, dict[str, tuple[int, ...]]]:
+    def inner_call(self, inputs: Mapping[str, Tensor]) -> tuple[keras.Model, dict[str, Shape]]:
         """Returns the model, and the shapes of its inputs for these, to count its operations."""
         shapes = {name: (x.shape[0] * x.shape[1], x.shape[2]) for name, x in inputs.items()}
         return self.model, shapes
