@@ -375,16 +375,18 @@ def test_reports_on_exports_are_those_on_pipelines(export):
     assert report.figures["accuracy"] == pytest.approx(scores["accuracy"])
 
 
-def long_text(rng, label, num_tokens):
+def long_text(label, num_tokens):
     """A text whose last word alone says its label."""
-    return " ".join([*rng.choice(["a", "film", "long", "very", "."], num_tokens - 1), label])
+    return " ".join([*["film"] * (num_tokens - 1), label])
 
 
 def learned(num_tokens, max_sequence_length, *, long_texts, epochs):
-    """The accuracy on other texts of a classifier that was trained on long ones."""
-    rng = np.random.default_rng(0)
+    """The accuracy on shorter texts of a classifier that was trained on texts this long."""
     labels = ["good", "bad"] * 16
-    train, test = ([long_text(rng, label, num_tokens) for label in labels] for _ in range(2))
+    train, test = (
+        [long_text(label, num_tokens - i) for i, label in enumerate(labels, first)]
+        for first in (0, len(labels))
+    )
     keras.utils.set_random_seed(1)
     encoder = bert(
         vocabulary_size=len(tiny.VOCABULARY),
@@ -408,5 +410,5 @@ def test_windows_learn_what_stands_at_the_end():
 
 @pytest.mark.slow
 def test_windows_learn_from_5000_tokens_what_cutting_cannot():
-    assert learned(5000, 64, long_texts="cut", epochs=12) <= 0.7  # chance, on 32 texts
-    assert learned(5000, 64, long_texts="windows", epochs=12) >= 0.95
+    assert learned(5000, 64, long_texts="cut", epochs=8) == 0.5  # all texts are the same
+    assert learned(5000, 64, long_texts="windows", epochs=8) >= 0.95
