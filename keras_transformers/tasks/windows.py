@@ -114,9 +114,9 @@ class OverWindows(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the layer's arguments."""
-        own = {"pooling": self.pooling, "unit": self.unit, "at_once": self.at_once}
+        options = {"pooling": self.pooling, "unit": self.unit, "at_once": self.at_once}
         model = keras.saving.serialize_keras_object(self.model)
-        return {**super().get_config(), "model": model, **own}
+        return {**super().get_config(), "model": model, **options}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
