@@ -27,13 +27,13 @@ from keras_transformers.data.text import (
     majority_share,
 )
 from keras_transformers.fitting import reports_on, set_confidence
-from keras_transformers.runs import EncoderTuning, Run, command_line
+from keras_transformers.runs import EncoderTuning, LongTextReading, Run, command_line
 from keras_transformers.tasks import ClassificationOptions
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, LabelWeights, ClassificationOptions, EncoderTuning):
+class Config(LabelledFiles, LabelWeights, LongTextReading, ClassificationOptions, EncoderTuning):
     """Fine-tunes an encoder to classify texts or pairs of texts."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
@@ -56,7 +56,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             labels,
             max_sequence_length=config.max_sequence_length,
             pair=train.texts_b is not None,
+            **config.reading(),
         )
+        model = classify.training_model(at_once=config.batch_size)
         batches = TextBatches(train, classify, label_weights=weights, **config.batching())
         model.compile(
             optimizer=config.optimizer(model, len(batches)),

@@ -32,13 +32,13 @@ from keras_transformers.fitting import (
     reports_on,
     similarity_scores,
 )
-from keras_transformers.runs import Run, Tuning, command_line
+from keras_transformers.runs import LongTextReading, Run, Tuning, command_line
 from keras_transformers.tasks import EmbeddingOptions
 from keras_transformers.training import InBatchContrast, PairSimilarity, cache_gradients
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TextPairFiles, EmbeddingOptions, Tuning):
+class Config(TextPairFiles, LongTextReading, EmbeddingOptions, Tuning):
     """Trains an encoder to embed texts."""
 
     weights: Path  # anything that keras_transformers.load reads
@@ -50,9 +50,10 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, evaluates and exports; returns the contents of runs/<name>/metrics.json."""
     train, dev, test = config.read()
     with run.scope():
-        embed = kt.load(config.weights, pipeline="embedding", **config.pick("max_sequence_length"))
+        reading = {**config.pick("max_sequence_length"), **config.reading()}
+        embed = kt.load(config.weights, pipeline="embedding", **reading)
         untrained = {name: similarity_scores(embed, part) for name, part in parts(dev, test)}
-        model = kt.heads.grouped_embedder(embed.model)
+        model = kt.heads.grouped_embedder(embed.training_model(at_once=config.batch_size))
         batches = TextPairBatches(train, embed, **config.batching())
         model.compile(
             optimizer=config.optimizer(model, len(batches)),

@@ -50,7 +50,7 @@ from keras_transformers.ranges import Fraction
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(runs.LabelTraining, runs.EncoderTuning):
+class Config(runs.LongTextReading, runs.LabelTraining, runs.EncoderTuning):
     """Fine-tunes an encoder on a task of GLUE, or on SICK."""
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
@@ -94,7 +94,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     make = ScoredTextBatches if task.is_regression else TextBatches
     with run.scope():
         pipeline, loss, metric = build(config, task)
-        model = pipeline.model
+        model = pipeline.training_model(at_once=config.batch_size)
         batches = make(train, pipeline, **config.batching())
         on_dev = batches.of(dev)
         ((output, references),) = on_dev.targets(dev).items()
@@ -128,7 +128,11 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
     """Returns the pipeline to train, its loss and a metric."""
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
-    options = {**config.pick("max_sequence_length"), "pair": task.text_b is not None}
+    options = {
+        **config.pick("max_sequence_length"),
+        **config.reading(),
+        "pair": task.text_b is not None,
+    }
     if task.is_regression:
         model = kt.heads.regressor(encoder, dropout=config.dropout)
         pipeline = kt.pipelines.TextRegressor(model, tokenizer, **options)

@@ -24,12 +24,19 @@ import keras_transformers as kt
 from keras_transformers.data.text import LabelSetBatches, LabelSetFiles, LabelSets
 from keras_transformers.evaluation import best_thresholds, multi_label_scores
 from keras_transformers.fitting import reports_on, set_confidence
-from keras_transformers.runs import EncoderTuning, LabelTraining, Run, command_line, outputs_of
+from keras_transformers.runs import (
+    EncoderTuning,
+    LabelTraining,
+    LongTextReading,
+    Run,
+    command_line,
+    outputs_of,
+)
 from keras_transformers.training import ElementwiseLoss
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelSetFiles, LabelTraining, EncoderTuning):
+class Config(LabelSetFiles, LongTextReading, LabelTraining, EncoderTuning):
     """Fine-tunes an encoder to give texts any number of labels."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
@@ -54,7 +61,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             labels,
             max_sequence_length=config.max_sequence_length,
             pair=train.texts_b is not None,
+            **config.reading(),
         )
+        model = classify.training_model(at_once=config.batch_size)
         batches = LabelSetBatches(train, classify, **config.batching())
         on_dev = batches.of(dev)
         model.compile(

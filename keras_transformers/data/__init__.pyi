@@ -62,6 +62,7 @@ from .pretraining.batches import split_documents as split_documents
 from .pretraining.batches import split_sentences as split_sentences
 from .pretraining.batches import write_documents as write_documents
 from .splits import at_random as at_random
+from .tables.kinds import Kind as Kind
 from .tables.in_memory import Wanted as Wanted
 from .tables.in_memory import columns_of as columns_of
 from .text.squad import Answer as Answer

@@ -254,6 +254,8 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
     attention followed through the layers, to the vector that the head reads (Abnar & Zuidema 2020).
     Neither is a proof of what the model does.
     """
+    if getattr(pipeline, "reads_windows", False):
+        pipeline = pipeline.with_options(long_texts="cut")  # the first window
     why = explain(pipeline, *texts)
     result: dict[str, Any] = {
         "gradient": {"tokens": why.tokens, "shares": why.shares.tolist(), "label": why.label}

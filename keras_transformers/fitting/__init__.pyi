@@ -4,6 +4,8 @@ from . import confidence as confidence
 from . import evaluate as evaluate
 from . import fit as fit
 from . import option_names as option_names
+from . import predict as predict
+from . import table_files as table_files
 from . import user_metrics as user_metrics
 from . import user_optimizer as user_optimizer
 from .confidence import set_confidence as set_confidence

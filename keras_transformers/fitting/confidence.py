@@ -40,8 +40,9 @@ def set_confidence(
         confident.abstain_below = options.abstain_below
     if not options.calibrate:
         return {}
-    outputs = outputs_of(confident.model, batches)
-    logits, references = trainer_of(pipeline).logits(pipeline, batches, examples, outputs)
+    trainer = trainer_of(pipeline)
+    outputs = outputs_of(trainer.model(pipeline, examples), batches)
+    logits, references = trainer.logits(pipeline, batches, examples, outputs)
     temperature = confident.temperature = best_temperature(logits, references)
     usable = ~np.isnan(logits).any(axis=1)
     logits, references = logits[usable], references[usable]

@@ -114,10 +114,9 @@ def _measured(
 ) -> tuple[dict[str, float], Answers]:
     """Returns Keras' metrics, and the answers, in one pass; compile settings stay as they are."""
     metrics = trainer.metrics(pipeline)
-    model = pipeline.model
+    model = trainer.model(pipeline, examples)
     meter = None
     if metrics is not None:
-        model = trainer.model(pipeline, examples)
         meter = _meter(model)
         meter.compile(weighted_metrics=metrics, **trainer.losses(pipeline, examples, options))
     outputs = outputs_of(model, batches, meter=meter)

@@ -41,6 +41,7 @@ from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import trainer_of
 from keras_transformers.tasks.training import FitOptions, Trainer
+from keras_transformers.tasks.windows import limit_windows
 from keras_transformers.training.averaging import SwapAverageWeights
 
 __all__ = ["fit"]
@@ -286,6 +287,7 @@ def _trained(
             )
         batches = trainer.batches(trainer.encoded(trained, train), trained, **config.batching())
         model = trainer.model(trained, train)
+        limit_windows(model, at_once=config.batch_size)
         losses = trainer.losses(trained, train, config)
         model.compile(
             optimizer=(

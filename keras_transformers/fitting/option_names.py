@@ -98,6 +98,9 @@ ADVICE: Mapping[str, Sequence[str]] = {
     "the pipeline decides: keras_transformers.load(..., max_sequence_length=...)": (
         *("max_length", "max_seq_length", "max_seq_len", "max_sequence_length", "truncation"),
     ),
+    "the pipeline decides: keras_transformers.load(..., long_texts='windows')": (
+        *("long_texts", "window_pooling", "window_overlap", "stride", "sliding_window"),
+    ),
     "the pipeline decides: keras_transformers.load(..., labels=[...])": (
         *("labels", "label_names", "num_labels", "num_classes", "id2label", "classes"),
     ),

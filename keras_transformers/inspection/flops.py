@@ -217,6 +217,8 @@ def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) ->
         inputs = args[0]
         shapes = {name: tensor.shape for name, tensor in inputs.items()}
         return forward_flops(layer, shapes, rules=rules)
+    if hasattr(layer, "inner_call"):  # it runs a model on other rows, which it makes of its inputs
+        return forward_flops(*layer.inner_call(*args), rules=rules)
     if isinstance(layer, WITHOUT_PRODUCTS):
         return 0
     matrices = [w.path for w in getattr(layer, "weights", ()) if len(w.shape) > 1]

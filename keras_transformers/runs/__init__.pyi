@@ -15,6 +15,7 @@ from . import origin as origin
 from . import preemption as preemption
 from . import progress as progress
 from . import resume as resume
+from . import row_progress as row_progress
 from . import run as run
 from . import sections as sections
 from . import spelling as spelling
@@ -28,6 +29,7 @@ from .encoder_decoders import EncoderDecoderTraining as EncoderDecoderTraining
 from .fine_tuning import EncoderSource as EncoderSource
 from .fine_tuning import EncoderTuning as EncoderTuning
 from .fine_tuning import LabelTraining as LabelTraining
+from .fine_tuning import LongTextReading as LongTextReading
 from .fine_tuning import ModelSource as ModelSource
 from .fine_tuning import Training as Training
 from .fine_tuning import Tuning as Tuning

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import keras
 
@@ -10,6 +10,7 @@ from keras_transformers.data.weighting import ClassWeighting
 from keras_transformers.ranges import (
     Default,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Rate,
@@ -21,7 +22,15 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 
 _FEW_PARAMETERS, _MANY_PARAMETERS = 10_000_000, 50_000_000
 
-__all__ = ["EncoderSource", "EncoderTuning", "LabelTraining", "ModelSource", "Training", "Tuning"]
+__all__ = [
+    "EncoderSource",
+    "EncoderTuning",
+    "LabelTraining",
+    "LongTextReading",
+    "ModelSource",
+    "Training",
+    "Tuning",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,6 +111,23 @@ class Tuning(Training):
     name: str = "fine_tuning"  # the run's folder in runs_dir
 
     lengths: ClassVar[tuple[str, ...]] = ("max_sequence_length",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LongTextReading:
+    """Holds the options for texts longer than a model reads at once."""
+
+    # cut: leave out what exceeds max_sequence_length; windows: read all of it in windows that long
+    long_texts: Literal["cut", "windows"] = "cut"
+    window_pooling: Literal["mean", "max"] = "mean"  # of the outputs for a text's windows
+    # tokens that a window shares with the next; None: an eighth of max_sequence_length
+    window_overlap: NonNegativeInt | None = None
+
+    def reading(self) -> dict[str, Any]:
+        """Returns the options for the pipeline."""
+        return {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(LongTextReading)
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -271,7 +271,9 @@ def _limits(
 ) -> Iterator[str]:
     yield from ("", "## Limits", "")
     if "max_sequence_length" in facts:
-        yield f"- Length: at most {facts['max_sequence_length']:,} tokens."
+        length = f"{facts['max_sequence_length']:,} tokens"
+        in_windows = facts.get("long_texts") == "windows"
+        yield f"- Length: {'any, in windows of' if in_windows else 'at most'} {length}."
     if "vocabulary_size" in facts:
         sha256 = facts.get("vocabulary_sha256")
         of_file = f"; SHA-256 with one token per line {sha256}" if sha256 else ""

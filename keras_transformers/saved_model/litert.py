@@ -41,7 +41,8 @@ def export_litert(
         FileExistsError: the file or the folder exists.
         MissingExtraError: ai-edge-litert is not installed.
         RuntimeError: LiteRT's outputs differ from the model's.
-        ValueError: the model takes something other than tokens, or the length does not fit it.
+        ValueError: the model takes something other than tokens, the length does not fit it, or the
+            pipeline reads long texts in windows.
     """
     interpreter = optional("ai_edge_litert.interpreter", extra="litert").Interpreter
     folder = path.with_suffix(".tokenizer")
@@ -53,6 +54,11 @@ def export_litert(
         raise ValueError(
             f"format='litert': model {model.name!r} takes {', '.join(model.input)}; only encoders "
             "that take rows of tokens are converted"
+        )
+    if getattr(pipeline, "reads_windows", False):
+        raise ValueError(
+            "format='litert': its graph reads one window, and the pipeline has "
+            "long_texts='windows': set long_texts='cut', and pool the outputs of windows in the app"
         )
     longest = pipeline.max_sequence_length
     length = longest if max_sequence_length is None else max_sequence_length

@@ -9,6 +9,7 @@ from . import fill_mask as fill_mask
 from . import generation as generation
 from . import image_classification as image_classification
 from . import labels as labels
+from . import long_texts as long_texts
 from . import lora as lora
 from . import multi_label_classification as multi_label_classification
 from . import multiple_choice as multiple_choice
@@ -20,6 +21,7 @@ from . import regression as regression
 from . import replaced_tokens as replaced_tokens
 from . import reranking as reranking
 from . import source as source
+from . import table_rows as table_rows
 from . import tagging as tagging
 from . import task as task
 from . import text_columns as text_columns
@@ -30,6 +32,7 @@ from . import token_inputs as token_inputs
 from . import training as training
 from . import translation as translation
 from . import weights as weights
+from . import windows as windows
 from . import word_embedding as word_embedding
 from .answers import AnswerType as AnswerType
 from .answers import Result as Result

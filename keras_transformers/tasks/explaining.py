@@ -186,7 +186,7 @@ class ExplainedPipeline(TextPipeline):
         self, batches: Sequence[Mapping[str, np.ndarray]]
     ) -> dict[str, Signature]:
         """Returns `explain` and `explain_label`, with some rows of `batches` as their examples."""
-        self._check_tokenizer()
+        self.check_explained()
         inputs = dict.fromkeys(self.explained_inputs, tf.TensorSpec([None], tf.string))
         label = {"label": tf.TensorSpec([None], tf.string)}
         examples = self._explained_examples(batches)
@@ -212,7 +212,7 @@ class ExplainedPipeline(TextPipeline):
             ValueError: the inputs are others, or not strings; there is no such label; the tokenizer
                 does not say where tokens are; or Keras does not run on TensorFlow.
         """
-        self._check_tokenizer()
+        self.check_explained()
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
                 f"explanations need Keras on TensorFlow, but it runs on "
@@ -246,7 +246,8 @@ class ExplainedPipeline(TextPipeline):
         }
         return tf.function(self.explain_label, autograph=False).get_concrete_function(**specs)
 
-    def _check_tokenizer(self) -> None:
+    def check_explained(self) -> None:
+        """Checks that the pipeline can be explained; ValueError with the remedy if not."""
         if not hasattr(self.tokenizer, "tokenize_with_offsets"):
             raise ValueError(
                 f"{type(self.tokenizer).__name__} has no tokenize_with_offsets, by which "

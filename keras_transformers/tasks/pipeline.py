@@ -215,6 +215,18 @@ class Pipeline(abc.ABC):
             return self.model(inputs, training=False)
         return run(**{name: inputs[name] for name in self.model.input})
 
+    def training_model(self, *, at_once: int | None = None) -> keras.Model:
+        """Returns the model to train, which reads the inputs of training batches.
+
+        It is `model`, unless the pipeline reads long texts in windows. Then it has the weights of
+        `model`, inputs (batch, windows, length), and one output per row.
+
+        Args:
+            at_once: windows in memory at a time, such as the batch size; 32 by default. A row may
+                have any number of windows; a step takes one more forward pass over them.
+        """
+        return self.model
+
     def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts, for `inspection.attention`.
 

@@ -97,9 +97,13 @@ class TextPipeline(Pipeline):
         """Turns texts, strings (batch,), into the model's inputs (batch, length), in the graph."""
         return self.pack(self.tokenize(*texts))
 
+    def encode_row(self, *texts: str | bytes | Sequence[str]) -> dict[str, tf.Tensor]:
+        """Turns one row of texts into the model's inputs (1, length)."""
+        return self.encode(*map(one_row, self.text_names, texts))
+
     def read(self, *texts: str | bytes | Sequence[str]) -> dict[str, list[str]]:
         """Runs the model once on one row of texts; see `Pipeline.read`."""
-        encoded = self.encode(*map(one_row, self.text_names, texts))
+        encoded = self.encode_row(*texts)
         others = {
             name: tf.zeros([1] * len(tensor.shape), tensor.dtype)
             for name, tensor in self.model.input.items()
@@ -111,6 +115,11 @@ class TextPipeline(Pipeline):
         """Counts each row's tokens, special ones included, before truncation: int32 (batch,)."""
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether the model's inputs are windows of long texts, (batch, windows, length)."""
+        return False
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes outputs from strings, in the graph."""

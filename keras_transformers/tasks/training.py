@@ -141,7 +141,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
 
     def model(self, pipeline: PipelineT, examples: ExamplesT) -> keras.Model:
         """Returns the model to train on examples, built from the layers of the pipeline's model."""
-        return pipeline.model
+        return pipeline.training_model()
 
     @abc.abstractmethod
     def losses(self, pipeline: PipelineT, examples: ExamplesT, options: Any) -> Mapping[str, Any]:
@@ -171,7 +171,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """
         if type(self).answer_scores is Trainer.answer_scores:
             return None
-        outputs = outputs_of(pipeline.model, batches)
+        outputs = outputs_of(self.model(pipeline, examples), batches)
         return self.answer_scores(
             pipeline, self.answers(pipeline, batches, examples, outputs), examples
         )
@@ -237,7 +237,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
 
     def reported(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Report | None:
         """Returns the report on the model's answers to batches in order."""
-        outputs = outputs_of(pipeline.model, batches)
+        outputs = outputs_of(self.model(pipeline, examples), batches)
         return self.report(pipeline, self.answers(pipeline, batches, examples, outputs), examples)
 
     def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:

@@ -4,12 +4,13 @@ Uses only core ops, eagerly or in a graph. Training and serving share this code,
 same windows.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from keras_transformers.tokenizers import packing
-from keras_transformers.tokenizers.protocols import SpanTokenizer
+from keras_transformers.tokenizers.protocols import PackingTokenizer, SpanTokenizer
 from keras_transformers.tokenizers.tensors import Texts, item_numbers
 
 
@@ -88,6 +89,49 @@ def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
     """Cuts `tokens` (rows, None) into windows (windows, None)."""
     first = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
     return tf.gather(tokens.values, tf.ragged.range(first, first + windows.lengths))
+
+
+def cut_texts(
+    tokenizer: PackingTokenizer,
+    segments: Sequence[tf.RaggedTensor],
+    *,
+    max_sequence_length: int,
+    overlap: int,
+) -> tuple[Windows, list[tf.RaggedTensor]]:
+    """Cuts texts, or the first texts of pairs, into windows with room for special tokens.
+
+    The second text of a pair is whole in each window of the first, up to half of a window's tokens
+    that are not special. The last window of a text has more tokens than the overlap.
+
+    Args:
+        tokenizer: the tokenizer that packs the windows.
+        segments: the tokens of one or two texts, int32 (rows, None).
+        max_sequence_length: tokens in a window, including special tokens.
+        overlap: tokens that a window shares with the next.
+
+    Returns:
+        The windows of the first texts, and the segments of each window, (windows, None).
+    """
+    first, *others = segments
+    room = max_sequence_length - tokenizer.num_special_tokens(len(segments))
+    others = [packing.trim(second, room // 2) for second in others]
+    left = room - sum(second.row_lengths() for second in others)
+    windows = plan(first.row_lengths(), left, left - overlap)
+    return windows, [cut(first, windows), *(tf.gather(x, windows.rows) for x in others)]
+
+
+def check_overlap(
+    tokenizer: PackingTokenizer, *, max_sequence_length: int, overlap: int, num_texts: int
+) -> None:
+    """Raises ValueError unless each window of `cut_texts` has tokens that the last one lacks."""
+    room = max_sequence_length - tokenizer.num_special_tokens(num_texts)
+    most = room - 1 if num_texts == 1 else room - room // 2 - 1
+    if not 0 <= overlap <= most:
+        what = "a window" if num_texts == 1 else "the first text's half of a window"
+        raise ValueError(
+            f"window_overlap={overlap}: expected 0 to {most} tokens, fewer than {what} of "
+            f"max_sequence_length={max_sequence_length}"
+        )
 
 
 def check_question_windows(

@@ -75,11 +75,25 @@ ALIKE = {
 }
 
 
+# Recipes of tasks that read long texts in windows, here of seven tokens.
+IN_WINDOWS = ("classification", "multi_label_classification", "glue", "embedding")
+WINDOWS = {"long_texts": "windows", "max_sequence_length": 7}
+
+
 @pytest.mark.parametrize(
-    "recipe",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ALIKE],
+    ("recipe", "reading"),
+    [
+        *(
+            pytest.param(name, {}, id=name, marks=[] if name in QUICK else pytest.mark.slow)
+            for name in ALIKE
+        ),
+        *(
+            pytest.param(name, WINDOWS, id=f"{name}-windows", marks=pytest.mark.slow)
+            for name in IN_WINDOWS
+        ),
+    ],
 )
-def test_with_their_defaults_both_train_to_equal_weights(recipe, tmp_path, monkeypatch):
+def test_with_their_defaults_both_train_to_equal_weights(recipe, reading, tmp_path, monkeypatch):
     toy, data_of = ALIKE[recipe]
     module = runpy.run_path(str(file_of(recipe)))
     trained = {}
@@ -97,7 +111,7 @@ def test_with_their_defaults_both_train_to_equal_weights(recipe, tmp_path, monke
 
     monkeypatch.setattr(Run, "prepare", keep_start)
     monkeypatch.setattr(Run, "finish", keep_end)
-    options = toy(tmp_path)
+    options = toy(tmp_path) | reading
     shared = {field.name for field in dataclasses.fields(kt.tasks.FitOptions)} - {"data"}
     options = {name: value for name, value in options.items() if name not in shared}
     same = {"epochs": EPOCHS[recipe]} if recipe in EPOCHS else {}
@@ -109,6 +123,7 @@ def test_with_their_defaults_both_train_to_equal_weights(recipe, tmp_path, monke
 
     pipeline = trained["pipeline"]
     config_before = pipeline.config()
+    assert getattr(pipeline, "reads_windows", False) == bool(reading)
     assert type(config).epochs == trainer_of(pipeline).options.epochs
     for variable in pipeline.model.variables:
         variable.assign(trained["start"][variable.path])

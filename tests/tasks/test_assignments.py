@@ -25,6 +25,9 @@ OTHER = {
     "labels": lambda p: [f"new-{label}" for label in p.labels],
     "max_sequence_length": lambda p: {"question_answering": 14, "generation": 20}.get(p.task, 5),
     "pair": lambda p: p.pair,
+    "long_texts": lambda p: "windows",
+    "window_pooling": lambda p: "max",
+    "window_overlap": lambda p: 3,
     "thresholds": lambda p: [0.0] * len(p.labels),
     "offset_unit": lambda p: "byte",
     "scale": lambda p: 2.5,
@@ -66,7 +69,7 @@ NO_EFFECT = {
     *((task, "tokenizer") for task in ("generation", "translation")),  # an equal one
     ("translation", "target_tokenizer"),
 }
-TEXTS = ("a small dog runs. " * 2, "Straße, two dogs, and a small child.", "")
+TEXTS = ("a small dog runs. " * 5, "Straße, two dogs, and a small child.", "")
 
 
 def _other_weights(model):
@@ -102,6 +105,14 @@ def answers(pipeline, columns):
     specs = pipeline.answer_specs().items()
     padded = [n for n, spec in specs if len(spec.shape) > 1 and spec.shape[1] is None]
     return list(reading.rows(arrays, padded, reading.answer_type(pipeline.task)))
+
+
+def enable(pipeline, name):
+    """Sets another argument without which this one has no effect."""
+    if name == "default_prompt_name":
+        pipeline.prompts = OTHER["prompts"](pipeline)
+    elif name in ("window_pooling", "window_overlap"):
+        pipeline.long_texts = "windows"
 
 
 def same(found, wanted):
@@ -169,8 +180,7 @@ def test_no_assignment_leaves_anything_of_the_old_pipeline(task):
     """Whatever a pipeline has made from its arguments, such as graphs, goes with them."""
     for name in arguments(tiny.pipeline(task)):
         pipeline = copy(task)
-        if name == "default_prompt_name":
-            pipeline.prompts = OTHER["prompts"](pipeline)
+        enable(pipeline, name)
         made = object()
         vars(pipeline)["_graph"] = vars(pipeline)["_variants"] = made
         value = OTHER[name](pipeline)
@@ -242,8 +252,7 @@ def test_each_assignment_holds_in_calls_and_exports(task):
     for name in arguments(tiny.pipeline(task)):
         pipeline = copy(task)
         columns = batch(pipeline)
-        if name == "default_prompt_name":
-            pipeline.prompts = OTHER["prompts"](pipeline)
+        enable(pipeline, name)
         before = pipeline.rows(columns)
         value = OTHER[name](pipeline)
         fresh = pipeline.with_options(**{name: value})

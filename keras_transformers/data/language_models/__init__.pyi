@@ -3,6 +3,7 @@
 from . import bidirectional as bidirectional
 from . import causal as causal
 from . import character_inputs as character_inputs
+from . import conversations as conversations
 from . import labelled_texts as labelled_texts
 from . import text_files as text_files
 from .bidirectional import RunningText as RunningText

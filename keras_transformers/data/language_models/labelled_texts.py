@@ -1,9 +1,12 @@
 """Batches labelled texts for fine-tuning GPT with an auxiliary language-modelling loss."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.classification import TextBatches
+from keras_transformers.data.text.examples import Examples
 
 __all__ = ["NextTokenTextBatches"]
 
@@ -15,6 +18,14 @@ class NextTokenTextBatches(TextBatches):
     `token_logits`, the next tokens (batch, length). Weights have the names of the targets; they are
     0 where no real token follows.
     """
+
+    def __init__(self, examples: Examples, pipeline: Any, **options: Any) -> None:
+        if getattr(pipeline, "reads_windows", False):
+            raise ValueError(
+                "long_texts='windows': the language model's loss is of one window: set "
+                "long_texts='cut', or train with TextBatches"
+            )
+        super().__init__(examples, pipeline, **options)
 
     def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the examples at `indices`, int32 (batch,); runs in graphs."""

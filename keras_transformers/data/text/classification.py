@@ -30,11 +30,14 @@ class Statistics:
     num_trimmed: int
     num_tokens: int
     num_padding: int
+    num_windows: int
 
     def __str__(self) -> str:
         positions = self.num_tokens + self.num_padding
+        more = self.num_windows - self.num_examples
         return (
-            f"{self.source}: {self.num_examples} examples, {self.num_tokens} tokens, "
+            f"{self.source}: {self.num_examples} examples"
+            f"{f' in {self.num_windows} windows' if more else ''}, {self.num_tokens} tokens, "
             f"{self.num_trimmed} inputs trimmed, "
             f"{100 * self.num_padding / positions:.1f}% of {positions} positions are padding"
         )
@@ -43,8 +46,10 @@ class Statistics:
 class TextBatches(LengthBatches):
     """Batches of (inputs, {"logits": label ids}), with sample weights if labels have weights.
 
-    The constructor tokenizes the texts. A batch is as long as its longest text. Truncation and
-    padding are counted and logged, as a warning if inputs are truncated.
+    The constructor tokenizes the texts. A batch is as long as its longest text. If the pipeline
+    reads long texts in windows, inputs are (batch, windows, length), for its `training_model`, and
+    texts with as many windows share a batch. Truncation and padding are counted and logged, as a
+    warning if inputs are truncated.
 
     Args:
         examples: examples to batch; without labels the batches contain only inputs.
@@ -53,7 +58,7 @@ class TextBatches(LengthBatches):
         accumulate: forward passes per batch, for gradient accumulation.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
-        static_shapes: see `LengthBatches`.
+        static_shapes: see `LengthBatches`; None for a pipeline that reads windows.
         label_weights: Deprecated since 1.1: use `class_weight`. Label -> weight, for all labels.
         class_weight: "balanced", or label -> the weight of its examples, 1 for other labels, which
             batches then have as sample weights, times `examples.weights`. It replaces Keras' own,
@@ -62,7 +67,7 @@ class TextBatches(LengthBatches):
 
     Raises:
         ValueError: there are no examples, the batch size is below 1, the pipeline does not know a
-            label, or one has no weight.
+            label, one has no weight, or there are static shapes for windows.
     """
 
     def __init__(
@@ -89,8 +94,15 @@ class TextBatches(LengthBatches):
             *(texts_of(column, f"{examples.source}: text") for column in (examples.texts, *texts_b))
         )
         full = pipeline.lengths(self._segments).numpy()
+        lengths = np.minimum(full, pipeline.max_sequence_length)
+        is_trimmed, counts = full > pipeline.max_sequence_length, np.ones_like(full)
+        reads_windows = getattr(pipeline, "reads_windows", False)  # other readers have none
+        if reads_windows:
+            check_not_static(static_shapes)
+            is_trimmed = pipeline.is_trimmed(self._segments).numpy()
+            counts = pipeline.num_windows(self._segments).numpy()
         super().__init__(
-            np.minimum(full, pipeline.max_sequence_length),
+            lengths * counts,  # the positions of a row's windows
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
@@ -99,14 +111,17 @@ class TextBatches(LengthBatches):
             class_counts=self.counts(examples),
             class_weight=class_weight,
         )
+        if reads_windows:
+            self.mean_lengths = float(counts.mean()), float(lengths.mean())
         self._row_size = batch_size
         self._targets = None if examples.labels is None else self.targets(examples)
         self.statistics = Statistics(
             examples.source,
             len(examples),
-            int(np.sum(full > pipeline.max_sequence_length)),
+            int(np.sum(is_trimmed)),
             int(self.lengths.sum()),
             self.num_positions - int(self.lengths.sum()),
+            int(counts.sum()),
         )
         level = logging.WARNING if self.statistics.num_trimmed else logging.INFO
         _logger.log(level, "%s", self.statistics)
@@ -187,6 +202,15 @@ def _class_weight_of(
             f"{missing or 'examples without labels'}: pass one for each label"
         )
     return label_weights
+
+
+def check_not_static(static_shapes: int | None) -> None:
+    """Raises ValueError if there are static shapes, which texts in windows cannot have."""
+    if static_shapes is not None:
+        raise ValueError(
+            f"static_shapes={static_shapes}: texts differ in their number of windows, so shapes "
+            "cannot be static: leave it out, or set long_texts='cut'"
+        )
 
 
 def counted(labels: Iterable[str], names: Sequence[str]) -> dict[str, int]:

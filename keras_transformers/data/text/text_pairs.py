@@ -249,7 +249,8 @@ class TextPairFiles(RowOptions):
 class TextPairBatches(LengthBatches):
     """Batches of (inputs, {"embedding": targets}) for `heads.grouped_embedder`.
 
-    The inputs are (batch, group, length): a text, its partner and its negatives. The targets are
+    The inputs are (batch, group, length), or (batch, group, windows, length) if the pipeline reads
+    long texts in windows: a text, its partner and its negatives. The targets are
     int32 (batch, group), equal for equal texts, for `training.InBatchContrast`; for scored pairs,
     float32 (batch,), for `training.PairSimilarity`. The constructor tokenizes the texts. If the
     pipeline has prompts named "query" and "document", texts get the first and all others the
@@ -297,10 +298,17 @@ class TextPairBatches(LengthBatches):
             )[0]
             for place, column in enumerate(columns)
         ]
-        full = [pipeline.lengths([segment]).numpy() for segment in self._segments]
-        lengths = np.minimum(np.max(full, axis=0), pipeline.max_sequence_length)
-        super().__init__(lengths, batch_size=batch_size * accumulate, shuffle=shuffle, seed=seed)
-        self.mean_lengths = (float(self._group), float(np.mean(np.stack(full))))
+        full = np.stack([pipeline.lengths([segment]).numpy() for segment in self._segments])
+        counts = np.stack([pipeline.num_windows([segment]).numpy() for segment in self._segments])
+        lengths = np.minimum(full, pipeline.max_sequence_length)
+        super().__init__(
+            np.max(lengths * counts, axis=0),  # the positions of the longest text's windows
+            batch_size=batch_size * accumulate,
+            shuffle=shuffle,
+            seed=seed,
+        )
+        of_windows = [float(counts.mean())] if pipeline.reads_windows else []
+        self.mean_lengths = (float(self._group), *of_windows, float(lengths.mean()))
         self._row_size = batch_size
         ids = {text: number for number, text in enumerate(dict.fromkeys(itertools.chain(*columns)))}
         self._targets = tf.constant(
@@ -308,24 +316,24 @@ class TextPairBatches(LengthBatches):
             if pairs.scores is None
             else np.array(pairs.scores, np.float32)
         )
-        num_trimmed = int(np.sum(np.stack(full) > pipeline.max_sequence_length))
+        num_trimmed = 0 if pipeline.reads_windows else int(np.sum(full > lengths))
         _logger.log(
             logging.WARNING if num_trimmed else logging.INFO,
-            "%s: %d pairs, %d texts each, %d truncated",
-            *(pairs.source, len(pairs), self._group, num_trimmed),
+            "%s: %d pairs, %d texts each in %d windows, %d truncated",
+            *(pairs.source, len(pairs), self._group, counts.sum(), num_trimmed),
         )
 
     def batch(self, indices: tf.Tensor) -> Batch:
         """Returns the pairs at `indices`, int32 (batch,); runs in graphs."""
         segments = tf.concat([tf.gather(part, indices) for part in self._segments], axis=0)
-        packed = self.pipeline.pack([segments])  # (group * batch, length)
-        shape = tf.stack([self._group, tf.shape(indices)[0], -1])
-        inputs = {
-            name: tf.transpose(tf.reshape(value, shape), [1, 0, 2])
-            for name, value in packed.items()
-        }
-        for value in inputs.values():
-            value.set_shape([None, self._group, None])
+        packed = self.pipeline.pack([segments])  # (group * batch, length), or with windows between
+        groups = tf.stack([self._group, tf.shape(indices)[0]])
+        inputs = {}
+        for name, value in packed.items():
+            grouped = tf.reshape(value, tf.concat([groups, tf.shape(value)[1:]], axis=0))
+            others = range(2, value.shape.rank + 1)
+            inputs[name] = tf.transpose(grouped, [1, 0, *others])
+            inputs[name].set_shape([None, self._group, *[None] * len(others)])
         return inputs, {"embedding": tf.gather(self._targets, indices)}
 
     def of(self, pairs: TextPairs) -> Self:

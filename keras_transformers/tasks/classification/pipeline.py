@@ -8,18 +8,20 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.confidence import Confidence
-from keras_transformers.tasks.explaining import ExplainedPipeline, log_odds
+from keras_transformers.tasks.explaining import log_odds
+from keras_transformers.tasks.long_texts import LongTextPipeline, LongTexts
 from keras_transformers.tasks.pipeline import CLASSIFY, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
 from keras_transformers.tasks.token_inputs import (
     checked_labels,
 )
+from keras_transformers.tasks.windows import Pooling
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["TextClassifier"]
 
 
-class TextClassifier(ExplainedPipeline):
+class TextClassifier(LongTextPipeline):
     """Labels texts, or pairs of texts.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -39,9 +41,16 @@ class TextClassifier(ExplainedPipeline):
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`,
             or the `tokenizers.NgramTokenizer` of `models.fasttext`.
         labels: the name of each class, in the order of the logits.
-        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
-            Defaults to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed row. Defaults to the model's number of
+            positions; required if it has none.
         pair: whether a row is a pair of texts.
+        long_texts: "cut" leaves out the end of longer rows. "windows" reads texts of any length, in
+            windows of `max_sequence_length` tokens, each with its special tokens, and pools their
+            logits. Of a pair, the first text is cut into windows, and each has all of the
+            second, up to half of its tokens. Train the model the same way.
+        window_pooling: "mean" over the windows, or "max".
+        window_overlap: tokens that a window shares with the next; an eighth of
+            `max_sequence_length` by default.
         temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
             `calibrate=True`.
         abstain_below: adds the output `abstained` bool (batch,): whether the label's probability is
@@ -72,23 +81,29 @@ class TextClassifier(ExplainedPipeline):
         *,
         max_sequence_length: int | None = None,
         pair: bool = False,
+        long_texts: LongTexts = "cut",
+        window_pooling: Pooling = "mean",
+        window_overlap: int | None = None,
         temperature: float = 1.0,
         abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model,
             tokenizer,
-            outputs=("logits",),
+            output="logits",
             max_sequence_length=max_sequence_length,
             pair=pair,
+            long_texts=long_texts,
+            window_pooling=window_pooling,
+            window_overlap=window_overlap,
         )
         self.labels = checked_labels(labels, self.model)
         self.temperature, self.abstain_below = temperature, abstain_below
         self._confidence = Confidence(temperature, abstain_below)
 
-    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes label, probabilities and label_index from the model's inputs."""
-        return labelled(self.run_model(tokens)["logits"], self.labels, self._confidence)
+    def interpret(self, output: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes label, probabilities and label_index from the logits (batch, classes)."""
+        return labelled(output, self.labels, self._confidence)
 
     @property
     def explained(self) -> tuple[str, ...]:

@@ -86,10 +86,10 @@ def grouped_embedder(model: keras.Model) -> keras.Model:
     shuffled, divided among replicas and weighted by example.
 
     Args:
-        model: a model from `embedder`.
+        model: a model from `embedder`, or one over windows that has its output.
 
     Returns:
-        A functional model with the inputs of `model`, each (batch, group, length), and the output
+        A functional model with the inputs of `model`, each (batch, group, ...), and the output
         `embedding` (batch, group, width).
 
     Example:
@@ -99,7 +99,7 @@ def grouped_embedder(model: keras.Model) -> keras.Model:
         (None, None, 128)
     """
     inputs = {
-        name: keras.Input((None, None), dtype=tensor.dtype, name=name)
+        name: keras.Input((None, *tensor.shape[1:]), dtype=tensor.dtype, name=name)
         for name, tensor in model.input.items()
     }
     rows = {name: ChoicesToRows(name=f"{name}_rows")(tensor) for name, tensor in inputs.items()}
@@ -166,6 +166,12 @@ class EmbedderParts:
     projections: tuple[keras.layers.Layer, ...]
     normalize: bool
     truncate_dim: int | None
+
+
+def has_unit_vectors(model: keras.Model) -> bool:
+    """Returns whether the last layer of a model scales its output `embedding` to length 1."""
+    made_by = {id(outputs[0]): layer for layer, _, outputs in calls(model)}
+    return isinstance(made_by[id(model.output["embedding"])], keras.layers.UnitNormalization)
 
 
 def embedder_parts(model: keras.Model) -> EmbedderParts:

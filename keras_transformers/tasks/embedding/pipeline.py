@@ -9,16 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files.surrogates import check_text
-from keras_transformers.tasks.embedding.head import embedder
+from keras_transformers.tasks.embedding.head import embedder, has_unit_vectors
 from keras_transformers.tasks.explaining import (
     Explained,
-    ExplainedPipeline,
     Spans,
     explained_places,
     numbered,
 )
+from keras_transformers.tasks.long_texts import LongTextPipeline, LongTexts
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import TEXT_INPUTS, checked_tokens
+from keras_transformers.tasks.windows import Pooling
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Embedder"]
@@ -26,7 +27,7 @@ __all__ = ["Embedder"]
 _SIGNATURES = ("serving_default", "tokens")  # of all exports
 
 
-class Embedder(ExplainedPipeline):
+class Embedder(LongTextPipeline):
     """Turns texts into vectors.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -51,8 +52,14 @@ class Embedder(ExplainedPipeline):
             export has a signature per name, besides `serving_default`.
         default_prompt_name: the prompt for calls without a `prompt_name` and for `serving_default`;
             no prompt by default.
-        max_sequence_length: maximum tokens in a packed text; longer texts are truncated. Defaults
-            to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed text. Defaults to the model's number of
+            positions; required if it has none.
+        long_texts: "cut" leaves out the end of longer texts. "windows" reads texts of any length in
+            windows of `max_sequence_length` tokens, each with its special tokens, and pools their
+            vectors; if the model's have length 1, the result is scaled to length 1 too.
+        window_pooling: "mean" over the windows, or "max" of each number.
+        window_overlap: tokens that a window shares with the next; an eighth of
+            `max_sequence_length` by default.
 
     Raises:
         ValueError: model, tokenizer and length do not match; there is no such prompt; or
@@ -83,13 +90,19 @@ class Embedder(ExplainedPipeline):
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
         max_sequence_length: int | None = None,
+        long_texts: LongTexts = "cut",
+        window_pooling: Pooling = "mean",
+        window_overlap: int | None = None,
     ) -> None:
         head = {"pooling": pooling, "normalize": normalize, "truncate_dim": truncate_dim}
         super().__init__(
             _pooled(model, {"projections": projections or None, **head}),
             tokenizer,
-            outputs=("embedding",),
+            output="embedding",
             max_sequence_length=max_sequence_length,
+            long_texts=long_texts,
+            window_pooling=window_pooling,
+            window_overlap=window_overlap,
         )
         self.prompts = _checked_prompts(prompts or {})
         self.default_prompt_name = default_prompt_name
@@ -125,10 +138,9 @@ class Embedder(ExplainedPipeline):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             return super().tokenize(*(tf.strings.join([prompt, text]) for text in texts))
 
-    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the embedding from the model's inputs."""
-        embedding = self.run_model(tokens)["embedding"]  # (batch, width)
-        return {"embedding": tf.cast(embedding, tf.float32)}
+    def interpret(self, output: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the model's vectors (batch, width)."""
+        return {"embedding": output}
 
     @property
     def explained(self) -> tuple[str, ...]:
@@ -174,8 +186,8 @@ class Embedder(ExplainedPipeline):
         """Returns `tokens`, and one signature per prompt."""
         prompted = {
             name: Signature(
-                lambda text, prompt=prompt: self.decode(
-                    self.pack(self.tokenize(text, prompt=prompt))
+                lambda text, prompt=prompt: self.answer_segments(
+                    self.tokenize(text, prompt=prompt)
                 ),
                 self.input_specs(),
                 self.answer_specs(),
@@ -190,7 +202,8 @@ class Embedder(ExplainedPipeline):
         """Checks the model's inputs and computes the embedding from them."""
         tokens = checked_tokens(self.model, tokens)
         if "padding_mask" in tokens:
-            real = tf.reduce_any(tokens["padding_mask"], axis=1)  # (batch,)
+            mask = tokens["padding_mask"]  # (batch, length), or (batch, windows, length)
+            real = tf.reduce_any(mask, axis=list(range(1, mask.shape.rank)))  # (batch,)
             with tf.device("CPU:0"):  # the message is a string
                 tf.debugging.Assert(tf.reduce_all(real), ["a row has only padding"])
         return self.decode(tokens)
@@ -207,11 +220,16 @@ class Embedder(ExplainedPipeline):
                 "prompts": dict(self.prompts),
                 "default_prompt_name": self.default_prompt_name,
             }
-        return {"max_sequence_length": self.max_sequence_length, **prompts}
+        length = {"max_sequence_length": self.max_sequence_length}
+        return {**length, **self.window_options(), **prompts}
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
         return {"embedding_dim": self._embedding_dim, **self.config()}
+
+    @property
+    def _is_unit(self) -> bool:
+        return has_unit_vectors(self.model)
 
     @property
     def _embedding_dim(self) -> int:

@@ -107,7 +107,7 @@ class EmbeddingTrainer(Trainer[Embedder, TextPairs]):
         )
 
     def model(self, pipeline: Embedder, examples: TextPairs) -> keras.Model:
-        return grouped_embedder(pipeline.model)
+        return grouped_embedder(pipeline.training_model())
 
     def losses(
         self, pipeline: Embedder, examples: TextPairs, options: EmbeddingOptions

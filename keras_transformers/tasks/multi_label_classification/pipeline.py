@@ -9,15 +9,16 @@ import tensorflow as tf
 
 from keras_transformers.tasks.classification.pipeline import classify_signature
 from keras_transformers.tasks.confidence import Confidence
-from keras_transformers.tasks.explaining import ExplainedPipeline
+from keras_transformers.tasks.long_texts import LongTextPipeline, LongTexts
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import checked_labels
+from keras_transformers.tasks.windows import Pooling
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["MultiLabelClassifier"]
 
 
-class MultiLabelClassifier(ExplainedPipeline):
+class MultiLabelClassifier(LongTextPipeline):
     """Assigns any number of labels to texts or pairs of texts.
 
     A label's probability is the sigmoid of its logit, independent of the other labels. Train the
@@ -42,9 +43,16 @@ class MultiLabelClassifier(ExplainedPipeline):
         labels: the name of each class, in the order of the logits.
         thresholds: the probability above which a text gets a label, from 0 to 1: one for all
             labels, or one per label.
-        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
-            Defaults to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed row. Defaults to the model's number of
+            positions; required if it has none.
         pair: whether a row is a pair of texts.
+        long_texts: "cut" leaves out the end of longer rows. "windows" reads texts of any length, in
+            windows of `max_sequence_length` tokens, each with its special tokens, and pools their
+            logits. Of a pair, the first text is cut into windows, and each has all of the
+            second, up to half of its tokens. Train the model the same way.
+        window_pooling: "mean" over the windows, or "max".
+        window_overlap: tokens that a window shares with the next; an eighth of
+            `max_sequence_length` by default.
         temperature: divides the logits; above 1, probabilities are less sure. `fit` finds it with
             `calibrate=True`.
         abstain_below: adds the output `abstained` bool (batch,): whether a text's having, or not
@@ -77,25 +85,30 @@ class MultiLabelClassifier(ExplainedPipeline):
         thresholds: float | Sequence[float] = 0.5,
         max_sequence_length: int | None = None,
         pair: bool = False,
+        long_texts: LongTexts = "cut",
+        window_pooling: Pooling = "mean",
+        window_overlap: int | None = None,
         temperature: float = 1.0,
         abstain_below: float | None = None,
     ) -> None:
         super().__init__(
             model,
             tokenizer,
-            outputs=("logits",),
+            output="logits",
             max_sequence_length=max_sequence_length,
             pair=pair,
+            long_texts=long_texts,
+            window_pooling=window_pooling,
+            window_overlap=window_overlap,
         )
         self.labels = checked_labels(labels, self.model)
         self.temperature, self.abstain_below = temperature, abstain_below
         self._confidence = Confidence(temperature, abstain_below)
         self.thresholds = _checked_thresholds(thresholds, self.labels)
 
-    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes labels, num_labels and probabilities from the model's inputs."""
-        logits = self._confidence.calibrated(self.run_model(tokens)["logits"])
-        probabilities = tf.sigmoid(logits)
+    def interpret(self, output: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes labels, num_labels and probabilities from the logits (batch, classes)."""
+        probabilities = tf.sigmoid(self._confidence.calibrated(output))
         has = probabilities > tf.constant(self.thresholds)  # (batch, classes)
         num_labels = tf.reduce_sum(tf.cast(has, tf.int32), axis=1)  # (batch,)
         # The labels that a text has come first, the most likely before the others.

@@ -135,7 +135,7 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
         self, pipeline: MultiLabelClassifier, batches: LabelSetBatches, examples: LabelSets
     ) -> None:
         """Gives each label the threshold with the highest F1 on validation data."""
-        outputs = outputs_of(pipeline.model, batches)
+        outputs = outputs_of(self.model(pipeline, examples), batches)
         answers = self.answers(pipeline, batches, examples, outputs)
         has = examples.matrix(pipeline.labels)
         pipeline.thresholds = tuple(best_thresholds(answers["probabilities"], has))

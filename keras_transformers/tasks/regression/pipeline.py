@@ -8,15 +8,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.tasks.explaining import ExplainedPipeline
+from keras_transformers.tasks.long_texts import LongTextPipeline, LongTexts
 from keras_transformers.tasks.pipeline import REGRESS, Signature
 from keras_transformers.tasks.tf_examples import parsed, serialized
+from keras_transformers.tasks.windows import Pooling
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["TextRegressor"]
 
 
-class TextRegressor(ExplainedPipeline):
+class TextRegressor(LongTextPipeline):
     """Scores texts or pairs of texts.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -37,9 +38,16 @@ class TextRegressor(ExplainedPipeline):
         activation: "sigmoid" maps the model's score to 0 to 1 first, for models trained with a
             cross-entropy, such as sentence-transformers' CrossEncoders; "linear" leaves it as it
             is.
-        max_sequence_length: maximum tokens in a packed row; the tokenizer truncates longer rows.
-            Defaults to the model's number of positions; required if it has none.
+        max_sequence_length: maximum tokens in a packed row. Defaults to the model's number of
+            positions; required if it has none.
         pair: whether a row is a pair of texts.
+        long_texts: "cut" leaves out the end of longer rows. "windows" reads texts of any length, in
+            windows of `max_sequence_length` tokens, each with its special tokens, and pools their
+            scores, before the activation. Of a pair, the first text is cut into windows, and each
+            has all of the second, up to half of its tokens. Train the model the same way.
+        window_pooling: "mean" over the windows, or "max".
+        window_overlap: tokens that a window shares with the next; an eighth of
+            `max_sequence_length` by default.
 
     Raises:
         ValueError: model, tokenizer and length do not match; `scale` is 0; `scale` or `offset`
@@ -68,13 +76,19 @@ class TextRegressor(ExplainedPipeline):
         activation: Literal["linear", "sigmoid"] = "linear",
         max_sequence_length: int | None = None,
         pair: bool = False,
+        long_texts: LongTexts = "cut",
+        window_pooling: Pooling = "mean",
+        window_overlap: int | None = None,
     ) -> None:
         super().__init__(
             model,
             tokenizer,
-            outputs=("score",),
+            output="score",
             max_sequence_length=max_sequence_length,
             pair=pair,
+            long_texts=long_texts,
+            window_pooling=window_pooling,
+            window_overlap=window_overlap,
         )
         if scale == 0 or not math.isfinite(scale) or not math.isfinite(offset):
             raise ValueError(
@@ -84,9 +98,9 @@ class TextRegressor(ExplainedPipeline):
             raise ValueError(f"activation={activation!r}: use 'linear' or 'sigmoid'")
         self.scale, self.offset, self.activation = float(scale), float(offset), activation
 
-    def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the score from the model's inputs."""
-        score = tf.cast(self.run_model(tokens)["score"], tf.float32)  # (batch,)
+    def interpret(self, output: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the score from the model's scores (batch,)."""
+        score = output
         if self.activation == "sigmoid":
             score = tf.sigmoid(score)
         return {"score": self.scale * score + self.offset}

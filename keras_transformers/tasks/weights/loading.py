@@ -32,6 +32,9 @@ _ADVICE = {
         *("max_seq_length", "max_length", "model_max_length", "sequence_length"),
     ),
     "use pair=True": ("text_pair", "pairs"),
+    'use long_texts="windows", with window_overlap= and window_pooling=': (
+        *("truncation", "stride", "overlap", "sliding_window", "return_overflowing_tokens"),
+    ),
     "use pooling=": ("pooling_mode", "pooling_strategy"),
     "use adapter=": ("adapter_name_or_path", "peft_model_id", "lora"),
     "leave it out: the tokenizer of the weights is loaded with them": (
