@@ -19,6 +19,7 @@ import numpy as np
 from keras_transformers.data.text.cleaning import faults
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.data.weighting import ClassWeight
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_metrics import Metrics, all_metrics
 from keras_transformers.fitting.user_optimizer import UserOptimizer
@@ -42,6 +43,7 @@ __all__ = ["fit"]
 _SET_BY_FIT = {
     "data",
     "export",
+    "mlflow",
     "name",
     "optimizer_config",
     "precision",
@@ -233,9 +235,11 @@ def fit(
         if user_optimizer is None and config.learning_rate is None:
             rate = config.rate_for(pipeline.model)
             config = dataclasses.replace(config, learning_rate=rate)
-        return _trained(
-            Run(config), trainer, pipeline, train, held_out, callbacks, user_optimizer, metrics
-        )
+        run = Run(config)
+        with run.tracked():
+            return _trained(
+                run, trainer, pipeline, train, held_out, callbacks, user_optimizer, metrics
+            )
 
 
 def _trained(
@@ -299,7 +303,7 @@ def _trained(
                 return figures if report is None else {**report.figures, **figures}
 
             first.append(Validation(scores, monitor=monitor))
-    prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)
+    prepared = run.prepare(model, batches, callbacks=first, user_callbacks=last, **arguments)
     trainer.adapt_step(model, config)
     history = model.fit(**prepared)
     if held_out is not None:
@@ -315,6 +319,11 @@ def _trained(
         pipeline.model.set_weights(trained.model.get_weights())
     if held_out is not None:
         trainer.choose(pipeline, on_held_out, held_out)
+
+    def report() -> Report | None:
+        return None if held_out is None else trainer.reported(pipeline, on_held_out, held_out)
+
+    run.track(pipeline, reports=lambda: {"validation": report()})
     return _with_all_epochs(history, run.epochs)
 
 
