@@ -177,8 +177,8 @@ class MLflow(Tracker):
             self._last_epoch = int(there.metrics.get("epoch", 0))
         else:
             files.write_json(state, {"run_id": self.run_id})
-        known = {"parameters": run.origin["parameters"], **run.options}
-        options = {name: str(value) for name, value in known.items()}
+        facts = {"parameters": run.origin["parameters"], **run.options}
+        options = {name: str(value) for name, value in facts.items()}
         new = [(name, value) for name, value in options.items() if name not in there.params]
         for start in range(0, len(new), _MOST_PARAMETERS):
             part = dict(new[start : start + _MOST_PARAMETERS])
