@@ -152,7 +152,8 @@ def fit(
         folder: where to keep checkpoints, weights and TensorBoard logs. If a run with the same data
             and options was stopped there, this one resumes it bit for bit. None keeps nothing.
         callbacks: more callbacks for `model.fit`, or one, called after the figures of an epoch are
-            measured. One that sets the learning rate, such as ReduceLROnPlateau, needs an
+            measured; `best_epoch` is one. `callbacks.MLflow` logs the training to
+            MLflow. One that sets the learning rate, such as ReduceLROnPlateau, needs an
             `optimizer` whose rate is a number. EarlyStopping, ModelCheckpoint and ReduceLROnPlateau
             may follow any figure that exists. EarlyStopping may restore the best weights only by
             the figure that selects the best epoch here; without `validation`, by any.
