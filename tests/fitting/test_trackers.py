@@ -60,8 +60,8 @@ def halves(tmp_path_factory):
         on_epoch_end=lambda epoch, logs: heard.append(logs["best_epoch"])
     )
     data, error = (TEXTS, LABELS), RuntimeError("of a callback")
+    callbacks = [first, hears, Stops(error)]
     with pytest.raises(RuntimeError, match="of a callback"):
-        callbacks = [first, hears, Stops(error)]
         kt.fit(fresh("classification"), data, folder=folder, callbacks=callbacks, **options)
     pipeline = fresh("classification")
     history = kt.fit(pipeline, data, folder=folder, callbacks=[second, hears], **options).history
