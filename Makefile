@@ -12,7 +12,7 @@ PYTHON311 ?= python3.11
 PYTHON312 ?= python3.12
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
+.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest test-tracking benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-kernels test-slow test-wheel: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -55,6 +55,11 @@ test-runtimes: $(VENV)/.installed-dev ## today's exports in TensorFlow 2.12, 2.1
 
 test-newest: $(VENV)/.installed-dev ## the default tests with the newest of every dependency (PYTHON: an interpreter)
 	$(BIN)/python tests/runtimes/newest.py --python $(PYTHON)
+
+test-tracking: $(BIN)/python ## trainings in MLflow and Weights & Biases, in an environment of their own
+	$(PYTHON) -m venv $(VENV)-tracking
+	$(VENV)-tracking/bin/pip install --quiet -e '.[dev,tracking]'
+	$(VENV)-tracking/bin/python -m pytest tests/fitting/test_mlflow.py tests/fitting/test_wandb.py tests/docs/test_tracking.py
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'

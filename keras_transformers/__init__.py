@@ -4,8 +4,9 @@
 `explain`, `predict`, `save`, `export` and `register` are here. Everything else is in a room:
 `layers`, `models`, `families`, `tasks` and what these show as `heads`, `pipelines` and `results`;
 `tokenizers`, `decoding`, `convert`, `data`, `training`, `evaluation`, `runs`, `fitting`,
-`saved_model`, `serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so
-importing this package is fast and does not load TensorFlow if Keras uses another backend.
+`saved_model`, `serving`, `inspection`, `jobs`, `files` and `callbacks`. Names are looked up on
+first use, so importing this package is fast and does not load TensorFlow if Keras uses another
+backend.
 """
 
 import importlib
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _ROOMS = (
+    "callbacks",
     "convert",
     "data",
     "decoding",

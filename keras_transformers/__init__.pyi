@@ -29,6 +29,7 @@ from typing import Literal
 from typing import Literal, overload
 import keras
 import os
+from . import callbacks as callbacks
 from . import cli as cli
 from . import convert as convert
 from . import data as data

@@ -61,7 +61,8 @@ ALLOWED: dict[str, set[str]] = {
     # Pipelines trained, measured and run in one call: it stands on what recipes stand on. The jobs
     # are for predictions on files.
     "fitting": {"data", "evaluation", "jobs", "models", "tasks", "runs", "training"},
-    # They show what tasks and families hold, and import nothing.
+    # They show what tasks, families and runs hold, and import nothing.
+    "callbacks": set(),
     "heads": set(),
     "pipelines": set(),
     "results": set(),

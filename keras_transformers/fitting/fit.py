@@ -19,6 +19,7 @@ import numpy as np
 from keras_transformers.data.bad_rows import OnBadRows
 from keras_transformers.data.faults import faults
 from keras_transformers.data.weighting import ClassWeight
+from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.fitting.confidence import described, set_confidence
 from keras_transformers.fitting.option_names import ADVICE
 from keras_transformers.fitting.user_metrics import Metrics, all_metrics
@@ -50,6 +51,7 @@ __all__ = ["fit"]
 _SET_BY_FIT = {
     "data",
     "export",
+    "mlflow",
     "name",
     "optimizer_config",
     "precision",
@@ -168,7 +170,8 @@ def fit(
         folder: where to keep checkpoints, weights and TensorBoard logs. If a run with the same data
             and options was stopped there, this one resumes it bit for bit. None keeps nothing.
         callbacks: more callbacks for `model.fit`, or one, called after the figures of an epoch are
-            measured. One that sets the learning rate, such as ReduceLROnPlateau, needs an
+            measured; `best_epoch` is one. `callbacks.MLflow` logs the training to
+            MLflow. One that sets the learning rate, such as ReduceLROnPlateau, needs an
             `optimizer` whose rate is a number. EarlyStopping, ModelCheckpoint and ReduceLROnPlateau
             may follow any figure that exists. EarlyStopping may restore the best weights only by
             the figure that selects the best epoch here; without `validation`, by any.
@@ -259,9 +262,11 @@ def fit(
         if user_optimizer is None and config.learning_rate is None:
             rate = config.rate_for(pipeline.model)
             config = dataclasses.replace(config, learning_rate=rate)
-        return _trained(
-            Run(config), trainer, pipeline, train, held_out, callbacks, user_optimizer, metrics
-        )
+        run = Run(config)
+        with run.tracked():
+            return _trained(
+                run, trainer, pipeline, train, held_out, callbacks, user_optimizer, metrics
+            )
 
 
 def _trained(
@@ -326,7 +331,7 @@ def _trained(
                 return figures if report is None else {**report.figures, **figures}
 
             first.append(Validation(scores, monitor=monitor))
-    prepared = run.prepare(model, batches, callbacks=[*first, *last], **arguments)
+    prepared = run.prepare(model, batches, callbacks=first, user_callbacks=last, **arguments)
     trainer.adapt_step(model, config)
     if trainer.calibrates:  # it was for other weights
         trained.temperature = pipeline.temperature = 1.0
@@ -348,6 +353,11 @@ def _trained(
             print(described(figures), flush=True)
     if held_out is not None:
         trainer.choose(pipeline, on_held_out, held_out)
+
+    def report() -> Report | None:
+        return None if held_out is None else trainer.reported(pipeline, on_held_out, held_out)
+
+    run.track(pipeline, reports=lambda: {"validation": report()})
     return _with_all_epochs(history, run.epochs)
 
 

@@ -20,6 +20,7 @@ from . import run as run
 from . import sections as sections
 from . import spelling as spelling
 from . import telemetry as telemetry
+from . import tracking as tracking
 from . import user_callbacks as user_callbacks
 from . import validation as validation
 from . import weights_files as weights_files
@@ -50,6 +51,7 @@ from .resume.folder_lock import lock_folder as lock_folder
 from .resume.run_folder import write_config as write_config
 from .run import NoBestEpochError as NoBestEpochError
 from .run import Run as Run
+from .tracking.mlflow import MLflow as MLflow
 from .validation import Validation as Validation
 from .validation import ValidationBleu as ValidationBleu
 from .validation import outputs_of as outputs_of

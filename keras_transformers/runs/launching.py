@@ -89,7 +89,8 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
     run = None
     try:
         run = Run(config)
-        return main(config.fitted(), run)
+        with run.tracked():
+            return main(config.fitted(), run)
     except (ValueError, OSError, ImportError) as error:
         if run is not None:
             if run.is_prepared:

@@ -1,5 +1,6 @@
 """Says which figures of an epoch a run can follow, and whether the highest or lowest is best."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -31,6 +32,47 @@ def mode_of(monitor: str, model: keras.Model) -> Mode:
 def is_better(value: float, best: float, mode: Mode) -> bool:
     """Returns whether a figure is better than the best so far; NaN never is."""
     return value > best if mode == "max" else value < best
+
+
+def best_of(
+    epochs: Iterable[dict[str, float]], monitor: str, mode: Mode
+) -> dict[str, float] | None:
+    """Returns the logs of the epoch with the best figure, the first of equals; None without one."""
+    best, figure = None, -math.inf if mode == "max" else math.inf
+    for epoch in epochs:
+        if is_better(epoch.get(monitor, math.nan), figure, mode):
+            best, figure = epoch, epoch[monitor]
+    return best
+
+
+class BestEpoch(keras.callbacks.Callback):
+    """Adds `best_epoch` to the logs of each epoch: the number, from 1, of the best one so far.
+
+    Put it after the callbacks that measure, and before those that use the logs. It is NaN as long
+    as the figure was.
+
+    Args:
+        monitor: the figure that decides which epoch is best.
+        mode: whether the highest ("max") or the lowest ("min") figure is the best.
+        earlier: returns the logs of the epochs that are done, also before a restart.
+    """
+
+    def __init__(
+        self, monitor: str, mode: Mode, earlier: Callable[[], Sequence[dict[str, float]]]
+    ) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._mode: Mode = mode
+        self._earlier = earlier
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Adds the number."""
+        if logs is None:
+            return
+        figure = float(logs.get(self._monitor, math.nan))
+        now = {"epoch": epoch + 1, self._monitor: figure}
+        best = best_of([*self._earlier(), now], self._monitor, self._mode)
+        logs["best_epoch"] = math.nan if best is None else float(best["epoch"])
 
 
 def monitors_of(callbacks: Iterable[keras.callbacks.Callback]) -> dict[str, str]:

@@ -68,6 +68,7 @@ class Logging:
     log_every: PositiveInt = 100  # steps between figures in TensorBoard and JSON
     profile: bool = False  # profile steps 10 to 14 for TensorBoard
     peak_flops: PositiveFloat | None = None  # peak per second of one accelerator, such as 312e12
+    mlflow: bool = False  # log the run to MLflow; see docs/tracking.md
     tensorboard_samples: NonNegativeInt = 4  # first validation examples to show with their answers
     tensorboard_attention: bool = False  # draw that of the first sample; needs matplotlib
     tensorboard_histograms: bool = False  # write those of all weights after each epoch
@@ -125,6 +126,8 @@ class Options(Scaling, Logging):
         check_ranges(type(self), vars(self), written=as_option)
         if self.tensorboard_attention:
             optional("matplotlib", extra="translation")  # now, not after an epoch
+        if self.mlflow:
+            optional("mlflow", extra="tracking")
         labels = getattr(self, "labels", ())
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
             raise ValueError(

@@ -9,7 +9,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from keras_transformers import files
 from keras_transformers.data.batching import Batches
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.runs.board.attempts import Attempts
-from keras_transformers.runs.board.final import write_final
+from keras_transformers.runs.board.final import hyper_parameters, write_final
 from keras_transformers.runs.callbacks import (
     costs_of_updates,
     show_samples,
@@ -29,10 +29,11 @@ from keras_transformers.runs.callbacks import (
 )
 from keras_transformers.runs.class_counts import report_classes
 from keras_transformers.runs.monitors import (
+    BestEpoch,
     Mode,
+    best_of,
     check_monitor,
     figures_of_epochs,
-    is_better,
     mode_of,
     monitors_of,
 )
@@ -42,6 +43,8 @@ from keras_transformers.runs.resume import run_folder
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
 from keras_transformers.runs.resume.snapshots import check_not_gone
+from keras_transformers.runs.tracking.mlflow import MLflow
+from keras_transformers.runs.tracking.tracker import Results, TrackedRun, Tracker
 from keras_transformers.runs.user_callbacks import as_callbacks, check_callbacks
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import check_weights, write_weights
@@ -116,6 +119,7 @@ class Run:
         self._batches: list[Batches] = []
         self._attempts = Attempts()
         self._callbacks: list[keras.callbacks.Callback] = []
+        self._trackers: list[Tracker] = []
         keep_freed_memory()
         begin_strategy(config)
         if config.resume and (self.folder / run_folder.CONFIG).is_file():
@@ -193,6 +197,7 @@ class Run:
         monitor: str | None = None,
         mode: Mode | None = None,
         callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
+        user_callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         last_callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = (),
         epochs: range | None = None,
         shard_by: Shard = "element",
@@ -223,6 +228,8 @@ class Run:
             mode: whether the highest ("max") or the lowest ("min") figure is the best. None takes
                 the lowest of losses, errors and perplexities, and the highest of others.
             callbacks: the recipe's callbacks, or one, called before `score` and the standard ones.
+            user_callbacks: those of a user, or one, called after an epoch's figures are measured.
+                Among these is `best_epoch`, the number of the best epoch so far, from 1.
             last_callbacks: the recipe's callbacks, or one, called after the standard ones.
             epochs: the epochs of this phase; all of `config.epochs` by default.
             shard_by: how several workers share the batches; see `training.shard`.
@@ -245,6 +252,9 @@ class Run:
         self._batches = [batches, validation] if validation else [batches]
         if self._resume is None:
             before, after = as_callbacks(callbacks), as_callbacks(last_callbacks)
+            users = as_callbacks(user_callbacks)
+            if self.config.mlflow:
+                users.append(MLflow(run_name=self.config.name))
             if batches.has_weights:
                 divide_by_weights(model)
             distributed.prepare(
@@ -252,16 +262,16 @@ class Run:
                 **self.config.pick("accumulate", "recompute", "r_drop"),
                 static_shapes=self.config.static_shapes is not None,
             )
-            measured = [x.score for x in (*before, *after) if isinstance(x, Validation)]
+            measured = [x.score for x in (*before, *users, *after) if isinstance(x, Validation)]
             measured += [score] if score else []
             monitor = self._check_monitors(
-                model, batches, validation, measured, [*before, *after], monitor
+                model, batches, validation, measured, [*before, *users, *after], monitor
             )
             if mode is None:
                 mode = "max" if monitor is None else mode_of(monitor, model)
             written = (BEST_WEIGHTS, LAST_WEIGHTS, CHOSEN_WEIGHTS)
             check_callbacks(
-                [*before, *after],
+                [*before, *users, *after],
                 model,
                 monitor=monitor,
                 mode=mode,
@@ -273,7 +283,7 @@ class Run:
                 validations = [
                     Validation(score, every=score_every, monitor=monitor, until_measured=unknown)
                 ]
-            self._begin(model, monitor, mode, [*before, *validations], after)
+            self._begin(model, monitor, mode, [*before, *validations], users, after)
             if is_chief() and batches.class_counts:
                 report_classes(batches.class_counts, quiet=self.config.quiet)
         costs = costs_of_updates(model, batches, self.config, self._attempts, flops_rules)
@@ -337,7 +347,8 @@ class Run:
         model: keras.Model,
         monitor: str | None,
         mode: Mode,
-        first_callbacks: Sequence[keras.callbacks.Callback],
+        measuring: Sequence[keras.callbacks.Callback],
+        user_callbacks: Sequence[keras.callbacks.Callback],
         last_callbacks: Sequence[keras.callbacks.Callback],
     ) -> None:
         """Makes the folder and the callbacks; restores a stopped run."""
@@ -349,8 +360,12 @@ class Run:
             minutes=config.checkpoint_minutes,
             started=self._started,
         )
+        trackers = [x for x in user_callbacks if isinstance(x, Tracker)]
+        best = [] if monitor is None else [BestEpoch(monitor, mode, lambda: self.epochs)]
         self._callbacks = [
-            *first_callbacks,
+            *measuring,
+            *best,
+            *(x for x in user_callbacks if x not in trackers),
             *standard_callbacks(
                 self.folder,
                 config,
@@ -361,6 +376,7 @@ class Run:
                 patience=config.patience,
             ),
             *last_callbacks,
+            *trackers,
             self._resume,
         ]
         self.make_folder()
@@ -369,6 +385,17 @@ class Run:
             check_weights(self.folder / BEST_WEIGHTS)  # later epochs are not better
         if config.resume and position.step == 0:
             logger.warning("%s: no checkpoint, so the training starts again", self.folder)
+        if is_chief():
+            self._trackers = trackers
+        for tracker in self._trackers:
+            tracker.start(
+                TrackedRun(
+                    folder=self.folder,
+                    options=hyper_parameters(config),
+                    origin=origin(model, seed=config.seed),
+                    epochs=lambda: self.epochs,
+                )
+            )
 
     def damage(self) -> str | None:
         """Returns the damaged file of the training's data; see `Batches.damage`."""
@@ -403,12 +430,7 @@ class Run:
 
     def _best_epoch(self) -> dict[str, float] | None:
         """Returns the logs of the epoch with the best monitored figure, the first of equals."""
-        monitor = str(self._monitor)
-        best, figure = None, -math.inf if self._mode == "max" else math.inf
-        for epoch in self.epochs:
-            if is_better(epoch.get(monitor, math.nan), figure, self._mode):
-                best, figure = epoch, epoch[monitor]
-        return best
+        return best_of(self.epochs, str(self._monitor), self._mode)
 
     def load_last(self) -> None:
         """Loads the weights from the end of the last epoch into the model."""
@@ -428,6 +450,48 @@ class Run:
         if is_chief():
             write_weights(self._model, self.folder / CHOSEN_WEIGHTS)
         return name
+
+    def track(
+        self,
+        pipeline: Pipeline,
+        figures: Mapping[str, Any] | None = None,
+        *,
+        reports: Callable[[], Mapping[str, Report | None]],
+    ) -> None:
+        """Gives what the training ended with to the callbacks that track it, if there are any.
+
+        `finish` does this too.
+
+        Args:
+            pipeline: the pipeline, with the run's final weights.
+            figures: name -> number, string or list; the best epoch's is added.
+            reports: makes the reports: part of the data -> report, or None if it has none.
+        """
+        if not self._trackers:
+            return
+        best = self._best_epoch()
+        of_best = {} if best is None else {f"best_{self._monitor}": best[str(self._monitor)]}
+        parts = self._attempts.at("reports on its results", reports) or {}
+        results = Results(
+            pipeline=pipeline,
+            figures={**of_best, **(figures or {})},
+            reports={part: report for part, report in parts.items() if report is not None},
+        )
+        for tracker in self._trackers:
+            tracker.finish(results)
+
+    @contextlib.contextmanager
+    def tracked(self) -> Iterator[None]:
+        """Tells the callbacks that track the run, at the end of the block, how it ended."""
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            for tracker in self._trackers:
+                tracker.close(error)
 
     def finish(
         self,
@@ -476,6 +540,7 @@ class Run:
             reports=reports,
             attempts=self._attempts,
         )
+        self.track(pipeline, figures, reports=lambda: reports or {})
         for name, value in metrics.items():
             if isinstance(value, float):
                 print(f"{name}: {value:.4f}")

@@ -178,15 +178,15 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Writes a step's logs if they are due."""
-        super().on_train_batch_end(batch, _curves(logs))
+        super().on_train_batch_end(batch, curves(logs))
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the epoch's logs."""
-        super().on_epoch_end(epoch, _curves(logs))
+        super().on_epoch_end(epoch, curves(logs))
 
     def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the logs of an evaluation."""
-        super().on_test_end(_curves(logs))
+        super().on_test_end(curves(logs))
 
 
 class JsonLines(keras.callbacks.Callback):
@@ -347,12 +347,10 @@ def plain(value: float | Tensor) -> float | list[float]:
     return np.asarray(ops.convert_to_numpy(value), float).tolist()
 
 
-def _curves(logs: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def curves(logs: Mapping[str, Any] | None) -> dict[str, float]:
     """Returns logs with one number per name: "f1/0", "f1/1" for a metric of two numbers."""
-    if not isinstance(logs, Mapping):
-        return logs
     curves: dict[str, float] = {}
-    for name, value in logs.items():
+    for name, value in (logs or {}).items():
         numbers = np.asarray(plain(value))
         if numbers.ndim:
             curves |= {f"{name}/{i}": float(number) for i, number in enumerate(numbers.flat)}

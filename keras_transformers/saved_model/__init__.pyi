@@ -15,6 +15,7 @@ from . import metadata as metadata
 from . import models_config as models_config
 from . import prediction as prediction
 from . import publishing as publishing
+from . import pyfunc as pyfunc
 from . import rounding as rounding
 from . import serving_config as serving_config
 from . import storage as storage
@@ -29,4 +30,5 @@ from .file_prediction import predict_files as predict_files
 from .measuring import evaluate_export as evaluate_export
 from .prediction import Predictor as Predictor
 from .prediction import predict as predict
+from .pyfunc import pyfunc_arguments as pyfunc_arguments
 from .text_rows import TextRows as TextRows

@@ -25,6 +25,8 @@ from keras_transformers.tasks.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 
+_PLACES = {"name", "runs_dir"}  # of the run's folder
+
 
 def write_final(
     folder: Path,
@@ -85,7 +87,7 @@ def hyper_parameters(config: Options) -> dict[str, bool | int | float | str]:
     options = {
         name: value
         for name, value in dataclasses.asdict(config).items()
-        if name not in MAY_DIFFER and value is not None
+        if name not in MAY_DIFFER | _PLACES and value is not None
     }
     return {
         name: value
