@@ -27,14 +27,17 @@ AS_NOTEBOOKS = (
     "how_text_becomes_tokens",
 )
 SLOW = "<!-- slow -->"  # at the end of a page that takes more than a few seconds
-# In a notebook the current folder is its own, which has no recipes and should stay clean.
-SETUP = """# Go to an empty folder with the recipes of the clone, which the commands below call.
+# In a notebook the current folder is its own, which has no recipes or tables and should stay clean.
+SETUP = """# Go to an empty folder with the clone's recipes and tables, which the cells below use.
 import os
 import tempfile
+from pathlib import Path
 
-recipes = os.path.abspath("../../recipes")
+sources = [Path("../../recipes"), *Path("../tutorials").glob("*.csv.gz")]
+sources = [source.resolve() for source in sources]
 os.chdir(tempfile.mkdtemp())
-os.symlink(recipes, "recipes")
+for source in sources:
+    os.symlink(source, source.name)
 """
 _BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)]+)\)")
@@ -60,15 +63,22 @@ def cells(page: Path) -> Iterator[Cell]:
         yield Cell("markdown", after, 0)
 
 
-def run(page: Path, folder: Path) -> list[str]:
+def run(page: Path, folder: Path, names: dict[str, Any] | None = None) -> list[str]:
     """Runs a page in a folder, the current one; returns what each cell prints.
+
+    Args:
+        page: the page.
+        folder: the folder, which gets links to the recipes and to the tables beside the page.
+        names: what the page's Python defines is put there.
 
     Raises:
         AssertionError: a command failed; errors of Python are raised as they are.
     """
-    if not (folder / "recipes").exists():
-        (folder / "recipes").symlink_to(ROOT / "recipes")
-    names: dict[str, Any] = {"__name__": "tutorial"}
+    for source in (ROOT / "recipes", *TUTORIALS.glob("*.csv.gz")):
+        if not (folder / source.name).exists():
+            (folder / source.name).symlink_to(source)
+    names = {} if names is None else names
+    names["__name__"] = "tutorial"
     printed = []
     for cell in cells(page):
         output = io.StringIO()
@@ -113,7 +123,7 @@ def notebook(page: Path, printed: list[str]) -> dict[str, Any]:
             continue
         code = cell.text if cell.kind == "python" else f"%%bash\n{cell.text}"
         found.append(_code(f"cell-{number}", code, output))
-    if "python recipes/" in page.read_text("utf-8"):
+    if any(name in page.read_text("utf-8") for name in ("python recipes/", ".csv.gz")):
         found.insert(1, _code("setup", SETUP, ""))  # after the title
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}

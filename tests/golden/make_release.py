@@ -84,6 +84,7 @@ def pipelines() -> Iterator[tuple[str, kt.pipelines.Pipeline]]:
 def answer(name: str, pipeline: kt.pipelines.Pipeline) -> dict:
     """Returns a pipeline's answer to `PNG` or `TEXT`, as JSON values."""
     fields = dataclasses.asdict(pipeline(PNG if name == "vit" else TEXT))
+    fields = {name: value for name, value in fields.items() if value is not None}  # options' own
     return json.loads(json.dumps(fields, default=lambda array: array.tolist()))
 
 

@@ -30,7 +30,7 @@ def test_models_fields_inherited_ones_and_options_are_listed(listed):
     starts = {line.partition("(")[0] for line in listed}
     assert {f"kt.{name}" for name in kt.list_models()} <= starts
     for line in (
-        "kt.pipelines.TextClassifier: class(TextPipeline)",
+        "kt.pipelines.TextClassifier: class(LongTextPipeline)",
         "kt.pipelines.Classification.label: str",
         "kt.data.LabelledFiles.train_file: Path",  # of a private base
         "keras-transformers train classification.pooling: Literal['cls', 'mean'] = 'cls'",

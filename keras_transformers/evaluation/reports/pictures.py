@@ -92,11 +92,11 @@ def reliability_picture(counts: np.ndarray, accuracy: np.ndarray, error: float) 
         accuracy: the share of right ones (bins,).
         error: the expected calibration error.
     """
-    side, left, top = 300, 60, 60
+    side, left, top = 300, 60, 80
     picture = _Chart(left + side + 40, top + side + 56, title="reliability diagram")
     picture.text(16, 24, "Reliability", style="bold")
     picture.text(
-        110, 24, f"expected calibration error {error:.4f}; darker: more answers", style="faint"
+        16, 42, f"Expected calibration error {error:.4f}. Darker: more answers.", style="faint"
     )
     picture.box(left, top, side, side, "frame", radius=0)
     width = side / len(counts)
