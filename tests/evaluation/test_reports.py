@@ -286,13 +286,13 @@ def test_confusions_of_types_and_bounds():
 def test_calibration_of_words():
     """A word of 0.9 is right, one of 0.6 is wrong: (0.1 + 0.6) / 2."""
     answers = [["B-A"], ["O"]], [["B-A"], ["B-A"]]
-    report = tagging_report(*answers, scores=[[0.9], [0.6]])
+    report = tagging_report(*answers, probabilities=[[0.9], [0.6]])
     assert report.figures["calibration_error"] == pytest.approx((0.1 + 0.6) / 2)
     assert {"confusion", "reliability"} == set(report.drawings)
     assert "reliability" in report.to_dict()["tables"]
     assert "calibration_error" not in tagging_report(*answers).figures
-    with pytest.raises(ValueError, match="1 scores for 2 words"):
-        tagging_report(*answers, scores=[[0.9], []])
+    with pytest.raises(ValueError, match="1 probabilities for 2 words"):
+        tagging_report(*answers, probabilities=[[0.9], []])
 
 
 def test_an_exact_entity_answers_no_other():

@@ -27,7 +27,7 @@ OTHER = {
     "pair": lambda p: p.pair,
     "long_texts": lambda p: "windows",
     "window_pooling": lambda p: "max",
-    "window_overlap": lambda p: 3,
+    "window_overlap": lambda p: 1,
     "thresholds": lambda p: [0.0] * len(p.labels),
     "offset_unit": lambda p: "byte",
     "scale": lambda p: 2.5,

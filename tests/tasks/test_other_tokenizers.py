@@ -117,7 +117,7 @@ def test_a_question_beside_windows_of_its_context(three_bytes):
         doc_stride=2,
         max_question_length=2,
     )
-    assert set(packed) == {"token_ids", "padding_mask", "rows", "starts", "ends"}
+    assert set(packed) == {"token_ids", "padding_mask", "rows", "starts", "ends", "numbers"}
     (q1, q2, *_), (q,) = three_bytes.tokenize(asked).to_list()
     (a, *_), (b,) = three_bytes.tokenize(contexts).to_list()
     of_first = [START, q1, q2, END, END, a, a, a, a, END]

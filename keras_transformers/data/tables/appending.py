@@ -156,7 +156,12 @@ def _tensor(cell: Any, kind: Kind) -> Any:
     if isinstance(spec, dict):
         rows = plain(cell)
         return {
-            name: tf.constant([row[name] for row in rows], field.dtype)
+            name: tf.constant([_unless_none(row[name], field.dtype) for row in rows], field.dtype)
             for name, field in spec.items()
         }
     return tf.constant(cell, spec.dtype, shape=[len(cell)] if spec.shape.rank else [])
+
+
+def _unless_none(value: Any, dtype: tf.DType) -> Any:
+    """Returns a value, or 0, False or "" for None, which tensors cannot hold."""
+    return dtype.as_numpy_dtype() if value is None else value

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import UnionType
 from typing import Any, TypeAlias, get_args, get_type_hints
 
 import numpy as np
@@ -38,8 +39,10 @@ def is_scalar(kind: Kind) -> bool:
 
 
 def fields_of(kind: Kind) -> dict[str, Kind]:
-    """Returns the fields of a kind that is a dataclass; empty for others."""
-    return dict(get_type_hints(kind)) if dataclasses.is_dataclass(kind) else {}
+    """Returns the fields of a kind that is a dataclass, as if all were set; empty for others."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    return {name: _set(of) for name, of in get_type_hints(kind).items()}
 
 
 def arrow_type(kind: Kind, arrow: Any) -> Any:
@@ -91,6 +94,14 @@ def _type(
     if fields := fields_of(kind):
         return struct({n: _type(k, scalars, list_of, struct) for n, k in fields.items()})
     return scalars[kind]
+
+
+def _set(kind: Any) -> Kind:
+    """Returns the kind that a type allows besides None."""
+    if not isinstance(kind, UnionType):
+        return kind
+    (of,) = (part for part in get_args(kind) if part is not type(None))
+    return of
 
 
 def plain(value: Any) -> Any:

@@ -89,7 +89,7 @@ def tagging_report(
         coverage; the picture reliability.
 
     Raises:
-        ValueError: see `evaluation.entity_scores`.
+        ValueError: see `evaluation.entity_scores`; or a word has no probability.
 
     Example:
         >>> report = tagging_report([["B-PER", "O"]], [["B-LOC", "O"]])
@@ -116,6 +116,10 @@ def tagging_report(
     tables: dict[str, ReportTable] = {}
     drawings: dict[str, Callable[[], Picture]] = {}
     sure = np.array([score for row in probabilities or () for score in row], np.float64)
+    if probabilities is not None and len(sure) != len(is_right):
+        raise ValueError(
+            f"{len(sure)} probabilities for {len(is_right)} words: pass that of each word's label"
+        )
     if sure.any():
         calibration = Calibration(sure[sure > 0], is_right[sure > 0])
         selection = Selection(sure, is_right, abstain_below, figure="word_accuracy", noun="words")

@@ -40,7 +40,8 @@ class TaggingTask(Task[Tagger]):
     ) -> Mapping[str, Kind]:
         """Returns the entities of texts, or the labels of words."""
         if "words" in inputs:
-            return {"labels": list[str], "scores": list[float]}
+            kinds: dict[str, Kind] = {"labels": list[str], "scores": list[float]}
+            return kinds if pipeline.abstain_below is None else {**kinds, "abstained": list[bool]}
         return {"entities": list[TaggedEntity]}
 
     def table_rows(
