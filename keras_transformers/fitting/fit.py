@@ -227,6 +227,8 @@ def fit(
                 f"{name}={chosen[name]!r} needs validation data: pass validation=, which is data "
                 "or a share of the training data such as 0.1"
             )
+    if not isinstance(calibrate, bool):
+        raise TypeError(f"calibrate={calibrate!r}: pass True or False")
     if not isinstance(monitor, str | None):
         raise TypeError(f"monitor={monitor!r}: pass the name of a figure, such as 'val_loss'")
     callbacks = as_callbacks(callbacks)

@@ -172,6 +172,8 @@ def test_abstaining_answers_fewer_and_better():
     assert report.figures["accuracy"] == 0.75
     assert ["0.65", 0.5, 1.0] in report.to_dict()["tables"]["coverage"]["rows"]
     assert "Abstains from 2 of 4 examples" in " ".join(report.findings)
+    nobody = classification_report(shares, [0, 1, 1, 0], ["no", "yes"], abstain_below=1.0)
+    assert "nan" not in " ".join(nobody.findings)
     labels = multi_label_report(
         [[0.9, 0.2], [0.6, 0.1], [0.9, 0.9]], [[1, 0], [1, 0], [1, 0]], ["a", "b"],
         abstain_below=0.7,

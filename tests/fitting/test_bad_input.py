@@ -190,6 +190,7 @@ OPTIONS = {
     "patience below 0": ({"patience": -1}, ["patience=-1", "0 or more"]),
     "half a patience": ({"patience": 1.5}, ["patience=1.5", "whole number", "0 or more"]),
     "text of patience": ({"patience": "2"}, ["patience='2'", "whole number"]),
+    "number to calibrate": ({"calibrate": 1.5}, ["calibrate=1.5", "True or False"]),
     "bool of patience": ({"patience": True}, ["patience=True", "whole number"]),
     "epochs": ({"epochs": "2"}, ["epochs='2'", "whole number, 1 or more"]),
     "learning rate": ({"learning_rate": "x"}, ["learning_rate='x'", "a number, above 0"]),

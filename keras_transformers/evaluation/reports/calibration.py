@@ -117,9 +117,10 @@ class Selection:
             coverage, share = self._at(abstain_below)
             self.figures = {"coverage": coverage, f"selective_{figure}": share}
             withheld = len(self._is_right) - round(coverage * len(self._is_right))
+            on_others = "" if np.isnan(share) else f"{share:.4f} on the others, "
             self.findings = [
                 f"Abstains from {withheld} of {len(self._is_right)} {noun}, with a probability "
-                f"below {abstain_below:g}; {figure.replace('_', ' ')} {share:.4f} on the others, "
+                f"below {abstain_below:g}; {figure.replace('_', ' ')} {on_others}"
                 f"{self._is_right.mean():.4f} on all."
             ]
         limits = sorted({*_LIMITS, *([] if abstain_below is None else [abstain_below])})
