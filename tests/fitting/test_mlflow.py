@@ -1,5 +1,6 @@
 """Trainings in MLflow's own database: figures, reports, models, and what fails."""
 
+import contextlib
 import json
 import os
 import signal
@@ -28,7 +29,8 @@ def database(tmp_path_factory):
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
     mlflow.create_experiment("artifacts", artifact_location=(folder / "artifacts").as_uri())
     mlflow.set_experiment("artifacts")
-    yield folder
+    with contextlib.chdir(folder):  # where the artifacts of other experiments go
+        yield folder
     mlflow.set_tracking_uri(before)
 
 

@@ -9,7 +9,8 @@ wandb = pytest.importorskip("wandb", reason="needs Weights & Biases: make test-t
 
 
 @pytest.mark.parametrize("task", ["classification", "embedding"])
-def test_its_summary_has_the_figures_of_the_task_and_the_best_epoch(task, tmp_path):
+def test_its_summary_has_the_figures_of_the_task_and_the_best_epoch(task, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     from wandb.integration.keras import WandbMetricsLogger
 
     data, *_ = DATA[task]
