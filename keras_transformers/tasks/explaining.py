@@ -146,7 +146,7 @@ class ExplainedPipeline(TextPipeline):
                 )
             label = _checked(label, self.explained)
             spans = self.spans(*columns)
-            read = self.to_explain(spans, columns)
+        read = self.to_explain(spans, columns)
         likeliest = self.explained_index(read.inputs)  # (rows,)
         with tf.device("CPU:0"):
             is_own = tf.gather(label == "", read.of)
