@@ -154,11 +154,12 @@ def main() -> None:
         ],
         axis=0,
     )
+    print(f"# python benchmarks/explanations.py MINILM DATA{' --compare' * options.compare}")
     print(f"SST-2, {len(rows)} dev sentences; MiniLM, accuracy {accuracy:.4f} on all of dev")
     heads = f"{'moved: median':>14}{'mean':>8}{'more':>8}{'gap: median':>13}{'90 %':>8}{'s':>7}"
-    print(f"{'':<32}{heads}")
+    print(f"{'':<36}{heads}")
     chance = f"{np.median(by_chance):>14.4f}{by_chance.mean():>8.4f}"
-    print(f"{'three random tokens':<32}{chance}")
+    print(f"{'three random tokens':<36}{chance}")
     tokenizer, steps = classify.tokenizer, explaining.NUM_STEPS
     methods: dict[str, Callable[[], tuple[list[np.ndarray], np.ndarray]]] = {
         f"kt.explain: {steps} steps from padding": lambda: explained(classify, texts)
@@ -178,7 +179,7 @@ def main() -> None:
         seconds = (time.perf_counter() - began) / len(rows)
         far = moved([np.argsort(-one, kind="stable")[:_NUM_DELETED] for one in shares])
         print(
-            f"{name:<32}{np.median(far):>14.4f}{far.mean():>8.4f}{(far > by_chance).mean():>8.3f}"
+            f"{name:<36}{np.median(far):>14.4f}{far.mean():>8.4f}{(far > by_chance).mean():>8.3f}"
             f"{np.median(gaps):>13.4f}{np.quantile(gaps, 0.9):>8.4f}{seconds:>7.2f}",
             flush=True,
         )

@@ -4,8 +4,8 @@ import base64
 import dataclasses
 import html
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from rich.cells import cell_len
@@ -157,6 +157,12 @@ class Explanation:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
+@overload
+def explain(pipeline: Any, *texts: str | bytes, label: str | None = None) -> Explanation: ...
+@overload
+def explain(
+    pipeline: Any, *texts: Iterable[str | bytes], label: str | None = None
+) -> list[Explanation]: ...
 def explain(pipeline: Any, *texts: Any, label: str | None = None) -> Any:
     """Says how much each token of a text adds to a pipeline's answer.
 

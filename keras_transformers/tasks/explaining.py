@@ -30,7 +30,7 @@ from keras_transformers.tokenizers.protocols import SpanTokenizer
 
 __all__: list[str] = []
 
-# Points of the path, by Gauss and Legendre; benchmarks/results/explanations.txt compares numbers.
+# Points of the path, by Gauss and Legendre; `benchmarks/explanations.py --compare` has others.
 NUM_STEPS = 16
 # Tokens in one call of the model. A gradient needs the vectors of all layers, and attention's
 # grow with the square of the length: long texts go point by point.
@@ -82,7 +82,7 @@ class ExplainedPipeline(TextPipeline):
       starts, ends int32, shares float32 (batch, tokens), num_tokens int32, label string, score,
       baseline_score float32 (batch,). A token is its text from `starts` to `ends` (exclusive), in
       characters; `text_index` says of which input. `label` is the name of what is explained. The
-      shares add up to score - baseline_score, apart from an error that is mostly below 1 %.
+      shares add up to score - baseline_score, apart from the error of NUM_STEPS points.
     - explain_label(the same, and label string (batch,), one of `explained` or "") -> the same.
     """
 
@@ -146,7 +146,7 @@ class ExplainedPipeline(TextPipeline):
                 )
             label = _checked(label, self.explained)
             spans = self.spans(*columns)
-            read = self.to_explain(spans, columns)
+        read = self.to_explain(spans, columns)
         likeliest = self.explained_index(read.inputs)  # (rows,)
         with tf.device("CPU:0"):
             is_own = tf.gather(label == "", read.of)
