@@ -57,7 +57,8 @@ def evaluate(
         data: labelled data; `fit` lists each task's columns.
         columns: the task's column name -> the data's, where they differ.
         labels_are: how to read numbers that can be names or indices; see `fit`.
-        batch_size: examples per batch, 16 or 32 by default; it does not change the metrics.
+        batch_size: examples per batch, 16 or 32 by default. It changes no metric but the loss of
+            words and tokens, which is a mean over batches.
 
     Returns:
         Name -> value, such as {"accuracy": 0.91, "loss": 0.24, "majority": 0.51}. Its `report`
@@ -79,14 +80,12 @@ def evaluate(
         trainer.encoded(pipeline, examples), pipeline, **{**options.batching(), "shuffle": False}
     )
     measured, answers = _measured(trainer, pipeline, examples, options, batches)
-    if type(trainer).answer_scores is Trainer.answer_scores:
-        measured |= trainer.scores(pipeline, batches, examples) or {}
-    else:
-        measured |= trainer.answer_scores(pipeline, answers, examples)
-    return Scores(
-        {**measured, **trainer.baseline(pipeline, examples)},
-        trainer.report(pipeline, answers, examples),
-    )
+    figures = {
+        **measured,
+        **trainer.answer_scores(pipeline, answers, examples),
+        **trainer.baseline(pipeline, examples),
+    }
+    return Scores(figures, trainer.report(pipeline, answers, examples))
 
 
 def reports_on(pipeline: Pipeline, batches: Batches, **parts: Any) -> dict[str, Report]:

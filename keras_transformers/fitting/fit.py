@@ -328,9 +328,10 @@ def _trained(
         if trainer.has_scores or reports:
 
             def scores() -> dict[str, float]:
-                figures = dict(trainer.scores(trained, on_held_out, held_out) or {})
-                report = trainer.reported(trained, on_held_out, held_out) if reports else None
-                return figures if report is None else {**report.figures, **figures}
+                answers = trainer.answered(trained, on_held_out, held_out)
+                report = trainer.report(trained, answers, held_out) if reports else None
+                figures = {} if report is None else report.figures
+                return {**figures, **trainer.answer_scores(trained, answers, held_out)}
 
             first.append(Validation(scores, monitor=monitor))
     prepared = run.prepare(model, batches, callbacks=first, user_callbacks=last, **arguments)

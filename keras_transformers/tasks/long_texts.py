@@ -1,5 +1,6 @@
 """Defines the base class of pipelines that read texts of any length."""
 
+import abc
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -107,9 +108,9 @@ class LongTextPipeline(ExplainedPipeline):
             )
         super().check_explained()
 
+    @abc.abstractmethod
     def interpret(self, output: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the answers from the model's output (batch, ...), in the graph."""
-        raise NotImplementedError
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the answers from what `encode` returns, in the graph."""

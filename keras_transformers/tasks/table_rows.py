@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from keras_transformers.data.bad_rows import bad_rows, reject
 from keras_transformers.data.tables.in_memory import MissingColumnError, Wanted, columns_of
 from keras_transformers.data.tables.kinds import Kind
 from keras_transformers.files.errors import one_line
@@ -13,7 +14,6 @@ from keras_transformers.tasks.texts import split_line
 __all__: list[str] = []
 
 NUM_ROWS = 1024  # whose answers are computed, or lost by a stop, together
-_NUM_SHOWN = 10  # rows that cannot be read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -207,11 +207,9 @@ def check_all_read(reasons: Mapping[str, str]) -> None:
     Args:
         reasons: the place of a row -> what is wrong with it, and the remedy.
     """
-    if reasons:
-        shown = [f"{place}: {reason}" for place, reason in list(reasons.items())[:_NUM_SHOWN]]
-        count = f"{len(reasons)} rows cannot be read: " if len(reasons) > 1 else ""
-        more = f"; and {len(reasons) - _NUM_SHOWN} more" if len(reasons) > _NUM_SHOWN else ""
-        raise ValueError(f"{count}{'; '.join(shown)}{more}")
+    with bad_rows():
+        for place, reason in reasons.items():
+            reject(place, reason)
 
 
 def _first(data: Any, wanted: Sequence[Wanted]) -> Any:

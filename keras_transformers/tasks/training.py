@@ -162,20 +162,6 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Returns the metric of validation examples that selects the best epoch, the highest."""
         return self.monitored
 
-    def scores(
-        self, pipeline: PipelineT, batches: Any, examples: ExamplesT
-    ) -> Mapping[str, float] | None:
-        """Measures what Keras cannot, on batches in order; None if its metrics are enough.
-
-        By default, `answer_scores` of the model's answers.
-        """
-        if type(self).answer_scores is Trainer.answer_scores:
-            return None
-        outputs = outputs_of(self.model(pipeline, examples), batches)
-        return self.answer_scores(
-            pipeline, self.answers(pipeline, batches, examples, outputs), examples
-        )
-
     def answers(
         self, pipeline: PipelineT, batches: Any, examples: ExamplesT, outputs: Iterable[Any]
     ) -> Answers:
@@ -188,6 +174,11 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
             outputs: the model's outputs for each batch; see `runs.outputs_of`.
         """
         return {}
+
+    def answered(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Answers:
+        """Runs the model on batches in order; returns the pipeline's answers."""
+        outputs = outputs_of(self.model(pipeline, examples), batches)
+        return self.answers(pipeline, batches, examples, outputs)
 
     def answer_scores(
         self, pipeline: PipelineT, answers: Answers, examples: ExamplesT
@@ -237,8 +228,7 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
 
     def reported(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Report | None:
         """Returns the report on the model's answers to batches in order."""
-        outputs = outputs_of(self.model(pipeline, examples), batches)
-        return self.report(pipeline, self.answers(pipeline, batches, examples, outputs), examples)
+        return self.report(pipeline, self.answered(pipeline, batches, examples), examples)
 
     def baseline(self, pipeline: PipelineT, examples: ExamplesT) -> Mapping[str, float]:
         """Returns scores to compare with, from the examples alone."""
@@ -260,11 +250,8 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
 
     @property
     def has_scores(self) -> bool:
-        """Whether `scores` measures anything."""
-        return (
-            type(self).scores is not Trainer.scores
-            or type(self).answer_scores is not Trainer.answer_scores
-        )
+        """Whether `answer_scores` measures anything."""
+        return type(self).answer_scores is not Trainer.answer_scores
 
     @classmethod
     @functools.cache

@@ -246,7 +246,7 @@ def test_rows_that_the_pipeline_refuses_are_named_by_their_lines(tmp_path):
     path = write_csv(tmp_path / "a.csv", {"text": ["a", long, "b", long]})
     with pytest.raises(ValueError, match="2 rows cannot be read") as raised:
         predict(path, tmp_path / "b.csv", task="generation")
-    assert says(str(raised.value), "a.csv:3: ... tokens ... a.csv:5: ... tokens")
+    assert says(str(raised.value), "a.csv:3, ... a.csv:5: ... tokens")
     assert not (tmp_path / "b.csv").exists()
 
 

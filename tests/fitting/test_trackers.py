@@ -15,7 +15,7 @@ from keras_transformers.runs.tracking.tracker import Tracker
 
 
 class Diary(Tracker):
-    """Writes down what it is told."""
+    """Keeps the calls of a run, and the logs of its epochs."""
 
     def __init__(self):
         super().__init__()
