@@ -125,7 +125,7 @@ class Predict(Command):
         from keras_transformers.tasks.table_rows import TableAnswers
         from keras_transformers.tasks.weights import loading
 
-        files = [file for pattern in self.input for file in places.find(pattern)]
+        files = [file for pattern in self.input for file in places.matches(pattern)]
         if len(files) != 1 or self.beam:
             what = "--beam" if self.beam else f"--input with {len(files)} files"
             raise ValueError(

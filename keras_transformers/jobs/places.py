@@ -41,6 +41,13 @@ def find(pattern: str) -> list[Place]:
     return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
 
 
+def matches(pattern: str) -> list[Place]:
+    """Returns the files that a pattern matches; FileNotFoundError if it matches none."""
+    if not (files := find(pattern)):
+        raise FileNotFoundError(f"{pattern}: no file matches: check the pattern")
+    return files
+
+
 def exists(place: Place) -> bool:
     """Returns whether there is a file or a folder."""
     if not is_url(place):

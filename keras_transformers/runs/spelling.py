@@ -2,9 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _VALUE = r"'[^']*'|\"[^\"]*\"|\.\.\.|[\w.+-]*\w"
+
+# The columns of a table, as in `fit`.
+_COLUMNS = re.compile(r"(?<![\w.-])columns=\{((?:'\w+': (?:'[^']*'|\d+)(?:, )?)+)\}")
+_COLUMN = re.compile(r"'(\w+)': ('[^']*'|\d+)")
 
 
 def as_options(message: str, names: Iterable[str]) -> str:
@@ -19,7 +23,13 @@ def as_options(message: str, names: Iterable[str]) -> str:
     "a.csv:1: pass --text-column 'my text' --label-column 2"
     >>> as_options("README.md exists: overwrite=True replaces it", names)
     'README.md exists: --overwrite replaces it'
+    >>> as_options("pass columns={'text': 'body'}", names), as_options(
+    ...     "pass columns={'text': 'body'}", ["columns"]
+    ... )
+    ('pass --text-column body', 'pass --columns text=body')
     """
+    names = list(names)
+    message = _COLUMNS.sub(lambda match: _columns(match, names), message)
     alternatives = "|".join(map(re.escape, names))
     argument = re.compile(rf"(?<![\w.-])({alternatives})=({_VALUE})(?:, (?=(?:{alternatives})=))?")
     return argument.sub(_option, message) if alternatives else message
@@ -31,3 +41,13 @@ def _option(match: re.Match[str]) -> str:
         value = shlex.quote(value[1:-1])
     end = " " if match[0].endswith(", ") else ""
     return f"{option}{'' if value == 'True' else f' {value}'}{end}"
+
+
+def _columns(match: re.Match[str], names: Sequence[str]) -> str:
+    """Returns a mapping of columns as options: one of all columns, or one for each."""
+    pairs = {name: shlex.quote(value.strip("'")) for name, value in _COLUMN.findall(match[1])}
+    if "columns" in names:
+        return f"--columns {' '.join(f'{name}={value}' for name, value in pairs.items())}"
+    if not {f"{name}_column" for name in pairs} <= {*names}:
+        return match[0]
+    return " ".join(f"--{name.replace('_', '-')}-column {value}" for name, value in pairs.items())

@@ -341,6 +341,10 @@ def test_a_table_becomes_a_table_with_the_answers(path, tmp_path, capsys):
         assert shares == pytest.approx(answer.probabilities, rel=1e-4)
     status, _, err = run(capsys, model, *files, *options)
     assert (status, "b.jsonl exists: remove it" in err) == (2, True)
+    (tmp_path / "c.tsv").write_text("x\ty\na\tb\n")
+    files = ["--input", tmp_path / "c.tsv", "--output", tmp_path / "d.csv"]
+    status, _, err = run(capsys, model, *files)
+    assert (status, says(err, "c.tsv: no column 'text' ... pass --text-column")) == (2, True), err
 
 
 @pytest.mark.parametrize("task", ["image_classification", "tagging", "reranking", "embedding"])
@@ -372,7 +376,7 @@ def test_exports_of_other_tasks_answer_tables(task, tmp_path):
     [
         (["--output", "{}/b.csv", "--beam", "runner=DirectRunner"], "--beam ... be a folder"),
         (["--output", "{}/out", "--prefix", "p_"], "--prefix is for tables ... end in .csv"),
-        (["--output", "{}/b.csv", "--input", "{}/no*"], "--input with 0 files"),
+        (["--output", "{}/b.csv", "--input", "{}/no*"], "/no*: no file matches"),
     ],
 )
 def test_options_of_tables_and_folders(options, said, tmp_path, capsys):
