@@ -59,7 +59,8 @@ test-newest: $(VENV)/.installed-dev ## the default tests with the newest of ever
 test-tracking: $(BIN)/python ## trainings in MLflow and Weights & Biases, in an environment of their own
 	$(PYTHON) -m venv $(VENV)-tracking
 	$(VENV)-tracking/bin/pip install --quiet -e '.[dev,tracking]'
-	$(VENV)-tracking/bin/python -m pytest tests/fitting/test_mlflow.py tests/fitting/test_wandb.py tests/docs/test_tracking.py
+	$(VENV)-tracking/bin/python -m pytest tests/fitting/test_mlflow.py tests/fitting/test_wandb.py \
+		tests/recipes/test_recipe_tracking.py tests/docs/test_tracking.py
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'

@@ -5,6 +5,7 @@ import csv
 import logging
 import math
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 STATE = "mlflow.json"  # in the run's folder: the run's id there, and what is complete
 _RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _MOST_PARAMETERS = 100  # of one request
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # of figures
 
 
 class MLflow(Tracker):
@@ -217,7 +219,7 @@ class MLflow(Tracker):
         self._client.log_batch(
             self.run_id,
             metrics=[
-                self._mlflow.entities.Metric(name, value, now, step)
+                self._mlflow.entities.Metric(_NOT_IN_NAMES.sub("", name), value, now, step)
                 for name, value in curves(figures).items()
                 if math.isfinite(value)
             ],
