@@ -82,6 +82,7 @@ class Decoder:
             "num_new_tokens": lengths,
             "log_probability": sampled.scores[:, 0],
             "finished": sampled.finished[:, 0],
+            "num_prompt_tokens": rows["num_tokens"],
         }
 
     def greedy(
@@ -110,9 +111,12 @@ class Decoder:
         Args:
             row: the only one of `Prompts.rows`.
         """
-        return self._pieces(self.steps(row), row["stop"])
+        return self._pieces(self.steps(row), row)
 
-    def _pieces(self, steps: Iterator[Step], stop: tf.Tensor) -> Generator[str, None, Generation]:
+    def _pieces(
+        self, steps: Iterator[Step], row: Mapping[str, tf.Tensor]
+    ) -> Generator[str, None, Generation]:
+        stop = row["stop"]
         token_ids: list[int] = []
         text, log_probability, finished = "", np.float32(0), False
 
@@ -126,7 +130,10 @@ class Decoder:
                 yield text
 
         yield from pieces(texts(), [text.decode() for text in stop[0].numpy() if text])
-        return Generation(text, len(token_ids), float(log_probability), finished)
+        num_prompt_tokens = int(row["num_tokens"][0])
+        return Generation(
+            text, len(token_ids), float(log_probability), finished, num_prompt_tokens
+        )
 
     # Concrete functions: a tf.function would check every tensor of the cache at each step.
 

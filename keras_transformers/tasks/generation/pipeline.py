@@ -74,7 +74,8 @@ class TextGenerator(Pipeline):
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(prompt string (batch,)) -> text string (batch,), num_new_tokens int32
-      (batch,), log_probability float32 (batch,), finished bool (batch,), with the options below.
+      (batch,), log_probability float32 (batch,), finished bool (batch,), num_prompt_tokens int32
+      (batch,), with the options below.
     - generate(prompt, max_length int32, temperature float32, top_k int32, top_p float32, seed
       int64, each (batch,)) -> the same, with options per row. The graph rejects options that are
       out of range.
@@ -204,7 +205,13 @@ class TextGenerator(Pipeline):
             "num_new_tokens": tf.TensorSpec([None], tf.int32),
             "log_probability": tf.TensorSpec([None], tf.float32),
             "finished": tf.TensorSpec([None], tf.bool),
+            "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
         }
+
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each prompt, int32 (batch, None), also of one that is too long."""
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            return self._prompts.tokens_to_continue(texts["prompt"])
 
     def generate(
         self,
@@ -234,7 +241,8 @@ class TextGenerator(Pipeline):
             `num_new_tokens` int32 (batch,), end token included; `log_probability` float32 (batch,)
             of these tokens under the model, before the options apply; `finished` bool (batch,),
             True if the text ended with the end token or a stop string, False if it reached its
-            maximum length.
+            maximum length; `num_prompt_tokens` int32 (batch,), those of the prompt as the model
+            reads it, special ones included.
 
         Raises:
             tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
