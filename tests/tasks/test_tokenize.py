@@ -38,8 +38,10 @@ def read_by_model(monkeypatch):
         def start_decoding(self, token_ids, mask=None, **options):
             real = token_ids.numpy() != pipeline.tokenizer.pad_token_id
             seen.extend(token_ids.numpy()[real if mask is None else mask.numpy()])
-            return start(self, token_ids, mask, **options) if mask is not None else start(
-                self, token_ids, **options
+            return (
+                start(self, token_ids, mask, **options)
+                if mask is not None
+                else start(self, token_ids, **options)
             )
 
         with monkeypatch.context() as patch:
