@@ -79,13 +79,18 @@ def test_the_prompts_tokens_are_counted_as_the_model_reads_them():
     counts = [answer.num_prompt_tokens for answer in generate(PROMPTS)]
     assert counts == [1 + len(ids) for ids in generate.tokenizer.tokenize(PROMPTS).to_list()]
     assert repr(generate("two")).endswith(f"num_prompt_tokens={counts[2]})")
-    stream = generate.stream("two")
-    while True:
-        try:
-            next(stream)
-        except StopIteration as end:
-            assert end.value == generate("two")
-            break
+
+
+def test_a_streams_value_counts_the_prompts_tokens_too():
+    generate = tiny.pipeline("generation")
+
+    answers = []
+
+    def kept():
+        answers.append((yield from generate.stream("two")))
+
+    assert "".join(kept()) == generate("two").text
+    assert answers == [generate("two")]
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def test_the_tokens_are_those_that_the_model_reads(task, read_by_model):
         outputs = signature.function(**{n: tf.constant(c, tf.string) for n, c in batch.items()})
         rows = by_row(outputs)
         assert len(rows) == len(next(iter(batch.values())))
-        assert sorted(sum(rows, [])) == read_by_model(pipeline, batch)
+        assert sorted(token for row in rows for token in row) == read_by_model(pipeline, batch)
         for ids, names in zip(rows, outputs["tokens"].numpy(), strict=True):
             assert [name.decode() for name in names[: len(ids)]] == [vocabulary[i] for i in ids]
         most = max([most, *map(len, rows)])
