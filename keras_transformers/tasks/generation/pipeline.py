@@ -35,6 +35,8 @@ from keras_transformers.tasks.generation.prompts import (
     checked_options,
     in_rows,
 )
+from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
+from keras_transformers.tasks.generation.steps import step_signatures
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tasks.token_inputs import (
@@ -428,6 +430,7 @@ class TextGenerator(Pipeline):
             self._graphs[function.__name__] = graph
         return self._graphs[function.__name__]
 
+    @shared
     def _rows_of_prompts(
         self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -435,6 +438,7 @@ class TextGenerator(Pipeline):
             tokens = self._prompts.tokens_to_continue(prompt)
         return self._prompts.rows(tokens, "prompt", stop, options)
 
+    @shared
     def _rows_of_conversations(
         self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -590,6 +594,14 @@ class TextGenerator(Pipeline):
                 self.chat_complete, ("roles", "texts"), ROW_OPTIONS, [more]
             )
         return signatures
+
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns the signatures with which a server writes texts step by step."""
+        begins = {PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))}
+        if self._chat.template is not None:
+            specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
+            begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
+        return step_signatures(self._decoder, begins)
 
     def _answer_chat(self, roles: tf.Tensor, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers conversations with the pipeline's options, in the graph."""
