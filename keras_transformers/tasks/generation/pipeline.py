@@ -430,7 +430,6 @@ class TextGenerator(Pipeline):
             self._graphs[function.__name__] = graph
         return self._graphs[function.__name__]
 
-    @shared
     def _rows_of_prompts(
         self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -438,7 +437,6 @@ class TextGenerator(Pipeline):
             tokens = self._prompts.tokens_to_continue(prompt)
         return self._prompts.rows(tokens, "prompt", stop, options)
 
-    @shared
     def _rows_of_conversations(
         self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -597,7 +595,9 @@ class TextGenerator(Pipeline):
 
     def step_signatures(self) -> dict[str, Signature]:
         """Returns the signatures with which a server writes texts step by step."""
-        begins = {PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))}
+        begins: dict[str, Any] = {
+            PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))
+        }
         if self._chat.template is not None:
             specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
             begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
