@@ -170,6 +170,13 @@ class Pipeline(abc.ABC):
         """Returns the signatures other than `serving_default`, with `batches` as their examples."""
         return {}
 
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns signatures for servers that write answers step by step, not for clients.
+
+        Their names start with "__". They have no examples, and descriptions leave them out.
+        """
+        return {}
+
     def explain_rows(
         self, texts: Mapping[str, Sequence[str | bytes]], *, label: str | None = None
     ) -> list[dict[str, Any]]:

@@ -1,22 +1,27 @@
 """Admits requests of either protocol, finds their models and runs them within their timeout."""
 
+import asyncio
 import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, SignatureInfo
-from keras_transformers.serving.server.batching import Answer, BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.decoding import Request
+from keras_transformers.serving.server.decoding_threads import DecodingThreads
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
 from keras_transformers.serving.server.saved_models import SavedModel
+from keras_transformers.serving.server.steps import Parts, beginning, outputs_of, texts_of
 
 __all__ = ["Limits"]
 
@@ -67,11 +72,20 @@ class Lease:
         version: the version's number.
         model: the loaded model.
         run: runs one of the model's signatures.
+        stream: answers one row in parts, while they are written: `text` is what to append, and so
+            are the tokens, the other outputs are those so far. None if the signature does not
+            write texts step by step, or there is not just one row.
     """
 
     version: int
     model: SavedModel
     run: Callable[[SignatureInfo, Arrays], Outputs]
+    stream: Callable[[SignatureInfo, Arrays], AsyncIterator[Outputs] | None]
+
+
+class _Abandonable(Protocol):
+    def abandon(self) -> None:
+        """Gives an answer up."""
 
 
 @dataclass
@@ -90,7 +104,7 @@ class Call:
     model: str = ""
     start: float = field(default_factory=time.monotonic)
     is_abandoned: bool = False
-    answer: Answer | None = None
+    answer: _Abandonable | None = None
 
     def abandon(self) -> None:
         """Ends the request's work because its client has left; may be called by any thread."""
@@ -120,6 +134,13 @@ class Engine:
         self._lock = threading.Lock()
         self._num_requests = 0  # requests in progress
         self._held_bytes = 0  # the size of their bodies
+        self._batching = batching
+        self._decoding = DecodingThreads(
+            most_rows=batching.max_batch_size,
+            most_bytes=batching.max_cache_bytes,
+            on_step=self.metrics.on_step,
+            on_cancelled=self.metrics.on_cancelled,
+        )
         self._scheduler = Scheduler(
             batching,
             max_waiting=limits.max_requests,
@@ -205,7 +226,13 @@ class Engine:
             def run(signature: SignatureInfo, inputs: Arrays) -> Outputs:
                 return self._run(call, version, saved_model, signature, inputs)
 
-            yield Lease(version.number, saved_model, run)
+            def stream(signature: SignatureInfo, inputs: Arrays) -> AsyncIterator[Outputs] | None:
+                begin = beginning(saved_model, signature)
+                if begin is None or rows_of(inputs) != 1:
+                    return None
+                return self._stream(call, version, saved_model, signature, begin, inputs)
+
+            yield Lease(version.number, saved_model, run, stream)
 
     def _run(
         self,
@@ -221,6 +248,11 @@ class Engine:
                 f"{rows} rows in one request, but the limit is {self.limits.max_rows}: split it"
             )
         self._check_new_tokens(inputs)
+        begin = beginning(model, signature) if self._batching.enabled else None
+        if begin is not None and rows_of(inputs):
+            request = self._write(call, version, model, begin, inputs)
+            self._result(call, request, request.done)
+            return outputs_of(request.texts, signature)
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
         # A run may outlive its request, and needs the model until it ends.
         version.acquire_again()
@@ -230,11 +262,71 @@ class Engine:
             version.release()
             raise
         answer.add_done_callback(lambda _: version.release())
+        return self._result(call, answer, answer)
+
+    def _write(
+        self,
+        call: Call,
+        version: Version,
+        model: SavedModel,
+        begin: SignatureInfo,
+        inputs: Arrays,
+        on_news: Callable[[], None] | None = None,
+    ) -> Request:
+        """Lets a request's texts be written, step by step."""
+        texts = texts_of(model, begin, inputs, as_it_comes=on_news is not None)
+        self.metrics.on_rows(call.model, len(texts))
+        request = Request(texts, call.deadline, on_news or (lambda: None))
+        version.acquire_again()
+        request.done.add_done_callback(lambda _: version.release())
+        try:
+            self._decoding.submit(model, request)
+        except RequestError as error:
+            request.done.set_exception(error)
+        return request
+
+    async def _stream(
+        self,
+        call: Call,
+        version: Version,
+        model: SavedModel,
+        signature: SignatureInfo,
+        begin: SignatureInfo,
+        inputs: Arrays,
+    ) -> AsyncIterator[Outputs]:
+        self._check_new_tokens(inputs)
+        loop, has_news = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_news() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, because the server stops
+                loop.call_soon_threadsafe(has_news.set)
+
+        request = self._write(call, version, model, begin, inputs, on_news)
+        request.done.add_done_callback(lambda _: on_news())
+        self._hold(call, request)
+        try:
+            parts = Parts(request.texts[0], signature)
+            while not request.done.done():
+                await has_news.wait()
+                has_news.clear()
+                if (part := parts.next()) is not None:
+                    yield part
+            self._result(call, request, request.done)
+            if (part := parts.next()) is not None:
+                yield part
+        finally:
+            request.abandon()
+
+    def _hold(self, call: Call, answer: _Abandonable) -> None:
         call.answer = answer
         if call.is_abandoned:
             answer.abandon()
+
+    def _result(self, call: Call, answer: _Abandonable, future: "Future[Any]") -> Any:
+        """Waits for what a request asked for, until its deadline."""
+        self._hold(call, answer)
         try:
-            return answer.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            return future.result(timeout=max(0.0, call.deadline - time.monotonic()))
         except TimeoutError:
             answer.abandon()
             raise self._too_late(call) from None
@@ -291,6 +383,7 @@ class Engine:
     def close(self) -> None:
         """Answers the requests in progress, then unloads the models."""
         self._scheduler.close()
+        self._decoding.close()
         self.models.close()
 
 

@@ -46,6 +46,7 @@ class SavedModel:
     Attributes:
         path: the folder.
         signatures: name -> signature.
+        steps: the same for those with which the server writes texts; no request may name them.
         definitions: name -> SignatureDef from the file, including the initializer's.
     """
 
@@ -66,15 +67,21 @@ class SavedModel:
                 loaded = tf.compat.v1.saved_model.load(
                     self._session, [tf.saved_model.SERVING], str(self.path)
                 )
-            self.definitions: dict[str, Any] = dict(loaded.signature_def)
-            self.signatures = {
+            servable = {
                 name: _signature(name, definition)
-                for name, definition in self.definitions.items()
+                for name, definition in loaded.signature_def.items()
                 if _is_servable(definition)
+            }
+            self.steps = {name: s for name, s in servable.items() if name.startswith("__")}
+            self.signatures = {n: s for n, s in servable.items() if n not in self.steps}
+            self.definitions: dict[str, Any] = {
+                name: definition
+                for name, definition in loaded.signature_def.items()
+                if name not in self.steps
             }
             self._tensors = {
                 name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
-                for name, signature in self.signatures.items()
+                for name, signature in servable.items()
             }
             graph_def = meta_graph(self.path).graph_def
             with graph.as_default(), tf.name_scope("runs"):
@@ -141,6 +148,18 @@ class SavedModel:
             if not cancellation.is_cancelled:
                 raise _refusal(error) from error
         raise RequestError(Code.CANCELLED, "the run was cancelled")
+
+    def step(self, signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
+        """Runs one of `steps`, which takes too little time to end it.
+
+        Raises:
+            RequestError: the graph failed.
+        """
+        feeds, fetches = self._tensors[signature.name]
+        try:
+            return self._session.run(fetches, {feeds[n]: array for n, array in inputs.items()})
+        except (tf.errors.OpError, UnicodeDecodeError) as error:
+            raise _refusal(error) from error
 
     def close(self) -> None:
         """Frees the graph and its variables; it cannot run afterwards."""

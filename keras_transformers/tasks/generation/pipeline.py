@@ -36,6 +36,8 @@ from keras_transformers.tasks.generation.prompts import (
     checked_options,
     in_rows,
 )
+from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
+from keras_transformers.tasks.generation.steps import step_signatures
 from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.texts import strings
@@ -682,6 +684,16 @@ class TextGenerator(Pipeline):
                 self.chat_tokens, names, ROW_OPTIONS, list(map(shortened, more)), **of_tokens
             )
         return signatures
+
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns the signatures with which a server writes texts step by step."""
+        begins: dict[str, Any] = {
+            PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))
+        }
+        if self._chat.template is not None:
+            specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
+            begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
+        return step_signatures(self._decoder, begins)
 
     def _answer_chat(self, roles: tf.Tensor, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers conversations with the pipeline's options, in the graph."""
