@@ -1,8 +1,10 @@
 """A client for TF Serving and the local server, over REST or gRPC."""
 
 import json
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self, TypeVar
 
@@ -11,6 +13,7 @@ import numpy as np
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.serving.client.target import Target, connect
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -48,18 +51,22 @@ class Client:
     """Sends requests to a model server. Threads may share a client.
 
     Args:
-        target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, or
-            "grpcs://host:port" for gRPC with TLS.
+        target: "http://host:port" for REST, "host:port" for gRPC; "https://host:port" and
+            "grpcs://host:port" for the same with TLS.
         timeout_s: seconds for each request, including its retries.
         max_attempts: how many times to try a request. Only requests that the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.
         batch_size: maximum rows that `ask` and `rows` put into one request.
         root_certificates: a PEM file of the certificate authorities to trust; the system's by
             default.
+        client_certificate: a PEM file of the certificate to show to a server that demands one.
+        client_key: a PEM file of its private key, without a password.
 
     Raises:
-        ValueError: the target is malformed, or a number is not positive.
-        FileNotFoundError: the file of certificates does not exist.
+        ValueError: the target is malformed, a number is not positive, there are certificates for
+            http://, or a certificate without its key.
+        FileNotFoundError: a PEM file does not exist.
+        OSError: a file is not PEM, or the key is not the certificate's.
 
     Example:
         >>> from keras_transformers.serving import Client
@@ -75,17 +82,21 @@ class Client:
         timeout_s: float = 30.0,
         max_attempts: int = 5,
         batch_size: int = 32,
-        root_certificates: str | None = None,
+        root_certificates: str | os.PathLike[str] | None = None,
+        client_certificate: str | os.PathLike[str] | None = None,
+        client_key: str | os.PathLike[str] | None = None,
     ) -> None:
         if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
             raise ValueError(
                 f"timeout_s {timeout_s}, max_attempts {max_attempts}, batch_size {batch_size}: "
                 "expected positive numbers"
             )
+        files = (root_certificates, client_certificate, client_key)
+        tls = ClientTls(*(None if file is None else Path(file) for file in files))
         self._timeout_s = timeout_s
         self._max_attempts = max_attempts
         self._batch_size = batch_size
-        self._transport: Transport = connect(Target.parse(target), root_certificates)
+        self._transport: Transport = connect(Target.parse(target), tls)
         self._signatures: dict[ModelSpec, Mapping[str, SignatureInfo]] = {}
 
     def ask(

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import ssl
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.files.surrogates import as_utf8
+from keras_transformers.serving.client.tls import ClientTls, connection_failure
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -45,14 +45,11 @@ class RestTransport:
 
     Args:
         url: the server's URL.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS, for an https:// URL.
     """
 
-    def __init__(self, url: str, root_certificates: str | None) -> None:
-        verify: ssl.SSLContext | bool = True
-        if root_certificates is not None:
-            verify = ssl.create_default_context(cafile=root_certificates)
-        self._http = httpx.Client(base_url=url, verify=verify)
+    def __init__(self, url: str, tls: ClientTls) -> None:
+        self._http = httpx.Client(base_url=url, verify=tls.context())
 
     def predict(  # noqa: D102
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
@@ -111,7 +108,8 @@ class RestTransport:
         except httpx.TimeoutException as error:
             raise request_error(Code.DEADLINE_EXCEEDED, "", timeout_s) from error
         except httpx.TransportError as error:
-            raise RequestError(Code.UNAVAILABLE, f"{self._http.base_url}: {error}") from error
+            message = connection_failure(f"{self._http.base_url}", f"{error}")
+            raise RequestError(Code.UNAVAILABLE, message) from error
         try:
             answer = response.json()
         except ValueError:
