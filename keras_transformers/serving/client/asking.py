@@ -24,7 +24,6 @@ from keras_transformers.serving.client.transport import (
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.answers import Result
 from keras_transformers.tasks.generation.conversations import (
     OLD_OPTIONS,
     as_conversations,
@@ -32,7 +31,7 @@ from keras_transformers.tasks.generation.conversations import (
     decoding_options,
 )
 from keras_transformers.tasks.texts import (
-    check_is_list,
+    call_columns,
     named_columns,
     string_column,
     text_inputs,
@@ -71,8 +70,8 @@ class Client:
     Example:
         >>> from keras_transformers.serving import Client
         >>> with Client("http://127.0.0.1:8501") as client:  # doctest: +SKIP
-        ...     client.ask(["Ein Mann fährt Rad ."], model="translate_de_en")
-        [Translation(text='A man is riding a bike.', score=-3.67)]
+        ...     client.ask("Ein Mann fährt Rad .", model="translate_de_en")
+        Translation(text='A man is riding a bike.', score=-3.67)
     """
 
     def __init__(
@@ -101,85 +100,53 @@ class Client:
 
     def ask(
         self,
-        texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
+        texts: Any,
+        texts_b: Any = None,
         *,
         model: str,
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
-    ) -> list[Result | dict[str, Any]]:
-        """Returns a model's answers to texts.
+    ) -> Any:
+        """Returns a model's answer to one text or many, as a call of the pipeline does.
 
         Args:
-            texts: one text, prompt or question per row.
-            texts_b: the second text of each pair, the context of each question, or the list of
-                choices for each text.
+            texts: a text, prompt or question (str or bytes), or a sequence of those.
+            texts_b: the second text of the pair, the context of the question, or the list of
+                choices for the text; or a sequence with one for each text.
             model: the model's name.
             version: the version's number; by default the label's version, or else the latest.
             label: the version's label.
             signature_name: the signature to run.
 
         Returns:
-            One result per text, of the type in `pipelines.results` for the task in the model's
-            export; a dict for other models and signatures.
+            For one text a result, for a sequence a list of results: of the type in
+            `pipelines.results` for the task in the model's export; dicts for other models and
+            signatures.
 
         Raises:
             RequestError: the server refused the request or failed.
-            ValueError: the model does not take these texts.
+            ValueError: the model does not take these texts, one is not a string or not Unicode
+                text, or an argument is a table, whose columns are to be passed.
         """
-        rows = self.rows(
-            texts,
-            texts_b,
-            model=model,
-            version=version,
-            label=label,
-            signature_name=signature_name,
-        )
-        answer = self._answer(ModelSpec(model, version, label), signature_name)
-        return [reading.typed(row, answer) for row in rows]
+        spec = ModelSpec(model, version, label)
+        rows, one = self._rows(spec, signature_name, texts, texts_b)
+        answer = self._answer(spec, signature_name)
+        results = [reading.typed(row, answer) for row in rows]
+        return results[0] if one else results
 
     def rows(
         self,
-        texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
+        texts: Any,
+        texts_b: Any = None,
         *,
         model: str,
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
-        spec = ModelSpec(model, version, label)
-        signature = self._signature(spec, signature_name)
-        answer = self._answer(spec, signature_name)
-        columns = [texts] if texts_b is None else [texts, texts_b]
-        names = text_inputs(list(signature.inputs))
-        for name, column in zip(("texts", "texts_b"), columns, strict=False):
-            check_is_list(name, column)
-        by_name = {}
-        if len(names) == len(columns):
-            by_name = {
-                name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
-                for name, column in zip(names, columns, strict=True)
-            }
-        counts = [len(column) for column in by_name.values() or columns]
-        if not by_name or len(set(counts)) != 1:
-            raise ValueError(
-                f"signature {signature_name!r} of {model} takes {', '.join(signature.inputs)}, not "
-                f"{' and '.join(map(str, counts))} texts; asking sends only texts, one per input: "
-                "name another signature, or call `Client.predict`"
-            )
-        padded = [name for name, info in signature.outputs.items() if info.grows]
-        rows: list[dict[str, Any]] = []
-        for start in range(0, counts[0], self._batch_size):
-            batch = {
-                name: column[start : start + self._batch_size] for name, column in by_name.items()
-            }
-            outputs = self.predict(
-                batch, model=model, version=version, label=label, signature_name=signature_name
-            )
-            rows.extend(reading.rows(outputs, padded, answer))
+        """Asks like `ask`, but returns dicts, in a list: output name -> str, number or list."""
+        rows, _ = self._rows(ModelSpec(model, version, label), signature_name, texts, texts_b)
         return rows
 
     def chat(
@@ -345,6 +312,46 @@ class Client:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _rows(
+        self, spec: ModelSpec, signature_name: str, texts: Any, texts_b: Any
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """Returns the answer to each row of texts, and whether they are a single row."""
+        signature = self._signature(spec, signature_name)
+        names = text_inputs(list(signature.inputs))
+        columns, one = call_columns(
+            names or ("texts", "texts_b"), [texts] if texts_b is None else [texts, texts_b]
+        )
+        if len(names) != len(columns):
+            raise ValueError(
+                f"signature {signature_name!r} of {spec.name} takes "
+                f"{', '.join(names or signature.inputs)}, "
+                f"not {len(columns)} arguments: pass one string or a list of strings for each, "
+                "name another signature, or call `Client.predict`"
+            )
+        by_name = {
+            name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
+            for name, column in zip(names, columns, strict=True)
+        }
+        counts = {name: len(column) for name, column in by_name.items()}
+        if len(set(counts.values())) != 1:
+            raise ValueError(f"{spec.name} needs as many {' as '.join(names)}, not {counts}")
+        padded = [name for name, info in signature.outputs.items() if info.grows]
+        answer = self._answer(spec, signature_name)
+        rows: list[dict[str, Any]] = []
+        for start in range(0, counts[names[0]], self._batch_size):
+            batch = {
+                name: column[start : start + self._batch_size] for name, column in by_name.items()
+            }
+            outputs = self.predict(
+                batch,
+                model=spec.name,
+                version=spec.version,
+                label=spec.label,
+                signature_name=signature_name,
+            )
+            rows.extend(reading.rows(outputs, padded, answer))
+        return rows, one
 
     def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
         if spec not in self._signatures or name not in self._signatures[spec]:
