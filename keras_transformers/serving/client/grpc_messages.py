@@ -15,6 +15,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformers.dependencies.graph_errors import sentence
 from keras_transformers.dependencies.untyped import Message
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.saved_model.description import shape_of
@@ -90,7 +91,7 @@ def read_status(response: Message) -> list[VersionStatus]:
     """Returns the state of each version."""
     states = get_model_status_pb2.ModelVersionStatus.State
     return [
-        VersionStatus(entry.version, states.Name(entry.state), entry.status.error_message)
+        VersionStatus(entry.version, states.Name(entry.state), sentence(entry.status.error_message))
         for entry in response.model_version_status
     ]
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import httpx
 import numpy as np
 
+from keras_transformers.dependencies.graph_errors import sentence
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.serving.client.tls import connection_failure
@@ -146,7 +147,9 @@ def read_status(answer: Json) -> list[VersionStatus]:
     """Returns the state of each version."""
     return [
         VersionStatus(
-            int(entry["version"]), entry["state"], entry["status"].get("error_message", "")
+            int(entry["version"]),
+            entry["state"],
+            sentence(entry["status"].get("error_message", "")),
         )
         for entry in answer["model_version_status"]
     ]
