@@ -27,6 +27,7 @@ from keras_transformers.tasks.texts import (
     named_columns,
     string_column,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tasks.weights import saving
 from keras_transformers.tokenizers.protocols import Tokenizer
 
@@ -447,7 +448,7 @@ class Pipeline(abc.ABC):
             name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
             for name, spec in self.input_specs().items()
         }
-        return tf.function(self.answer, autograph=False).get_concrete_function(**specs)
+        return traced(self.answer, **specs)
 
 
 def _listed(value: Any) -> Any:

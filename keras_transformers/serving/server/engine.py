@@ -1,6 +1,7 @@
 """Admits requests of either protocol, finds their models and runs them within their timeout."""
 
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -21,7 +22,10 @@ from keras_transformers.serving.server.saved_models import SavedModel
 __all__ = ["Limits"]
 
 _HELD_BODIES = 16  # how many bodies of maximum size are held at once
+_SLOW_S = 1.0  # a first answer that takes longer is logged
 _NEW_TOKENS = ("max_length", "max_new_tokens")  # inputs that limit how many tokens a model writes
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -233,16 +237,27 @@ class Engine:
         call.answer = answer
         if call.is_abandoned:
             answer.abandon()
+        is_first, start = signature.name not in model.answered, time.monotonic()
         try:
-            return answer.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            outputs = answer.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            if is_first and (seconds := time.monotonic() - start) > _SLOW_S:
+                _logger.info(
+                    "the first answer of %s to %r took %.1f s, because it optimized the graph; "
+                    "`keras-transformers warm-up %s` does so before a version is served",
+                    call.model,
+                    signature.name,
+                    seconds,
+                    model.path,
+                )
+            return outputs
         except TimeoutError:
             answer.abandon()
-            raise self._too_late(call) from None
+            raise self._too_late(call, is_first=is_first) from None
         except CancelledError:
             raise RequestError(Code.CANCELLED, "the client has left") from None
         except RequestError as error:
             if error.code == Code.DEADLINE_EXCEEDED:  # the runtime's words are of notifications
-                raise self._too_late(call) from None
+                raise self._too_late(call, is_first=is_first) from None
             raise
 
     def _check_new_tokens(self, inputs: Arrays) -> None:
@@ -257,13 +272,17 @@ class Engine:
                     "--max-new-tokens"
                 )
 
-    def _too_late(self, call: Call) -> RequestError:
+    def _too_late(self, call: Call, *, is_first: bool) -> RequestError:
         seconds, limit = call.deadline - call.start, self.limits.timeout_s
         # The difference of two times is not exact.
         is_limit = limit - seconds < 1e-3
         remedy = "serve with a larger --timeout" if is_limit else "wait longer"
+        note = (
+            ", or ask again, because a signature's first answer takes longest" if is_first else ""
+        )
         return RequestError(
-            Code.DEADLINE_EXCEEDED, f"no answer within {seconds:.3g} s: ask for less, or {remedy}"
+            Code.DEADLINE_EXCEEDED,
+            f"no answer within {seconds:.3g} s: ask for less, or {remedy}{note}",
         )
 
     def statuses(self, spec: ModelSpec) -> list[Version]:
