@@ -23,11 +23,11 @@ class RestTransport:
 
     Args:
         url: the server's URL.
-        tls: the files for TLS, for an https:// URL.
+        tls: the files for TLS; None for no encryption.
     """
 
-    def __init__(self, url: str, tls: ClientTls) -> None:
-        self._http = httpx.Client(base_url=url, verify=tls.context())
+    def __init__(self, url: str, tls: ClientTls | None) -> None:
+        self._http = httpx.Client(base_url=url, verify=False if tls is None else tls.context())
 
     def predict(  # noqa: D102
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]

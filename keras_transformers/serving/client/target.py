@@ -46,6 +46,23 @@ class Target:
             "https:// and grpcs:// are for TLS"
         )
 
+    def encryption(self, tls: ClientTls) -> ClientTls | None:
+        """Returns the files for TLS, or None if the connection is not encrypted.
+
+        Args:
+            tls: the files; any file for a gRPC target turns TLS on.
+
+        Raises:
+            ValueError: there are files, but the target is a URL without TLS.
+        """
+        if self.tls or (self.protocol == "grpc" and not tls.is_empty):
+            return tls
+        if not tls.is_empty:
+            raise ValueError(
+                f"target {self.address!r} has no TLS, which certificates are for: pass https://..."
+            )
+        return None
+
 
 def connect(target: Target, tls: ClientTls) -> Transport:
     """Returns the transport for a target, importing only the libraries of its protocol.
@@ -54,22 +71,18 @@ def connect(target: Target, tls: ClientTls) -> Transport:
 
     Args:
         target: the server's address.
-        tls: the files for TLS; any file for a gRPC target turns TLS on.
+        tls: the files for TLS.
 
     Raises:
         MissingExtraError: the libraries are not installed.
-        ValueError: there are files, but the target is a URL without TLS.
+        ValueError: see `Target.encryption`.
     """
-    if target.protocol == "rest" and not target.tls and not tls.is_empty:
-        raise ValueError(
-            f"target {target.address!r} has no TLS, which certificates are for: pass https://..."
-        )
+    encryption = target.encryption(tls)
     with needing("serving"):
         if target.protocol == "rest":
             from keras_transformers.serving.client.rest import RestTransport
 
-            return RestTransport(target.address, tls)
+            return RestTransport(target.address, encryption)
         from keras_transformers.serving.client.grpc import GrpcTransport
 
-        encrypted = target.tls or not tls.is_empty
-        return GrpcTransport(target.address, tls if encrypted else None)
+        return GrpcTransport(target.address, encryption)
