@@ -27,6 +27,7 @@ from keras_transformers.decoding.step import (
 )
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.pieces import pieces
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__: list[str] = []
@@ -220,7 +221,7 @@ class Decoder:
             step, last_token_ids, cache = self._model.start_decoding(rows["token_ids"], mask)
             return self._search(step, last_token_ids, mask, **rows).start(last_token_ids), cache
 
-        return tf.function(start, autograph=False).get_concrete_function(**_ROWS)
+        return traced(start, **_ROWS)
 
     @functools.cached_property
     def _extend(self) -> Any:
@@ -236,12 +237,12 @@ class Decoder:
 
         path, cache = self._start.structured_outputs
         specs = state_specs(path, cache, _GROWING_AXIS)
-        return tf.function(extend, autograph=False).get_concrete_function(*specs, _ROWS)
+        return traced(extend, *specs, _ROWS)
 
     @functools.cached_property
     def _text_graph(self) -> Any:
         specs = (_ROWS["token_ids"], _ROWS["stop"])
-        return tf.function(self._text, autograph=False).get_concrete_function(*specs)
+        return traced(self._text, *specs)
 
     def _search(
         self,

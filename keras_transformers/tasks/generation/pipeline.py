@@ -47,6 +47,7 @@ from keras_transformers.tasks.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
@@ -483,8 +484,7 @@ class TextGenerator(Pipeline):
         if function.__name__ not in self._graphs:
             specs = self._input_specs(names, ROW_OPTIONS)
             named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-            graph = tf.function(function, autograph=False).get_concrete_function(**named)
-            self._graphs[function.__name__] = graph
+            self._graphs[function.__name__] = traced(function, **named)
         return self._graphs[function.__name__]
 
     def _rows_of_prompts(
