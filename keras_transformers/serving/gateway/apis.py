@@ -14,11 +14,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.gateway.backend import Models
@@ -29,6 +30,12 @@ from keras_transformers.serving.server.logs import Seldom
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
+_WORDS = {  # type of pydantic's error -> what is wrong with the field
+    "missing": "is missing",
+    "extra_forbidden": "there is no such field",
+    "model_attributes_type": "must be an object",
+    "string_unicode": "must be a string without halves of surrogate pairs",
+}
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
 
@@ -67,11 +74,24 @@ def router(error_shape: ErrorShape, **options: Any) -> APIRouter:
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
                     headers = {"Retry-After": "1"} if refused.status in (429, 503) else None
-                    return JSONResponse(error_shape(refused), refused.status, headers)
+                    return _json(error_shape(refused), refused.status, headers)
 
             return respond
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+def answered(model: BaseModel) -> Response:
+    """Returns a response with the fields of a model that were set, also those that are None.
+
+    A route that returns it names the model's type as its `response_model`, for the page at `/docs`.
+    """
+    return Response(model.model_dump_json(exclude_unset=True), media_type="application/json")
+
+
+def _json(content: Json, status: int, headers: Mapping[str, str] | None) -> Response:
+    # In ASCII, because a message may quote half of a surrogate pair, which has no UTF-8.
+    return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
 def as_refusal(error: Exception, place: str) -> RefusalError:
@@ -99,9 +119,17 @@ def _of_fields(errors: Any) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
     places = [".".join(str(part) for part in error["loc"][1:]) for error in errors]
     texts = [
-        f"{place or 'body'}: {error['msg']}" for place, error in zip(places, errors, strict=True)
+        f"{place or 'body'}: {_in_words(error)}"
+        for place, error in zip(places, errors, strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a field, without pydantic's terms."""
+    if error["type"] in _WORDS:
+        return _WORDS[error["type"]]
+    return error["msg"].replace("Input should", "must")
 
 
 class _CheckedRequest(Request):
@@ -173,26 +201,39 @@ async def event_stream(
     A client that leaves closes the items.
 
     Args:
-        items: the data of each event.
+        items: the data of each event; the fields that were set, also those that are None.
         error_shape: makes the data of an error.
         end: the data of an event after the last one.
     """
     first = await anext(items)
 
     async def events() -> AsyncIterator[bytes]:
-        async with contextlib.aclosing(items):
-            try:
-                yield _event(first.model_dump_json(exclude_unset=True))
-                async for item in items:
-                    yield _event(item.model_dump_json(exclude_unset=True))
-                if end is not None:
-                    yield _event(end)
-            except Exception as error:
-                yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
+        try:
+            yield _event(first.model_dump_json(exclude_unset=True))
+            async for item in items:
+                yield _event(item.model_dump_json(exclude_unset=True))
+            if end is not None:
+                yield _event(end)
+        except Exception as error:
+            yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
 
-    return StreamingResponse(
-        events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-    )
+    return _EventStream(events(), items)
+
+
+class _EventStream(StreamingResponse):
+    """A response of server-sent events, which closes what they come from when it ends."""
+
+    def __init__(
+        self, events: AsyncIterator[bytes], source: AsyncGenerator[BaseModel, None]
+    ) -> None:
+        super().__init__(
+            events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+        )
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(self._source):
+            await super().__call__(scope, receive, send)
 
 
 def _event(data: str) -> bytes:
