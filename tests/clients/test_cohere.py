@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 KEY = "a key that no server checks"
 
 cohere = pytest.importorskip("cohere", reason="needs cohere: make test-clients")

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+
 KEY = "a key that no server checks"
 
-langchain = pytest.importorskip("langchain_openai", reason="needs langchain-openai: make test-clients")
+langchain = pytest.importorskip(
+    "langchain_openai", reason="needs langchain-openai: make test-clients"
+)
 
 FILMS = ["a good film", "a very long film"]
 

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+
 KEY = "a key that no server checks"
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it downloads prices otherwise
@@ -29,8 +30,12 @@ def test_chat(where, served):
 
 def test_completions(where, served):
     options = {"max_tokens": 4, "seed": 3}
-    answer = litellm.text_completion("a small dog", "text-completion-openai/generation", **options, **where)
-    again = litellm.text_completion("a small dog", "text-completion-openai/generation", **options, **where)
+    answer = litellm.text_completion(
+        "a small dog", "text-completion-openai/generation", **options, **where
+    )
+    again = litellm.text_completion(
+        "a small dog", "text-completion-openai/generation", **options, **where
+    )
     assert answer.choices[0].text == again.choices[0].text
     assert answer.usage.completion_tokens <= 4
 

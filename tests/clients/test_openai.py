@@ -4,6 +4,7 @@ import base64
 
 import numpy as np
 import pytest
+
 KEY = "a key that no server checks"
 
 openai = pytest.importorskip("openai", reason="needs openai: make test-clients")
@@ -135,8 +136,8 @@ def test_a_field_that_is_not_supported(client):
     with pytest.raises(openai.BadRequestError) as error:
         client.chat.completions.create(model="talker", messages=HELLO, frequency_penalty=1.0)
     assert error.value.param == "frequency_penalty"
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     with pytest.raises(openai.BadRequestError) as error:
-        tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
         client.chat.completions.create(model="talker", messages=HELLO, tools=tools)
     assert error.value.param == "tools"
 
