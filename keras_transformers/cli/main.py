@@ -25,6 +25,7 @@ from keras_transformers.cli.exports import (
     Verify,
     WarmUp,
 )
+from keras_transformers.cli.gateway import Gateway
 from keras_transformers.cli.measuring import Evaluate
 from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
@@ -58,6 +59,7 @@ COMMANDS: tuple[type[Command], ...] = (
     ServingConfig,
     Verify,
     Serve,
+    Gateway,
     Ask,
     Average,
     Convert,

@@ -1,9 +1,11 @@
 # Written by `make stubs`.
 
 from . import client as client
+from . import gateway as gateway
 from . import protocol as protocol
 from . import server as server
 from .client.asking import Client as Client
+from .gateway.process import Gateway as Gateway
 from .protocol.errors import Code as Code
 from .protocol.errors import RequestError as RequestError
 from .server.batching import BatchingOptions as BatchingOptions

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from keras_transformers.serving import Client, Limits, ModelSettings, Server
-from keras_transformers.serving.server import local
+from keras_transformers.serving.server import http
 
 IDLE_S = 1.0
 REQUEST = b"GET /v1/models/m HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -29,7 +29,7 @@ def secure(tmp_path_factory, certificate, publish):
     base = tmp_path_factory.mktemp("m")
     publish(base, 1, 2.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_IDLE_S", IDLE_S)
+        patch.setattr(http, "_IDLE_S", IDLE_S)
         server = Server(
             [ModelSettings("m", base)],
             rest_port=0,

@@ -93,13 +93,18 @@ def read_signatures(response: Message) -> dict[str, SignatureInfo]:
     """Returns the signatures in a version's metadata."""
     definitions = get_model_metadata_pb2.SignatureDefMap()
     response.metadata["signature_def"].Unpack(definitions)
+    return signature_infos(definitions.signature_def)
+
+
+def signature_infos(definitions: Mapping[str, Message]) -> dict[str, SignatureInfo]:
+    """Returns the signatures of a SavedModel: name -> SignatureDef."""
     return {
         name: SignatureInfo(
             signature.method_name,
             {key: _spec(info) for key, info in signature.inputs.items()},
             {key: _spec(info) for key, info in signature.outputs.items()},
         )
-        for name, signature in definitions.signature_def.items()
+        for name, signature in definitions.items()
     }
 
 

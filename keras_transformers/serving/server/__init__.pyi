@@ -1,11 +1,13 @@
 # Written by `make stubs`.
 
+from . import backend as backend
 from . import batching as batching
 from . import cancellation as cancellation
 from . import connections as connections
 from . import engine as engine
 from . import grpc as grpc
 from . import hosts as hosts
+from . import http as http
 from . import local as local
 from . import logs as logs
 from . import metrics as metrics

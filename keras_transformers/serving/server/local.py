@@ -5,7 +5,6 @@ It is for development and small use; TF Serving is the production server.
 
 import asyncio
 import logging
-import socket
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -14,22 +13,21 @@ from typing import Any, Self
 import uvicorn
 from starlette.types import ASGIApp
 
+from keras_transformers.serving.gateway import application as gateway
 from keras_transformers.serving.server import grpc, rest
+from keras_transformers.serving.server.backend import EngineBackend
 from keras_transformers.serving.server.batching import BatchingOptions
-from keras_transformers.serving.server.connections import BoundedConnection
 from keras_transformers.serving.server.engine import Engine, Limits
 from keras_transformers.serving.server.hosts import HostCheck
+from keras_transformers.serving.server.http import http_config, listen
 from keras_transformers.serving.server.models import Models
 from keras_transformers.serving.server.settings import ModelSettings
-from keras_transformers.serving.server.tls import Tls, TlsConnection
+from keras_transformers.serving.server.tls import Tls
 
 __all__ = ["Server"]
 
 # How long stopping may take after the timeout of the last request.
 _PATIENCE_S = 5.0
-# How long a connection may stay idle: longer than clients keep one (httpx: 5 s), otherwise the
-# server might close it just as the client sends the next request.
-_IDLE_S = 30
 _logger = logging.getLogger(__name__)
 
 
@@ -48,7 +46,7 @@ class Server:
         batching: see `BatchingOptions`.
         tls: see `Tls`; None turns encryption off.
         poll_interval_s: seconds between checks for new versions.
-        pages: an ASGI application for REST paths outside the API.
+        pages: an ASGI application for REST paths outside the API, instead of the gateway's routes.
 
     Raises:
         OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
@@ -92,14 +90,20 @@ class Server:
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
         self._grpc_executor = grpc.make_executor(self.engine)
         self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor)
-        app = rest.application(self.engine, self._executor, pages)
+        others = pages or gateway.application(
+            EngineBackend(self.engine, self._executor),
+            timeout_s=limits.timeout_s,
+            max_body_bytes=limits.max_body_bytes,
+            fallback=rest.application(self.engine, self._executor),
+        )
+        app = rest.application(self.engine, self._executor, others)
         guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
-        self._rest = uvicorn.Server(_rest_config(guarded, limits, tls))
+        self._rest = uvicorn.Server(http_config(guarded, limits, tls))
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
         self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
         self._stopping = threading.Event()
         # Ports are opened last, so that an earlier failure leaves none open.
-        self._listening = None if rest_port is None else _listen(host, rest_port)
+        self._listening = None if rest_port is None else listen(host, rest_port)
         self.rest_port = self._listening.getsockname()[1] if self._listening else None
         self.grpc_port = None
         if grpc_port is not None:
@@ -175,42 +179,6 @@ class Server:
             if ready != told:
                 grpc.set_health(self._health, ready=ready)
                 told = ready
-
-
-def _rest_config(app: ASGIApp, limits: Limits, tls: Tls | None) -> uvicorn.Config:
-    context = None if tls is None else tls.context()
-
-    def connection(**options: Any) -> asyncio.Protocol:
-        bounded = BoundedConnection(max_unfinished_bytes=limits.max_held_bytes, **options)
-        return bounded if context is None else TlsConnection(bounded, context)
-
-    return uvicorn.Config(
-        app,
-        http=connection,  # type: ignore[arg-type]  # uvicorn only calls it
-        timeout_keep_alive=_IDLE_S,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=4 * limits.max_requests + 16,  # see BoundedConnection
-        timeout_graceful_shutdown=int(limits.timeout_s) + 1,
-    )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends immediately only if it knows that the socket is TCP's. Otherwise a body waits
-    # until the client has acknowledged the head of its answer: 40 ms on Linux.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
-    return listening
 
 
 def _bind(server: Any, address: str, tls: Tls | None) -> int:

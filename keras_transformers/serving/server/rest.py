@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import json_format
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json, Message
 from keras_transformers.serving.protocol import json_tensors, messages, requests
@@ -65,14 +65,14 @@ class _HttpError(RequestError):
 
 
 def application(
-    engine: Engine, executor: Executor, pages: Callable[..., Awaitable[None]] | None = None
+    engine: Engine, executor: Executor, others: ASGIApp | None = None
 ) -> Callable[..., Awaitable[None]]:
     """Returns the ASGI application, which answers every request.
 
     Args:
         engine: answers the requests.
         executor: runs them; the event loop only reads and writes.
-        pages: another ASGI application, for paths outside the API.
+        others: another ASGI application, for paths outside the API.
     """
 
     async def respond(request: Request) -> Response:
@@ -88,8 +88,8 @@ def application(
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         _, path = split_target(scope)
-        if pages and not path.lower().startswith("/v1/") and path != metrics.PATH:
-            await pages(scope, receive, send)
+        if others and not path.lower().startswith("/v1/models/") and path != metrics.PATH:
+            await others(scope, receive, send)
             return
         response = await respond(Request(scope, receive))
         await response(scope, receive, send)

@@ -1,0 +1,199 @@
+"""Defines what all APIs share: how bodies are read, and how refusals are said in each API's shape.
+
+A request type is a pydantic model. It is the validation, the text of its errors and the page at
+`/docs` at once. FastAPI ties it to its route; pydantic was chosen over msgspec because its errors
+have a place and a reason for each field at fault, not one sentence for the first.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from keras_transformers.dependencies.untyped import Json
+from keras_transformers.serving.gateway.backend import Models
+from keras_transformers.serving.gateway.refusals import RefusalError, refusal
+from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
+from keras_transformers.serving.server.logs import Seldom
+
+# (refusal) -> the JSON of an API's error
+ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
+_LONGEST_MESSAGE = 1000  # characters
+_logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients can cause these records
+
+
+class Body(BaseModel):
+    """A request: fields that it lacks are refused by name, and so are values of other types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+def _models(request: Request) -> Models:
+    return request.app.state.models
+
+
+# The type of a route's argument that gets the models.
+Asked = Annotated[Models, Depends(_models)]
+
+
+def router(error_shape: ErrorShape, **options: Any) -> APIRouter:
+    """Returns a router whose routes answer errors in their API's own shape.
+
+    Args:
+        error_shape: makes the JSON of an error.
+        **options: those of `APIRouter`, such as `tags`, which names the API in the description.
+    """
+
+    class Route(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            answer = super().get_route_handler()
+
+            async def respond(request: Request) -> Response:
+                checked = _CheckedRequest(request.scope, request.receive)
+                try:
+                    await checked.read()
+                    return await _while_connected(checked, answer)
+                except Exception as error:
+                    refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
+                    headers = {"Retry-After": "1"} if refused.status in (429, 503) else None
+                    return JSONResponse(error_shape(refused), refused.status, headers)
+
+            return respond
+
+    return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+def as_refusal(error: Exception, place: str) -> RefusalError:
+    """Returns any error as a refusal; logs those that are our own fault.
+
+    Args:
+        error: what a route raised.
+        place: the method and the path, for the log.
+    """
+    if isinstance(error, RefusalError):
+        return error
+    if isinstance(error, RequestError):
+        return RefusalError(error.code, error.message, None, HTTP_STATUS[error.code])
+    if isinstance(error, RequestValidationError):
+        return _of_fields(error.errors())
+    if isinstance(error, ClientDisconnect | asyncio.CancelledError):
+        return refusal("the client has left", code=Code.CANCELLED)
+    if isinstance(error, HTTPException):
+        return refusal(str(error.detail), status=error.status_code)
+    _logger.error("%s failed", place, exc_info=error)
+    return refusal("internal error; see the server's log", code=Code.INTERNAL)
+
+
+def _of_fields(errors: Any) -> RefusalError:
+    """Returns the refusal of a body; the first field at fault is the refusal's."""
+    places = [".".join(str(part) for part in error["loc"][1:]) for error in errors]
+    texts = [
+        f"{place or 'body'}: {error['msg']}" for place, error in zip(places, errors, strict=True)
+    ]
+    return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
+
+
+class _CheckedRequest(Request):
+    """A request whose body has a limit and is JSON, which FastAPI finds parsed."""
+
+    async def read(self) -> None:
+        """Reads the body, if there is one.
+
+        Raises:
+            RefusalError: it is too large, or no JSON.
+        """
+        limit, body = self.app.state.max_body_bytes, bytearray()
+        declared = self.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > limit:
+            raise _too_large(limit)
+        async for chunk in self.stream():
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(limit)
+        self._body = bytes(body)
+        if not body:
+            return
+        kind = self.headers.get("content-type", "application/json")
+        if "json" not in kind.lower():
+            raise refusal(
+                f"Content-Type: {kind[:60]} is not JSON: send application/json", status=415
+            )
+        try:
+            self._json = json.loads(body)
+        except RecursionError:
+            raise refusal("the body is not JSON that can be read: nested too deeply") from None
+        except ValueError as error:  # includes UnicodeDecodeError
+            raise refusal(f"the body is not JSON: {error}") from None
+
+
+def _too_large(limit: int) -> RefusalError:
+    return refusal(
+        f"the body is larger than {limit} bytes", code=Code.RESOURCE_EXHAUSTED, status=413
+    )
+
+
+async def _while_connected(
+    request: Request, answer: Callable[[Request], Coroutine[Any, Any, Response]]
+) -> Response:
+    """Answers a request whose body has arrived, and cancels the work if its client leaves."""
+    working = asyncio.ensure_future(answer(request))
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        leaving.cancel()
+        working.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def event_stream(
+    items: AsyncGenerator[BaseModel, None], error_shape: ErrorShape, *, end: str | None = None
+) -> StreamingResponse:
+    """Returns a response of server-sent events, once the first of them is there.
+
+    An error before that is raised, so that it gets its own status; a later one is the last event.
+    A client that leaves closes the items.
+
+    Args:
+        items: the data of each event.
+        error_shape: makes the data of an error.
+        end: the data of an event after the last one.
+    """
+    first = await anext(items)
+
+    async def events() -> AsyncIterator[bytes]:
+        async with contextlib.aclosing(items):
+            try:
+                yield _event(first.model_dump_json(exclude_unset=True))
+                async for item in items:
+                    yield _event(item.model_dump_json(exclude_unset=True))
+                if end is not None:
+                    yield _event(end)
+            except Exception as error:
+                yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
+
+    return StreamingResponse(
+        events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+    )
+
+
+def _event(data: str) -> bytes:
+    return f"data: {data}\n\n".encode()

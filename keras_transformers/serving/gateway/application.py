@@ -1,0 +1,53 @@
+"""Builds the ASGI application with the routes of all APIs."""
+
+from importlib import metadata
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.openai import models as openai_models
+
+# The routers of all APIs. One more API is one more module, named here.
+_APIS = (openai_models.routes,)
+
+
+def application(
+    backend: Backend,
+    *,
+    timeout_s: float = 30.0,
+    max_body_bytes: int = 16 * 1024 * 1024,
+    fallback: ASGIApp | None = None,
+) -> FastAPI:
+    """Returns the gateway's routes, as an ASGI application.
+
+    Args:
+        backend: what runs the models.
+        timeout_s: seconds that a request may take.
+        max_body_bytes: the size of a request's body.
+        fallback: answers the requests for paths that no API has; 404 by default.
+    """
+    app = FastAPI(
+        title="keras_transformers",
+        version=metadata.version("keras-transformers"),
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.models = Models(backend, timeout_s=timeout_s)
+    app.state.max_body_bytes = max_body_bytes
+    for routes in _APIS:
+        app.include_router(routes)
+    app.add_exception_handler(HTTPException, _no_route)
+    if fallback is not None:
+        app.router.default = fallback
+    return app
+
+
+async def _no_route(request: Request, error: Exception) -> JSONResponse:
+    """Answers requests for paths and methods that no API has."""
+    assert isinstance(error, HTTPException)
+    text = f"{error.detail}: {request.method} {request.url.path[:200]}"
+    return JSONResponse({"error": text}, error.status_code, error.headers)

@@ -1,0 +1,201 @@
+"""Defines what the gateway's routes ask, and the models as they see them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from keras_transformers.serving.client.transport import Call, SignatureInfo, VersionStatus
+from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
+from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.generation.conversations import OLD_OPTIONS
+
+_ROWS_OF_A_REQUEST = 32  # as `Client` sends them, so that answers are the same
+
+
+class Backend(Protocol):
+    """Runs signatures of exports: servers, or an engine in this process.
+
+    Failing methods raise a RequestError, after their timeout at the latest.
+    """
+
+    async def names(self) -> Sequence[str]:
+        """Returns the names of the models, sorted."""
+
+    async def signatures(self, model: ModelSpec, timeout_s: float) -> Mapping[str, SignatureInfo]:
+        """Returns a model's signatures by name."""
+
+    async def predict(self, call: Call, inputs: Arrays) -> dict[str, np.ndarray]:
+        """Runs a signature once. To cancel the task is to abandon the run."""
+
+    def stream(self, call: Call, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:
+        """Runs a signature of one row that writes text, and yields its outputs as it does.
+
+        `text` is the piece to append, and the other outputs are those so far. A server that cannot
+        stream gives one piece. To close the iterator is to abandon the run.
+        """
+
+    async def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:
+        """Returns the state of each version of a model."""
+
+    async def close(self) -> None:
+        """Closes the connections."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that requests may ask.
+
+    Attributes:
+        name: as requests name it.
+        spec: the model and its version.
+        signatures: its signatures by name.
+        backend: runs them.
+        timeout_s: seconds that a request may take.
+    """
+
+    name: str
+    spec: ModelSpec
+    signatures: Mapping[str, SignatureInfo]
+    backend: Backend
+    timeout_s: float
+
+    @property
+    def task(self) -> str:
+        """The task of its export, such as "generation"; empty if it is unknown."""
+        if reading.TASK_SIGNATURE in self.signatures:
+            return self.signatures[reading.TASK_SIGNATURE].method_name
+        default = self.signatures.get("serving_default")
+        answer = None if default is None else reading.answer_type_of(default.outputs)
+        return "" if answer is None else answer.task
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The defaults of its options of decoding."""
+        options = self.signatures.get(reading.OPTIONS_SIGNATURE)
+        return OLD_OPTIONS | ({} if options is None else json.loads(options.method_name))
+
+    def signature(self, name: str, purpose: str) -> SignatureInfo:
+        """Returns a signature.
+
+        Args:
+            name: the signature's name.
+            purpose: what the request needs it for, to end "its export has no signature ... to".
+
+        Raises:
+            RefusalError: the model lacks it.
+        """
+        if name not in self.signatures:
+            raise refusal(
+                f"model {self.name!r} is for {self.task or 'an unknown task'}: its export has no "
+                f"signature {name!r} to {purpose}",
+                field="model",
+            )
+        return self.signatures[name]
+
+    async def predict(self, signature_name: str, inputs: Arrays) -> dict[str, np.ndarray]:
+        """Runs a signature once; all inputs have the same number of rows."""
+        return await self.backend.predict(self._call(signature_name), inputs)
+
+    async def rows(self, signature_name: str, inputs: Arrays) -> list[dict[str, Any]]:
+        """Runs a signature and returns its outputs as rows: name -> str, number or nested list.
+
+        Many rows become several requests at the same time, as large as those of `Client`.
+        """
+        answer = reading.answer_type(self.task)
+        outputs = self.signatures[signature_name].outputs
+        padded = [name for name, info in outputs.items() if info.grows]
+        count = len(next(iter(inputs.values())))
+        starts = range(0, count, _ROWS_OF_A_REQUEST)
+        parts = await asyncio.gather(
+            *(
+                self.predict(
+                    signature_name,
+                    {n: array[start : start + _ROWS_OF_A_REQUEST] for n, array in inputs.items()},
+                )
+                for start in starts
+            )
+        )
+        return [row for part in parts for row in reading.rows(part, padded, answer)]
+
+    def stream(self, signature_name: str, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:
+        """Runs a signature of one row that writes text; see `Backend.stream`."""
+        return self.backend.stream(self._call(signature_name), inputs)
+
+    def _call(self, signature_name: str) -> Call:
+        return Call(self.spec, signature_name, self.timeout_s)
+
+
+class Models:
+    """The models of a backend, as requests name them.
+
+    A name is that of a model on its server, or NAME@3 for its version 3, or NAME@stable for the
+    version with that label.
+
+    Args:
+        backend: what serves them.
+        timeout_s: seconds that a request may take.
+    """
+
+    def __init__(self, backend: Backend, *, timeout_s: float) -> None:
+        self._backend = backend
+        self._timeout_s = timeout_s
+
+    async def names(self) -> list[str]:
+        """Returns the names of the models, sorted, without versions and labels."""
+        return sorted(await self._backend.names())
+
+    async def find(self, name: str) -> Model:
+        """Returns the model that a request names.
+
+        Raises:
+            RefusalError: there is no such model.
+            RequestError: its server does not answer.
+        """
+        spec = _spec(name)
+        if spec.name not in await self._backend.names():
+            raise await self._unknown(name)
+        try:
+            signatures = await self._backend.signatures(spec, self._timeout_s)
+        except RequestError as error:
+            if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
+                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+            raise
+        return Model(name, spec, signatures, self._backend, self._timeout_s)
+
+    async def only(self, task: str) -> Model:
+        """Returns the only model for a task, for requests that name none.
+
+        Raises:
+            RefusalError: there is no model for the task, or there are several.
+        """
+        models = [await self.find(name) for name in await self.names()]
+        fitting = [model for model in models if model.task == task]
+        if len(fitting) != 1:
+            names = ", ".join(model.name for model in fitting) or "none"
+            raise refusal(
+                f"the request names no model, and for {task} there are: {names}; put the name into "
+                "the path, /models/NAME/...",
+                code=Code.NOT_FOUND,
+            )
+        return fitting[0]
+
+    async def _unknown(self, name: str) -> Exception:
+        names = ", ".join(await self.names())
+        return refusal(
+            f"no model {name[:200]!r}; there are {names}", field="model", code=Code.NOT_FOUND
+        )
+
+
+def _spec(name: str) -> ModelSpec:
+    model, at, version = name.rpartition("@")
+    if not at:
+        return ModelSpec(name)
+    if version.isascii() and version.isdigit() and len(version) < 19:
+        return ModelSpec(model, int(version))
+    return ModelSpec(model, label=version)

@@ -1,0 +1,4 @@
+"""Answers the requests of OpenAI's clients: chat, completions, embeddings, models.
+
+https://platform.openai.com/docs/api-reference documents the API.
+"""

@@ -1,0 +1,87 @@
+"""Runs the gateway in a process of its own."""
+
+import asyncio
+import logging
+import threading
+from typing import Self
+
+import uvicorn
+
+from keras_transformers.serving.gateway.application import application
+from keras_transformers.serving.gateway.backend import Backend
+from keras_transformers.serving.server.engine import Limits
+from keras_transformers.serving.server.hosts import HostCheck
+from keras_transformers.serving.server.http import http_config, listen
+from keras_transformers.serving.server.tls import Tls
+
+__all__ = ["Gateway"]
+
+_PATIENCE_S = 5.0  # how long stopping may take after the timeout of the last request
+_logger = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Answers clients of OpenAI's, Text Embeddings Inference's and KServe's APIs until stopped.
+
+    Args:
+        backend: what runs the models.
+        host: the address to listen on. Only this machine can reach the default.
+        port: the port; 0 picks a free one.
+        allowed_hosts: see `Server`.
+        limits: see `Limits`; those on rows and new tokens are the servers'.
+        tls: see `Tls`; None turns encryption off.
+
+    Raises:
+        OSError: the port is in use, the address is not this machine's, or a certificate is invalid.
+
+    Attributes:
+        port: the port.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        allowed_hosts: tuple[str, ...] = (),
+        limits: Limits | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        limits = limits or Limits()
+        self._backend = backend
+        self._timeout_s = limits.timeout_s
+        app = application(backend, timeout_s=limits.timeout_s, max_body_bytes=limits.max_body_bytes)
+        guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
+        self._http = uvicorn.Server(http_config(guarded, limits, tls))
+        self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
+        self._listening = listen(host, port)
+        self.port = self._listening.getsockname()[1]
+
+    def start(self) -> None:
+        """Answers requests from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Refuses new requests, answers those in progress, and shuts down."""
+        self._http.should_exit = True
+        for patience_s in (self._timeout_s + _PATIENCE_S, _PATIENCE_S):
+            self._thread.join(patience_s)
+            self._http.force_exit = True
+        if self._thread.is_alive():
+            _logger.warning("the gateway did not stop; its thread ends with the process")
+        self._listening.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def _serve(self) -> None:
+        asyncio.run(self._serve_and_close())
+
+    async def _serve_and_close(self) -> None:
+        await self._http.serve(sockets=[self._listening])
+        await self._backend.close()  # its connections belong to this event loop

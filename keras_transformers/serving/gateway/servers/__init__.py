@@ -1,0 +1,3 @@
+"""Asks TF Serving or local servers: over REST or gRPC, each with replicas."""
+
+__all__: list[str] = []

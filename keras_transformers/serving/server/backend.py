@@ -1,0 +1,71 @@
+"""Lets the gateway's routes ask the local server's own engine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Executor
+
+import numpy as np
+
+from keras_transformers.serving.client.grpc_messages import read_status, signature_infos
+from keras_transformers.serving.client.transport import Call as Asked
+from keras_transformers.serving.client.transport import SignatureInfo, VersionStatus
+from keras_transformers.serving.protocol import requests
+from keras_transformers.serving.protocol.errors import invalid
+from keras_transformers.serving.protocol.messages import signature_map
+from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
+from keras_transformers.serving.server.engine import Call, Engine
+from keras_transformers.serving.server.statuses import status_response
+
+
+class EngineBackend:
+    """A backend in this process; `gateway.backend.Backend` describes the methods.
+
+    Args:
+        engine: runs the models.
+        executor: its threads wait for answers.
+    """
+
+    def __init__(self, engine: Engine, executor: Executor) -> None:
+        self._engine = engine
+        self._executor = executor
+
+    async def names(self) -> list[str]:  # noqa: D102
+        return self._engine.models.names
+
+    async def signatures(  # noqa: D102
+        self, model: ModelSpec, timeout_s: float
+    ) -> Mapping[str, SignatureInfo]:
+        with self._engine.models[model.name].lease(model.version, model.label) as (_, saved_model):
+            return signature_infos(signature_map(saved_model).signature_def)
+
+    async def predict(self, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:  # noqa: D102
+        size = sum(
+            sum(map(len, a.flat)) if a.dtype == object else a.nbytes for a in inputs.values()
+        )
+        with (
+            self._engine.call("gateway", "Predict", call.timeout_s) as counted,
+            self._engine.slot(size),
+        ):
+            running = asyncio.get_running_loop().run_in_executor(
+                self._executor, self._answer, counted, call, inputs
+            )
+            try:
+                return await running
+            finally:
+                counted.abandon()  # if the task was cancelled, because the client has left
+
+    def _answer(self, counted: Call, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:
+        with self._engine.lease(counted, call.model) as lease:
+            signature = lease.model.signatures.get(call.signature_name)
+            if signature is None:
+                raise invalid(f"the model has no signature {call.signature_name[:200]!r}")
+            return dict(requests.predict(signature, inputs, lease.run))
+
+    async def stream(self, call: Asked, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:  # noqa: D102
+        yield await self.predict(call, inputs)
+
+    async def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+        return read_status(status_response(self._engine.statuses(model)))
+
+    async def close(self) -> None:  # noqa: D102
+        pass  # the engine is the server's
