@@ -27,13 +27,12 @@ class Model:
     """The address of the other APIs, and a client of TF Serving's for the answers to expect."""
 
     url: str
-    grpc: str  # of the Open Inference Protocol
     client: Client
 
 
 @contextlib.contextmanager
-def started(*command):
-    """Runs a command until the block ends; returns the addresses that it prints, by protocol."""
+def started(ready, *command):
+    """Runs a command until the block ends; returns the addresses that it prints until `ready`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "keras_transformers.cli.main", *map(str, command)],
         stderr=subprocess.PIPE,
@@ -44,11 +43,11 @@ def started(*command):
     try:
         for line in process.stderr:
             told += line
-            if ": ready" in line:
+            if ready in line:
                 break
-        assert ": ready" in told, told
+        assert ready in told, told
         threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield dict(re.findall(r"(REST|gRPC) on (\S+)", told))
+        yield re.findall(r"(?:https?://)?127[.]0[.]0[.]1:\d+", told)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -64,18 +63,21 @@ def local(tmp_path_factory):
     bases = [tiny.exported(task).parent for task in TASKS]
     kt.export(tiny.talker(), folder / "talker", check=False)
     ports = ("--rest-port", "0", "--grpc-port", "0")
-    with started("serve", *bases, folder / "talker", *ports, "--timeout", "120") as addresses:
+    command = ("serve", *bases, folder / "talker", *ports, "--timeout", "120")
+    with started("serve: ready", *command) as addresses:
         yield addresses
 
 
 @pytest.fixture(scope="session", params=["serve", "gateway by REST", "gateway by gRPC"])
 def served(request, local):
     """The models behind the other APIs: each of the ways to have them."""
+    rest, grpc = local
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(Client(local["REST"], timeout_s=120))
-        addresses = local
+        client = stack.enter_context(Client(rest, timeout_s=120))
+        url = rest
         if request.param != "serve":
-            backend = local[request.param.rpartition(" ")[2]]
-            ports = ("--rest-port", "0", "--grpc-port", "0")
-            addresses = stack.enter_context(started("gateway", backend, *ports))
-        yield Model(addresses["REST"], addresses["gRPC"], client)
+            backend = rest if request.param.endswith("REST") else grpc
+            names = [f"--model={name}" for name in (*TASKS, "talker")]
+            command = ("gateway", backend, *names, "--port", "0", "--timeout", "120")
+            (url,) = stack.enter_context(started("gateway: http", *command))
+        yield Model(url, client)
