@@ -4,19 +4,21 @@ import functools
 import importlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+import keras_transformers
 from keras_transformers.cli import main as cli
 from keras_transformers.serving.server.settings import read_model_config
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e .[dev]")
 
 ROOT = Path(__file__).parents[2]
-DEPLOYMENT = ROOT / "docs" / "deployment"
+DEPLOYMENT, PAGE = ROOT / "docs" / "deployment", ROOT / "docs" / "platforms.md"
 METRICS = "/monitoring/prometheus/metrics"
 SCHEMAS = "needs the platforms' schemas: pip install -r requirements/manifests.txt"
 KUBERNETES = ("apps", "autoscaling", "policy", "v1")  # the groups that Kubernetes itself has
@@ -207,6 +209,28 @@ def test_our_images_get_commands_that_parse(path):
     for container in ours:
         assert callable(cli.parse(container.get("args") or container["command"]).run)
     assert ours or "keras-transformers:" not in path.read_text("utf-8")
+
+
+def test_the_image_is_this_version():
+    texts = [path.read_text("utf-8") for path in DEPLOYMENT.iterdir()] + [PAGE.read_text("utf-8")]
+    tags = re.findall(r"keras-transformers:([\w.]+)|ARG VERSION=(\S+)", "\n".join(texts))
+    assert {tag or version for tag, version in tags} == {keras_transformers.__version__}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="needs the Google Cloud SDK")
+def test_the_options_of_gcloud_parse(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))  # nobody's account
+    for name in ("request.json", "chat.json"):
+        (tmp_path / name).write_text("{}")
+    text = re.sub(r" \\\n\s+", " ", PAGE.read_text("utf-8"))
+    commands = re.findall(r"^    (gcloud .*)$", text, re.MULTILINE)
+    assert len(commands) > 5
+    for command in commands:
+        words = [*shlex.split(command), "--project=nobody"]
+        answer = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert "do not currently have an active account" in answer.stderr, (command, answer.stderr)
 
 
 def is_ours(container):
