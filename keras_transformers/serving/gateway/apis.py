@@ -47,27 +47,37 @@ def _models(request: Request) -> Models:
 Asked = Annotated[Models, Depends(_models)]
 
 
-def router(error_shape: ErrorShape, **options: Any) -> APIRouter:
+def router(
+    error_shape: ErrorShape,
+    *,
+    status: Callable[[RefusalError], int] = lambda refused: refused.status,
+    request_class: "type[CheckedRequest] | None" = None,
+    **options: Any,
+) -> APIRouter:
     """Returns a router whose routes answer errors in their API's own shape.
 
     Args:
         error_shape: makes the JSON of an error.
+        status: the HTTP status of an error, where the API has its own.
+        request_class: how bodies are read; `CheckedRequest` by default.
         **options: those of `APIRouter`, such as `tags`, which names the API in the description.
     """
+    checked_request = request_class or CheckedRequest
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             answer = super().get_route_handler()
 
             async def respond(request: Request) -> Response:
-                checked = _CheckedRequest(request.scope, request.receive)
+                checked = checked_request(request.scope, request.receive)
                 try:
                     await checked.read()
                     return await _while_connected(checked, answer)
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
-                    headers = {"Retry-After": "1"} if refused.status in (429, 503) else None
-                    return JSONResponse(error_shape(refused), refused.status, headers)
+                    number = status(refused)
+                    headers = {"Retry-After": "1"} if number in (429, 503) else None
+                    return JSONResponse(error_shape(refused), number, headers)
 
             return respond
 
@@ -86,7 +96,7 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     if isinstance(error, RequestError):
         return RefusalError(error.code, error.message, None, HTTP_STATUS[error.code])
     if isinstance(error, RequestValidationError):
-        return _of_fields(error.errors())
+        return _of_fields(error)
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):
         return refusal("the client has left", code=Code.CANCELLED)
     if isinstance(error, HTTPException):
@@ -95,16 +105,31 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     return refusal("internal error; see the server's log", code=Code.INTERNAL)
 
 
-def _of_fields(errors: Any) -> RefusalError:
+def _of_fields(error: RequestValidationError) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
-    places = [".".join(str(part) for part in error["loc"][1:]) for error in errors]
+    places = [_place(fault, error.body) for fault in error.errors()]
     texts = [
-        f"{place or 'body'}: {error['msg']}" for place, error in zip(places, errors, strict=True)
+        f"{place or 'body'}: {fault['msg'].removeprefix('Value error, ')}"
+        for place, fault in zip(places, error.errors(), strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
 
 
-class _CheckedRequest(Request):
+def _place(fault: Mapping[str, Any], body: Json) -> str:
+    """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
+    parts, value = [], body
+    for part in fault["loc"][1:]:
+        if isinstance(value, dict) and (part in value or fault["type"] == "missing"):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:  # one of the types that a field may have
+            continue
+        parts.append(str(part))
+    return ".".join(parts)
+
+
+class CheckedRequest(Request):
     """A request whose body has a limit and is JSON, which FastAPI finds parsed."""
 
     async def read(self) -> None:
@@ -124,17 +149,27 @@ class _CheckedRequest(Request):
         self._body = bytes(body)
         if not body:
             return
+        text = self.json_part(self._body)
+        try:
+            self._json = json.loads(text)
+        except RecursionError:
+            raise refusal("the body is not JSON that can be read: nested too deeply") from None
+        except ValueError as error:  # includes UnicodeDecodeError
+            raise refusal(f"the body is not JSON: {error}") from None
+
+
+    def json_part(self, body: bytes) -> bytes:
+        """Returns the JSON in a body, which is all of it.
+
+        Raises:
+            RefusalError: the body is something else.
+        """
         kind = self.headers.get("content-type", "application/json")
         if "json" not in kind.lower():
             raise refusal(
                 f"Content-Type: {kind[:60]} is not JSON: send application/json", status=415
             )
-        try:
-            self._json = json.loads(body)
-        except RecursionError:
-            raise refusal("the body is not JSON that can be read: nested too deeply") from None
-        except ValueError as error:  # includes UnicodeDecodeError
-            raise refusal(f"the body is not JSON: {error}") from None
+        return body
 
 
 def _too_large(limit: int) -> RefusalError:

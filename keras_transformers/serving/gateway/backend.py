@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.generation.conversations import OLD_OPTIONS
 
 _ROWS_OF_A_REQUEST = 32  # as `Client` sends them, so that answers are the same
+_REQUESTS_AT_A_TIME = 4  # for one request with many rows, so that others get their turn
 
 
 class Backend(Protocol):
@@ -57,6 +58,7 @@ class Model:
         signatures: its signatures by name.
         backend: runs them.
         timeout_s: seconds that a request may take.
+        max_rows: how many texts a request may have.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Model:
     signatures: Mapping[str, SignatureInfo]
     backend: Backend
     timeout_s: float
+    max_rows: int = 1024
 
     @property
     def task(self) -> str:
@@ -105,22 +108,29 @@ class Model:
     async def rows(self, signature_name: str, inputs: Arrays) -> list[dict[str, Any]]:
         """Runs a signature and returns its outputs as rows: name -> str, number or nested list.
 
-        Many rows become several requests at the same time, as large as those of `Client`.
+        Many rows become several requests, some at the same time, as large as those of `Client`.
         """
         answer = reading.answer_type(self.task)
         outputs = self.signatures[signature_name].outputs
         padded = [name for name, info in outputs.items() if info.grows]
         count = len(next(iter(inputs.values())))
-        starts = range(0, count, _ROWS_OF_A_REQUEST)
-        parts = await asyncio.gather(
-            *(
-                self.predict(
-                    signature_name,
-                    {n: array[start : start + _ROWS_OF_A_REQUEST] for n, array in inputs.items()},
+        places = asyncio.Semaphore(_REQUESTS_AT_A_TIME)
+
+        async def part(start: int) -> dict[str, np.ndarray]:
+            rows = slice(start, start + _ROWS_OF_A_REQUEST)
+            async with places:
+                return await self.predict(
+                    signature_name, {name: array[rows] for name, array in inputs.items()}
                 )
-                for start in starts
-            )
-        )
+
+        try:
+            async with asyncio.TaskGroup() as group:  # if one fails, the others are cancelled
+                running = [
+                    group.create_task(part(start)) for start in range(0, count, _ROWS_OF_A_REQUEST)
+                ]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        parts = [task.result() for task in running]
         return [row for part in parts for row in reading.rows(part, padded, answer)]
 
     def stream(self, signature_name: str, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:
@@ -140,11 +150,13 @@ class Models:
     Args:
         backend: what serves them.
         timeout_s: seconds that a request may take.
+        max_rows: how many texts a request may have.
     """
 
-    def __init__(self, backend: Backend, *, timeout_s: float) -> None:
+    def __init__(self, backend: Backend, *, timeout_s: float, max_rows: int = 1024) -> None:
         self._backend = backend
         self._timeout_s = timeout_s
+        self._max_rows = max_rows
 
     async def names(self) -> list[str]:
         """Returns the names of the models, sorted, without versions and labels."""
@@ -166,24 +178,61 @@ class Models:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
                 raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
             raise
-        return Model(name, spec, signatures, self._backend, self._timeout_s)
+        return Model(name, spec, signatures, self._backend, self._timeout_s, self._max_rows)
 
-    async def only(self, task: str) -> Model:
-        """Returns the only model for a task, for requests that name none.
+    async def only(self, purpose: str, fits: Callable[[Model], bool], remedy: str) -> Model:
+        """Returns the only model that can answer, for requests that name none.
+
+        Args:
+            purpose: what it is for, such as "embedding".
+            fits: whether a model can answer.
+            remedy: how a request names a model.
 
         Raises:
-            RefusalError: there is no model for the task, or there are several.
+            RefusalError: no model can answer, or several can.
+            RequestError: one that may be able to does not answer.
         """
-        models = [await self.find(name) for name in await self.names()]
-        fitting = [model for model in models if model.task == task]
+        fitting, failure = [], None
+        for name in await self.names():
+            try:
+                model = await self.find(name)
+            except RequestError as error:  # such as one that is still loading
+                failure = error
+            else:
+                fitting += [model] if fits(model) else []
+        if not fitting and failure is not None:
+            raise failure
         if len(fitting) != 1:
             names = ", ".join(model.name for model in fitting) or "none"
             raise refusal(
-                f"the request names no model, and for {task} there are: {names}; put the name into "
-                "the path, /models/NAME/...",
+                f"the request names no model, and those for {purpose} are: {names}; {remedy}",
+                field="model",
                 code=Code.NOT_FOUND,
             )
         return fitting[0]
+
+    async def is_ready(self, name: str) -> bool:
+        """Returns whether a model has a version that answers.
+
+        Raises:
+            RefusalError: there is no such model.
+            RequestError: its server does not answer.
+        """
+        spec = _spec(name)
+        if spec.name not in await self._backend.names():
+            raise await self._unknown(name)
+        try:
+            versions = await self._backend.status(spec, self._timeout_s)
+        except RequestError as error:
+            if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
+                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+            raise
+        return any(version.state == "AVAILABLE" for version in versions)
+
+    async def versions(self, name: str) -> list[int]:
+        """Returns the versions of a model that answer, the oldest first."""
+        versions = await self._backend.status(_spec(name), self._timeout_s)
+        return sorted(entry.version for entry in versions if entry.state == "AVAILABLE")
 
     async def _unknown(self, name: str) -> Exception:
         names = ", ".join(await self.names())

@@ -51,7 +51,12 @@ class Gateway:
         limits = limits or Limits()
         self._backend = backend
         self._timeout_s = limits.timeout_s
-        app = application(backend, timeout_s=limits.timeout_s, max_body_bytes=limits.max_body_bytes)
+        app = application(
+            backend,
+            timeout_s=limits.timeout_s,
+            max_body_bytes=limits.max_body_bytes,
+            max_rows=limits.max_rows,
+        )
         guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
         self._http = uvicorn.Server(http_config(guarded, limits, tls))
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)

@@ -94,6 +94,7 @@ class Server:
             EngineBackend(self.engine, self._executor),
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
+            max_rows=limits.max_rows,
             fallback=rest.application(self.engine, self._executor),
         )
         app = rest.application(self.engine, self._executor, others)
