@@ -7,11 +7,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from keras_transformers.serving.gateway import sagemaker
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.openai import models as openai_models
 
 # The routers of all APIs. One more API is one more module, named here.
-_APIS = (openai_models.routes,)
+_APIS = (openai_models.routes, sagemaker.routes)
 
 
 def application(
