@@ -1,6 +1,6 @@
 """Defines the routes of Text Embeddings Inference, each with and without /models/NAME."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from keras_transformers.serving.gateway.tei.types import (
     TokenizeRequest,
 )
 from keras_transformers.serving.protocol.errors import Code
-from keras_transformers.serving.protocol.json_tensors import shortest
+from keras_transformers.serving.protocol.floats import shortest
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 
 __all__: list[str] = []
@@ -36,8 +36,10 @@ routes = router(error_shape, status=status, tags=["Text Embeddings Inference"])
 _Route = Callable[..., Any]
 
 
-def _asked(purpose: str, fits: Callable[[Model], bool]) -> Any:
-    """Returns the type of a route's argument that gets the model in the path, or the only one.
+def _model(
+    purpose: str, fits: Callable[[Model], bool]
+) -> Callable[[Request], Coroutine[Any, Any, Model]]:
+    """Returns a function that finds the model in a request's path, or else the only one.
 
     Args:
         purpose: what the route is for, such as "embedding".
@@ -59,7 +61,7 @@ def _asked(purpose: str, fits: Callable[[Model], bool]) -> Any:
             )
         return model
 
-    return Annotated[Model, Depends(find)]
+    return find
 
 
 def _tokenizes_texts(model: Model) -> bool:
@@ -67,15 +69,17 @@ def _tokenizes_texts(model: Model) -> bool:
     return [spec.shape for spec in inputs.values()] == [(None,)]
 
 
-def _is_for(task: str) -> Any:
-    return _asked(task, lambda model: model.task == task)
+def _is_for(task: str) -> Callable[[Request], Coroutine[Any, Any, Model]]:
+    return _model(task, lambda model: model.task == task)
 
 
-_Embedder = _is_for("embedding")
-_Reranker = _is_for("reranking")
-_Classifier = _asked("classification", classified)
-_Tokenizer = _asked("tokenizing single texts", _tokenizes_texts)
-_Described = _asked("texts", lambda model: model.task in _KINDS or classified(model))
+_Embedder = Annotated[Model, Depends(_is_for("embedding"))]
+_Reranker = Annotated[Model, Depends(_is_for("reranking"))]
+_Classifier = Annotated[Model, Depends(_model("classification", classified))]
+_Tokenizer = Annotated[Model, Depends(_model("tokenizing single texts", _tokenizes_texts))]
+_Described = Annotated[
+    Model, Depends(_model("texts", lambda model: model.task in _KINDS or classified(model)))
+]
 
 
 def _post(path: str, **options: Any) -> Callable[[_Route], _Route]:
@@ -190,9 +194,10 @@ async def info(model: _Described) -> Info:
         "label2id": {label: index for index, label in enumerate(labels)},
     }
     kind = _KINDS.get(model.task, "classifier")
+    described: dict[str, Any] = {"pooling": None} if kind == "embedding" else names
     return Info(
         model_id=model.name,
-        model_type={kind: {"pooling": None} if kind == "embedding" else names},
+        model_type={kind: described},
         max_client_batch_size=model.max_rows,
         version=metadata.version("keras-transformers"),
     )
