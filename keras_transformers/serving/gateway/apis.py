@@ -147,6 +147,11 @@ class CheckedRequest(Request):
         Raises:
             RefusalError: it is too large, or no JSON.
         """
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise refusal(
+                f"Content-Encoding: {encoding[:60]} is not supported: send none", status=415
+            )
         limit, body = self.app.state.max_body_bytes, bytearray()
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
