@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json, Message
+from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
 from keras_transformers.serving.protocol.floats import shorten_floats
@@ -266,7 +267,8 @@ _ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
 def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
     """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
-        return _json(_message(status_response(engine.statuses(spec))))
+        status = _message(status_response(engine.statuses(spec)))
+        return _json(status | openai_models.card(spec.name))  # one path of two APIs
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
         model = {"name": spec.name, "signature_name": "", "version": str(version.number)}
