@@ -110,6 +110,9 @@ class Pipeline(abc.ABC):
     adapter: Adapter | None = None
     model: keras.Model
     text_names: tuple[str, ...]
+    # From the inputs of `answer` to the tokens that the model reads of each row, cut and with
+    # special tokens, int32 (batch, None), in the graph; None if it reads no tokens.
+    read_tokens: Callable[..., tf.RaggedTensor] | None = None
     _is_complete = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -262,7 +265,8 @@ class Pipeline(abc.ABC):
         """
         batches = self.example_batches(examples)
         default = Signature(self.answer, self.input_specs(), self.answer_specs(), batches)
-        return {"serving_default": default, **self.other_signatures(batches)}
+        others = {**self.other_signatures(batches), **self._tokenize_signature(batches)}
+        return {"serving_default": default, **others}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -439,6 +443,32 @@ class Pipeline(abc.ABC):
                 self._variants.pop(next(iter(list(self._variants))), None)
             self._variants[key] = variant
         return variant._graph
+
+    def _tokenize_signature(
+        self, batches: Sequence[Mapping[str, np.ndarray]]
+    ) -> dict[str, Signature]:
+        """Returns `tokenize`, from texts to the tokens that the model reads of each row."""
+        read = self.read_tokens
+        tokenizer: Any = next(iter(self.tokenizers.values()), None)
+        if read is None or not hasattr(tokenizer, "tokens"):  # such as hashed n-grams
+            return {}
+
+        def tokenize(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
+            with tf.device("CPU:0"):  # string ops run only on the CPU
+                rows = read(**texts)
+                names = rows.with_values(tokenizer.tokens(rows.values))
+                return {
+                    "token_ids": rows.to_tensor(tokenizer.pad_token_id),
+                    "tokens": names.to_tensor(""),
+                    "num_tokens": tf.cast(rows.row_lengths(), tf.int32),
+                }
+
+        specs = {
+            "token_ids": tf.TensorSpec([None, None], tf.int32),
+            "tokens": tf.TensorSpec([None, None], tf.string),
+            "num_tokens": tf.TensorSpec([None], tf.int32),
+        }
+        return {"tokenize": Signature(tokenize, self.input_specs(), specs, batches)}
 
     @functools.cached_property
     def _variants(self) -> dict[str, Self]:
