@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json
+from keras_transformers.files.surrogates import half_of_a_pair
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
@@ -30,11 +32,12 @@ from keras_transformers.serving.server.logs import Seldom
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
 _WORDS = {  # type of pydantic's error -> what is wrong with the field
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "model_attributes_type": "must be an object",
-    "string_unicode": "must be a string without halves of surrogate pairs",
 }
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
@@ -129,7 +132,7 @@ def _in_words(error: Mapping[str, Any]) -> str:
     """Returns what is wrong with a field, without pydantic's terms."""
     if error["type"] in _WORDS:
         return _WORDS[error["type"]]
-    return error["msg"].replace("Input should", "must")
+    return _SUBJECT.sub("must", error["msg"]).replace(" after validation", "")
 
 
 class _CheckedRequest(Request):
@@ -159,10 +162,27 @@ class _CheckedRequest(Request):
             )
         try:
             self._json = json.loads(body)
+            if _SURROGATE.search(body):
+                _check_texts(self._json)
         except RecursionError:
             raise refusal("the body is not JSON that can be read: nested too deeply") from None
         except ValueError as error:  # includes UnicodeDecodeError
             raise refusal(f"the body is not JSON: {error}") from None
+
+
+def _check_texts(document: Json) -> None:
+    """Refuses a body that has half of a surrogate pair, by its place; it cannot be sent on."""
+    left: list[tuple[tuple[str, ...], Json]] = [((), document)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str) and (reason := half_of_a_pair(value)):
+            field = ".".join(place)
+            raise refusal(f"{field}: {value!r:.60} has {reason}", field=field)
+        if isinstance(value, dict):
+            left.extend((place, name) for name in value)
+        if isinstance(value, dict | list):
+            parts = value.items() if isinstance(value, dict) else enumerate(value)
+            left.extend(((*place, str(part)), inner) for part, inner in parts)
 
 
 def _too_large(limit: int) -> RefusalError:

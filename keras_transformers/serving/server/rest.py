@@ -268,7 +268,8 @@ def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
     """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
         status = _message(status_response(engine.statuses(spec)))
-        return _json(status | openai_models.card(spec.name))  # one path of two APIs
+        is_whole = spec == ModelSpec(spec.name)  # its path is one of OpenAI's API, too
+        return _json(status | (openai_models.card(spec.name) if is_whole else {}))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
         model = {"name": spec.name, "signature_name": "", "version": str(version.number)}
