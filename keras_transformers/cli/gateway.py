@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
@@ -41,6 +42,7 @@ class Gateway(Command):
         """Answers requests until SIGINT or SIGTERM."""
         from keras_transformers.serving import Limits
         from keras_transformers.serving.client.target import Target
+        from keras_transformers.serving.client.tls import ClientTls
         from keras_transformers.serving.gateway.process import Gateway as Process
         from keras_transformers.serving.gateway.servers.backend import Servers
         from keras_transformers.serving.gateway.servers.connect import connect
@@ -49,8 +51,10 @@ class Gateway(Command):
         if not self.servers:
             raise ValueError("no SERVER: pass http://host:port or host:port")
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        roots = self.root_certificates
+        tls = ClientTls(None if roots is None else Path(roots))
         targets = [Target.parse(server) for server in self.servers]
-        replicas = Replicas([connect(target, self.root_certificates) for target in targets])
+        replicas = Replicas([connect(target, tls) for target in targets])
         limits = Limits(
             max_body_bytes=int(self.max_body_mib * 1024 * 1024),
             max_requests=self.max_requests,

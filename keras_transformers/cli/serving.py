@@ -153,7 +153,11 @@ class Ask(Command):
     """
 
     target: Annotated[
-        Positional[str], argument("TARGET", "http://host:port for REST, host:port for gRPC")
+        Positional[str],
+        argument(
+            "TARGET",
+            "http://host:port for REST, host:port for gRPC; with TLS https:// and grpcs://",
+        ),
     ]
     texts: Annotated[
         Positional[tuple[str, ...]], argument("[TEXT ...]", "default: the lines of stdin")
@@ -173,6 +177,8 @@ class Ask(Command):
     system: OptionalText = None  # a system message before each text; implies --chat
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
+    client_certificate: OptionalFile = None  # PEM file to show to a server that demands one
+    client_key: OptionalFile = None  # PEM file
 
     def run(self) -> int:
         """Prints one JSON object per text."""
@@ -183,7 +189,11 @@ class Ask(Command):
         if talks and (self.text_b or self.choice or self.signature != "serving_default"):
             raise ValueError("--chat takes only texts: leave out --text-b, --choice, --signature")
         with Client(
-            self.target, timeout_s=self.timeout, root_certificates=self.root_certificates
+            self.target,
+            timeout_s=self.timeout,
+            root_certificates=self.root_certificates,
+            client_certificate=self.client_certificate,
+            client_key=self.client_key,
         ) as client:
             which: Any = {"model": self.model, "version": self.version, "label": self.label}
             names: tuple[str, ...] = ()

@@ -14,11 +14,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.gateway.backend import Models
@@ -29,6 +30,12 @@ from keras_transformers.serving.server.logs import Seldom
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
+_WORDS = {  # type of pydantic's error -> what is wrong with the field
+    "missing": "is missing",
+    "extra_forbidden": "there is no such field",
+    "model_attributes_type": "must be an object",
+    "string_unicode": "must be a string without halves of surrogate pairs",
+}
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
 
@@ -77,11 +84,24 @@ def router(
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
                     number = status(refused)
                     headers = {"Retry-After": "1"} if number in (429, 503) else None
-                    return JSONResponse(error_shape(refused), number, headers)
+                    return _json(error_shape(refused), number, headers)
 
             return respond
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+def answered(model: BaseModel) -> Response:
+    """Returns a response with the fields of a model that were set, also those that are None.
+
+    A route that returns it names the model's type as its `response_model`, for the page at `/docs`.
+    """
+    return Response(model.model_dump_json(exclude_unset=True), media_type="application/json")
+
+
+def _json(content: Json, status: int, headers: Mapping[str, str] | None) -> Response:
+    # In ASCII, because a message may quote half of a surrogate pair, which has no UTF-8.
+    return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
 def as_refusal(error: Exception, place: str) -> RefusalError:
@@ -109,10 +129,17 @@ def _of_fields(error: RequestValidationError) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
     places = [_place(fault, error.body) for fault in error.errors()]
     texts = [
-        f"{place or 'body'}: {fault['msg'].removeprefix('Value error, ')}"
+        f"{place or 'body'}: {_in_words(fault)}"
         for place, fault in zip(places, error.errors(), strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a field, without pydantic's terms."""
+    if error["type"] in _WORDS:
+        return _WORDS[error["type"]]
+    return error["msg"].removeprefix("Value error, ").replace("Input should", "must")
 
 
 def _place(fault: Mapping[str, Any], body: Json) -> str:
@@ -156,7 +183,6 @@ class CheckedRequest(Request):
             raise refusal("the body is not JSON that can be read: nested too deeply") from None
         except ValueError as error:  # includes UnicodeDecodeError
             raise refusal(f"the body is not JSON: {error}") from None
-
 
     def json_part(self, body: bytes) -> bytes:
         """Returns the JSON in a body, which is all of it.
@@ -208,26 +234,39 @@ async def event_stream(
     A client that leaves closes the items.
 
     Args:
-        items: the data of each event.
+        items: the data of each event; the fields that were set, also those that are None.
         error_shape: makes the data of an error.
         end: the data of an event after the last one.
     """
     first = await anext(items)
 
     async def events() -> AsyncIterator[bytes]:
-        async with contextlib.aclosing(items):
-            try:
-                yield _event(first.model_dump_json(exclude_unset=True))
-                async for item in items:
-                    yield _event(item.model_dump_json(exclude_unset=True))
-                if end is not None:
-                    yield _event(end)
-            except Exception as error:
-                yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
+        try:
+            yield _event(first.model_dump_json(exclude_unset=True))
+            async for item in items:
+                yield _event(item.model_dump_json(exclude_unset=True))
+            if end is not None:
+                yield _event(end)
+        except Exception as error:
+            yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
 
-    return StreamingResponse(
-        events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-    )
+    return _EventStream(events(), items)
+
+
+class _EventStream(StreamingResponse):
+    """A response of server-sent events, which closes what they come from when it ends."""
+
+    def __init__(
+        self, events: AsyncIterator[bytes], source: AsyncGenerator[BaseModel, None]
+    ) -> None:
+        super().__init__(
+            events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+        )
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(self._source):
+            await super().__call__(scope, receive, send)
 
 
 def _event(data: str) -> bytes:

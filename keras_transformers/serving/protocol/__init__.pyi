@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import errors as errors
+from . import floats as floats
 from . import json_examples as json_examples
 from . import json_tensors as json_tensors
 from . import json_values as json_values

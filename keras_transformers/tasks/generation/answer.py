@@ -7,7 +7,7 @@ from keras_transformers.tasks.answers import AnswerType, Result
 __all__ = ["Generation"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Generation(Result):
     """The continuation of a prompt, or the answer to a conversation.
 
@@ -16,12 +16,15 @@ class Generation(Result):
         num_new_tokens: how many tokens were generated.
         log_probability: the sum of their log-probabilities.
         finished: whether the text ended with an end token or a stop string.
+        num_prompt_tokens: how many tokens the model read before it, special ones included; None
+            from exports of version 1.0.
     """
 
     text: str
     num_new_tokens: int
     log_probability: float
     finished: bool
+    num_prompt_tokens: int | None = None
 
 
 # The signature `score` counts the tokens of a text.

@@ -24,6 +24,11 @@ def example_options(rows: int) -> dict[str, np.ndarray]:
     }
 
 
+def shortened(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns an example with options whose texts have three tokens at most."""
+    return {**example, "max_length": np.minimum(example["max_length"], 3)}
+
+
 def with_later_options(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns an example with the options that were added later."""
     rows = len(example["seed"])

@@ -26,6 +26,7 @@ from keras_transformers.tasks.generation.decoding import Decoder
 from keras_transformers.tasks.generation.examples import (
     EXAMPLES,
     example_options,
+    shortened,
     with_later_options,
 )
 from keras_transformers.tasks.generation.prompts import (
@@ -35,6 +36,9 @@ from keras_transformers.tasks.generation.prompts import (
     checked_options,
     in_rows,
 )
+from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
+from keras_transformers.tasks.generation.steps import step_signatures
+from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tasks.token_inputs import (
@@ -43,6 +47,7 @@ from keras_transformers.tasks.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
@@ -74,7 +79,8 @@ class TextGenerator(Pipeline):
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(prompt string (batch,)) -> text string (batch,), num_new_tokens int32
-      (batch,), log_probability float32 (batch,), finished bool (batch,), with the options below.
+      (batch,), log_probability float32 (batch,), finished bool (batch,), num_prompt_tokens int32
+      (batch,), with the options below.
     - generate(prompt, max_length int32, temperature float32, top_k int32, top_p float32, seed
       int64, each (batch,)) -> the same, with options per row. The graph rejects options that are
       out of range.
@@ -83,6 +89,11 @@ class TextGenerator(Pipeline):
     - chat(roles string (batch, messages), texts string (batch, messages)) -> the same outputs: the
       answer to each conversation, if there is a chat template. "" pads shorter conversations.
     - chat_complete(roles, texts, and all options of `complete`) -> the same outputs.
+    - complete_tokens(inputs of `complete`), chat_tokens(inputs of `chat_complete`) -> the same
+      outputs, token_bytes string (batch, length), tokens string (batch, length),
+      token_log_probabilities float32 (batch, length); see `complete_tokens`.
+    - tokenize(prompt) -> token_ids int32 (batch, length), tokens string (batch, length), num_tokens
+      int32 (batch,): the prompt as the model reads it.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
@@ -204,7 +215,12 @@ class TextGenerator(Pipeline):
             "num_new_tokens": tf.TensorSpec([None], tf.int32),
             "log_probability": tf.TensorSpec([None], tf.float32),
             "finished": tf.TensorSpec([None], tf.bool),
+            "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
         }
+
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each prompt, int32 (batch, None), also of one that is too long."""
+        return self._prompt_tokens(texts["prompt"])
 
     def generate(
         self,
@@ -234,7 +250,8 @@ class TextGenerator(Pipeline):
             `num_new_tokens` int32 (batch,), end token included; `log_probability` float32 (batch,)
             of these tokens under the model, before the options apply; `finished` bool (batch,),
             True if the text ended with the end token or a stop string, False if it reached its
-            maximum length.
+            maximum length; `num_prompt_tokens` int32 (batch,), those of the prompt as the model
+            reads it, special ones included.
 
         Raises:
             tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
@@ -264,7 +281,29 @@ class TextGenerator(Pipeline):
         Raises:
             tf.errors.InvalidArgumentError: as for `generate`.
         """
-        return self._sample(**self._rows_of_prompts(prompt, stop=stop, **options))
+        return self._answers(self._rows_of_prompts(prompt, stop=stop, **options))
+
+    def complete_tokens(
+        self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Samples a continuation of each prompt and returns its tokens too, in the graph.
+
+        Args:
+            prompt: strings (batch,).
+            stop: see `complete`.
+            **options: see `complete`.
+
+        Returns:
+            The outputs of `complete`. `token_bytes` strings (batch, length), what each new token
+            adds to the text: "" for an end token, and bytes that are no UTF-8 for a part of a
+            character. `tokens` strings (batch, length), the same with U+FFFD for such bytes.
+            `token_log_probabilities` float32 (batch, length). All are "" and 0 after
+            `num_new_tokens`. A stop string is in the tokens, though not in the text.
+
+        Raises:
+            tf.errors.InvalidArgumentError: as for `generate`.
+        """
+        return self._answers_and_tokens(self._rows_of_prompts(prompt, stop=stop, **options))
 
     def chat_complete(
         self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
@@ -288,7 +327,28 @@ class TextGenerator(Pipeline):
             tf.errors.InvalidArgumentError: as for `generate`; or the chat template lacks a role or
                 does not allow it in that place, or the last message is not the user's.
         """
-        return self._sample(**self._rows_of_conversations(roles, texts, stop=stop, **options))
+        return self._answers(self._rows_of_conversations(roles, texts, stop=stop, **options))
+
+    def chat_tokens(
+        self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Samples an answer to each conversation and returns its tokens too, in the graph.
+
+        Args:
+            roles: see `chat_complete`.
+            texts: see `chat_complete`.
+            stop: see `complete`.
+            **options: see `complete`.
+
+        Returns:
+            The outputs of `complete_tokens`.
+
+        Raises:
+            ValueError: as for `chat_complete`.
+            tf.errors.InvalidArgumentError: as for `chat_complete`.
+        """
+        rows = self._rows_of_conversations(roles, texts, stop=stop, **options)
+        return self._answers_and_tokens(rows)
 
     @overload
     def chat(self, messages: Sequence[Message], **options: Any) -> Generation: ...
@@ -424,26 +484,47 @@ class TextGenerator(Pipeline):
         if function.__name__ not in self._graphs:
             specs = self._input_specs(names, ROW_OPTIONS)
             named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-            graph = tf.function(function, autograph=False).get_concrete_function(**named)
-            self._graphs[function.__name__] = graph
+            self._graphs[function.__name__] = traced(function, **named)
         return self._graphs[function.__name__]
 
     def _rows_of_prompts(
         self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        with tf.device("CPU:0"):  # string ops run only on the CPU
-            tokens = self._prompts.tokens_to_continue(prompt)
-        return self._prompts.rows(tokens, "prompt", stop, options)
+        return self._prompts.rows(self._prompt_tokens(prompt), "prompt", stop, options)
 
     def _rows_of_conversations(
         self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        tokens = self._chat.tokens(roles, texts)
+        tokens = self._conversation_tokens(roles=roles, texts=texts)
         return self._prompts.rows(tokens, "conversation", stop, options)
+
+    def _prompt_tokens(self, prompt: tf.Tensor) -> tf.RaggedTensor:
+        tokens = self._text_tokens(text=prompt)
+        with tf.device("CPU:0"):  # ragged ops run only on the CPU
+            return self._prompts.to_continue(tokens)
+
+    @shared
+    def _text_tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            return self._prompts.tokens(text)
+
+    @shared
+    def _conversation_tokens(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self._chat.tokens(roles, texts)
+
+    def _answers(self, rows: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        sampled = self._sample(**rows)
+        return {name: sampled[name] for name in self.answer_specs()}
+
+    def _answers_and_tokens(self, rows: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        sampled = self._sample(**rows)
+        lengths = sampled["num_new_tokens"]
+        pieces = token_bytes(self.tokenizer, sampled.pop("token_ids"), lengths)
+        return {**sampled, "token_bytes": pieces, "tokens": as_text(pieces)}
 
     @shared
     def _sample(self, **rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._decoder.sample(**rows)
+        return self._decoder.sample_tokens(**rows)
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one text, after the start token; see `Pipeline.read`."""
@@ -461,8 +542,7 @@ class TextGenerator(Pipeline):
             int32 (1, tokens), at least one: the start token comes first if the tokenizer puts it
             before every text, or if the prompt is empty.
         """
-        with tf.device("CPU:0"):  # string ops run only on the CPU
-            return self._prompts.tokens_to_continue(one_row("prompt", prompt)).to_tensor()
+        return self._prompt_tokens(one_row("prompt", prompt)).to_tensor()
 
     def watch_greedy(
         self, prompt: str | bytes, on_logits: Callable[[tf.Tensor], None], *, max_length: int
@@ -501,8 +581,8 @@ class TextGenerator(Pipeline):
         Raises:
             tf.errors.InvalidArgumentError: a text is longer than the model's positions.
         """
+        tokens = self._text_tokens(text=text)
         with tf.device("CPU:0"):
-            tokens = self._prompts.tokens(text)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32) - 1  # without the start token
             checks = [self._prompts.length_check(num_tokens, "text")]
             token_ids = self._prompts.padded(tokens, checks, width=2)
@@ -563,6 +643,11 @@ class TextGenerator(Pipeline):
             "token_log_probabilities": tf.TensorSpec([None, None], tf.float32),
             "num_tokens": tf.TensorSpec([None], tf.int32),
         }
+        of_tokens = {
+            "token_bytes": tf.TensorSpec([None, None], tf.string),
+            "tokens": tf.TensorSpec([None, None], tf.string),
+            "token_log_probabilities": tf.TensorSpec([None, None], tf.float32),
+        }
         texts = [{"text": batch["prompt"]} for batch in batches]
         answers = self.answer_specs()
 
@@ -571,25 +656,44 @@ class TextGenerator(Pipeline):
             names: Sequence[str],
             options: Mapping[str, tf.DType],
             examples: Sequence[Mapping[str, np.ndarray]],
+            **more: tf.TensorSpec,
         ) -> Signature:
-            return Signature(function, self._input_specs(names, options), answers, examples)
+            outputs = answers | more
+            return Signature(function, self._input_specs(names, options), outputs, examples)
 
+        more = list(map(with_later_options, prompts[:1]))
         signatures = {
             "generate": signature(self.generate, ("prompt",), _OPTIONS, prompts),
             "score": Signature(self.score, {"text": _STRINGS}, scored, texts),
-            "complete": signature(
-                self.complete, ("prompt",), ROW_OPTIONS, list(map(with_later_options, prompts[:1]))
+            "complete": signature(self.complete, ("prompt",), ROW_OPTIONS, more),
+            "complete_tokens": signature(
+                self.complete_tokens,
+                ("prompt",),
+                ROW_OPTIONS,
+                list(map(shortened, more)),
+                **of_tokens,
             ),
         }
         if self._chat.template is not None:
             chat = self._chat.examples()
             last = {name: column[1:] for name, column in chat.items()}  # see `signatures`
-            more = with_later_options({**chat, **example_options(2)})
-            signatures["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [last])
-            signatures["chat_complete"] = signature(
-                self.chat_complete, ("roles", "texts"), ROW_OPTIONS, [more]
+            names, more = tuple(chat), [with_later_options({**chat, **example_options(2)})]
+            signatures["chat"] = signature(self._answer_chat, names, {}, [last])
+            signatures["chat_complete"] = signature(self.chat_complete, names, ROW_OPTIONS, more)
+            signatures["chat_tokens"] = signature(
+                self.chat_tokens, names, ROW_OPTIONS, list(map(shortened, more)), **of_tokens
             )
         return signatures
+
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns the signatures with which a server writes texts step by step."""
+        begins: dict[str, Any] = {
+            PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))
+        }
+        if self._chat.template is not None:
+            specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
+            begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
+        return step_signatures(self._decoder, begins)
 
     def _answer_chat(self, roles: tf.Tensor, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers conversations with the pipeline's options, in the graph."""

@@ -34,9 +34,12 @@ class Prompts:
         starts = tf.fill([tokens.nrows(), 1], document_start(self._tokenizer))
         return tf.concat([starts, tokens], axis=1)
 
-    def tokens_to_continue(self, prompt: tf.Tensor) -> tf.RaggedTensor:
-        """Returns a prompt's tokens, at least one, int32 (batch, None)."""
-        tokens = self.tokens(prompt)
+    def to_continue(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the tokens that a model continues, at least one, int32 (batch, None).
+
+        Args:
+            tokens: what `tokens` returns.
+        """
         if self._tokenizer.special_tokens(1)[0]:
             return tokens
         lengths = tokens.row_lengths()
