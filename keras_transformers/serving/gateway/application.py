@@ -9,10 +9,17 @@ from starlette.types import ASGIApp
 
 from keras_transformers.serving.gateway import sagemaker
 from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.openai import chat, completions, embeddings
 from keras_transformers.serving.gateway.openai import models as openai_models
 
 # The routers of all APIs. One more API is one more module, named here.
-_APIS = (openai_models.routes, sagemaker.routes)
+_APIS = (
+    openai_models.routes,
+    chat.routes,
+    completions.routes,
+    embeddings.routes,
+    sagemaker.routes,
+)
 
 
 def application(

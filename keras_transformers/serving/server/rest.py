@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json, Message
-from keras_transformers.serving.gateway.openai.models import ModelCard
+from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
 from keras_transformers.serving.protocol.floats import shorten_floats
@@ -268,8 +268,7 @@ def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
     """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
         status = _message(status_response(engine.statuses(spec)))
-        # OpenAI's clients ask at the same address what a model is.
-        return _json(status | ModelCard(id=spec.name).model_dump())
+        return _json(status | openai_models.card(spec.name))  # one path of two APIs
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
         model = {"name": spec.name, "signature_name": "", "version": str(version.number)}
