@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -36,8 +37,16 @@ _WORDS = {  # type of pydantic's error -> what is wrong with the field
     "model_attributes_type": "must be an object",
     "string_unicode": "must be a string without halves of surrogate pairs",
 }
+_MOST_FIELDS = 1000  # of an object in a request
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
+
+
+# The type of a list in a request. It stops at its first item at fault: a million of them would
+# become a million errors.
+ListOf = Annotated[list[_T], Field(fail_fast=True)]
 
 
 class Body(BaseModel):
@@ -178,11 +187,15 @@ class CheckedRequest(Request):
             return
         text = self.json_part(self._body)
         try:
-            self._json = json.loads(text)
+            self._json = json.loads(text, object_pairs_hook=_object)
         except RecursionError:
             raise refusal("the body is not JSON that can be read: nested too deeply") from None
         except ValueError as error:  # includes UnicodeDecodeError
             raise refusal(f"the body is not JSON: {error}") from None
+        if _SURROGATE.search(text) and (place := _broken_text(self._json)) is not None:
+            raise refusal(
+                f"{place or 'body'}: half of a surrogate pair is not Unicode text", field=place
+            )
 
     def json_part(self, body: bytes) -> bytes:
         """Returns the JSON in a body, which is all of it.
@@ -196,6 +209,34 @@ class CheckedRequest(Request):
                 f"Content-Type: {kind[:60]} is not JSON: send application/json", status=415
             )
         return body
+
+
+def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
+    if len(fields) > _MOST_FIELDS:
+        raise refusal(
+            f"{fields[0][0][:100]} and more: an object has {len(fields)} fields, but the limit is "
+            f"{_MOST_FIELDS}"
+        )
+    return dict(fields)
+
+
+def _broken_text(value: Json) -> str | None:
+    """Returns the place of a string in JSON that is not Unicode text; None if there is none."""
+    waiting: list[tuple[str, Json]] = [("", value)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, str):
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                return place
+        elif isinstance(value, dict | list):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, item in items:
+                waiting.append((f"{place}.{key}" if place else str(key), item))
+                if isinstance(key, str):
+                    waiting.append((place, key))
+    return None
 
 
 def _too_large(limit: int) -> RefusalError:

@@ -9,8 +9,11 @@ from starlette.types import ASGIApp
 
 from keras_transformers.serving.gateway import sagemaker
 from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
 from keras_transformers.serving.gateway.openai import models as openai_models
+from keras_transformers.serving.gateway.rerank import routes as rerank
+from keras_transformers.serving.gateway.tei import routes as tei
 
 # The routers of all APIs. One more API is one more module, named here.
 _APIS = (
@@ -18,6 +21,9 @@ _APIS = (
     chat.routes,
     completions.routes,
     embeddings.routes,
+    rerank.routes,
+    tei.routes,
+    kserve.routes,
     sagemaker.routes,
 )
 
