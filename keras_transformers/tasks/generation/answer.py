@@ -45,4 +45,10 @@ class Selection(Result):
 
 
 # The signature `score` counts the tokens of a text.
-ANSWER = AnswerType("generation", Generation, inputs=(("prompt",),), count="num_tokens")
+ANSWER = AnswerType(
+    "generation",
+    Generation,
+    inputs=(("prompt",), ("prompt", "choices")),
+    lists=("choices",),
+    count="num_tokens",
+)
