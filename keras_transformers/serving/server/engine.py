@@ -307,7 +307,11 @@ class Engine:
         try:
             parts = Parts(request.texts[0], signature)
             while not request.done.done():
-                await has_news.wait()
+                try:
+                    async with asyncio.timeout(call.deadline - time.monotonic()):
+                        await has_news.wait()
+                except TimeoutError:
+                    raise self._too_late(call) from None
                 has_news.clear()
                 if (part := parts.next()) is not None:
                     yield part
