@@ -156,7 +156,11 @@ class Ask(Command):
     """
 
     target: Annotated[
-        Positional[str], argument("TARGET", "http://host:port for REST, host:port for gRPC")
+        Positional[str],
+        argument(
+            "TARGET",
+            "http://host:port for REST, host:port for gRPC; with TLS https:// and grpcs://",
+        ),
     ]
     texts: Annotated[
         Positional[tuple[str, ...]], argument("[TEXT ...]", "default: the lines of stdin")
@@ -177,6 +181,8 @@ class Ask(Command):
     stream: bool = False  # print a language model's text as it comes, instead of JSON
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
+    client_certificate: OptionalFile = None  # PEM file to show to a server that demands one
+    client_key: OptionalFile = None  # PEM file
 
     def run(self) -> int:
         """Prints one JSON object per text."""
@@ -192,7 +198,11 @@ class Ask(Command):
                 f"{option} takes only texts: leave out --text-b, --choice, --signature"
             )
         with Client(
-            self.target, timeout_s=self.timeout, root_certificates=self.root_certificates
+            self.target,
+            timeout_s=self.timeout,
+            root_certificates=self.root_certificates,
+            client_certificate=self.client_certificate,
+            client_key=self.client_key,
         ) as client:
             which: Any = {"model": self.model, "version": self.version, "label": self.label}
             names: tuple[str, ...] = ()

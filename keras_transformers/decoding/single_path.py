@@ -38,6 +38,7 @@ class Path(NamedTuple):
     token_ids: tf.Tensor  # int32 (rows, max_length)
     lengths: tf.Tensor  # int32 (rows,)
     log_probs: tf.Tensor  # float32 (rows,)
+    token_log_probs: tf.Tensor  # float32 (rows, max_length)
     finished: tf.Tensor  # bool (rows,)
     closed: tf.Tensor  # bool (rows,)
 
@@ -89,6 +90,7 @@ class SinglePath:
             token_ids=tf.fill((rows, self.max_length), self.pad_token_id),
             lengths=tf.zeros(rows, tf.int32),
             log_probs=tf.zeros(rows),
+            token_log_probs=tf.zeros((rows, self.max_length)),
             finished=tf.zeros(rows, tf.bool),
             closed=self.bounds.longest <= 0,
         )
@@ -121,6 +123,7 @@ class SinglePath:
             token_ids=all_token_ids,
             lengths=tf.where(path.closed, path.lengths, length),
             log_probs=total,
+            token_log_probs=tf.where(is_here, log_probs[:, None], path.token_log_probs),
             finished=tf.logical_or(path.finished, ends),
             closed=path.closed | ends | is_impossible | (length >= self.bounds.longest),
         )
@@ -135,6 +138,11 @@ class SinglePath:
         num_hypotheses: int = 1,
     ) -> Hypotheses:
         """Extends the rows in a loop of the graph; each text has `num_hypotheses` of them."""
+        path = self.follow(start_token_ids, cache, growing_axis=growing_axis)
+        return self.hypotheses(path, num_hypotheses=num_hypotheses)
+
+    def follow(self, start_token_ids: tf.Tensor, cache: Cache, *, growing_axis: int | None) -> Path:
+        """Extends the rows in a loop of the graph and returns their paths."""
         path = self.start(start_token_ids)
         shapes = loop_shapes(path, cache, growing_axis)
 
@@ -145,9 +153,13 @@ class SinglePath:
             return tf.nest.map_structure(tf.ensure_shape, self.extend(path, cache)[:2], shapes)
 
         path, _ = tf.while_loop(goes_on, extend, (path, cache), shape_invariants=shapes)
+        return path
+
+    def hypotheses(self, path: Path, *, num_hypotheses: int = 1) -> Hypotheses:
+        """Returns complete paths as the result of a search."""
         is_impossible = path.log_probs == -float("inf")
         token_ids = tf.where(is_impossible[:, None], self.pad_token_id, path.token_ids)
-        rows = dynamic_length(start_token_ids)
+        rows = dynamic_length(path.lengths)
         by_sentence = (rows if num_hypotheses == 1 else rows // num_hypotheses, num_hypotheses)
         return Hypotheses(
             token_ids=tf.reshape(token_ids, (*by_sentence, self.max_length)),

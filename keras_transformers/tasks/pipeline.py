@@ -23,10 +23,11 @@ from keras_transformers.layers.scopes import KERNELS, Scope
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
-    check_is_list,
+    call_columns,
     named_columns,
     string_column,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tasks.weights import saving
 from keras_transformers.tokenizers.protocols import Tokenizer
 
@@ -110,6 +111,9 @@ class Pipeline(abc.ABC):
     adapter: Adapter | None = None
     model: keras.Model
     text_names: tuple[str, ...]
+    # From the inputs of `answer` to the tokens that the model reads of each row, cut and with
+    # special tokens, int32 (batch, None), in the graph; None if it reads no tokens.
+    read_tokens: Callable[..., tf.RaggedTensor] | None = None
     _is_complete = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -269,7 +273,8 @@ class Pipeline(abc.ABC):
         """
         batches = self.example_batches(examples)
         default = Signature(self.answer, self.input_specs(), self.answer_specs(), batches)
-        return {"serving_default": default, **self.other_signatures(batches)}
+        others = {**self.other_signatures(batches), **self._tokenize_signature(batches)}
+        return {"serving_default": default, **others}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -333,11 +338,7 @@ class Pipeline(abc.ABC):
                 passed; there is no such option, or its value is out of range; or the graph refuses
                 a text, such as one that the model has no positions for. The message says which.
         """
-        texts = tuple(map(tables.without_tensors, texts))
-        for name, column in zip(self.text_names, texts, strict=False):
-            check_is_list(name, column)  # before counting: one table may hold several inputs
-        one = bool(texts) and isinstance(texts[0], str | bytes)
-        columns = [[text] for text in texts] if one else list(texts)
+        columns, one = call_columns(self.text_names, texts)
         if len(columns) != len(self.text_names):
             raise ValueError(
                 f"{type(self).__name__} takes {', '.join(self.text_names)}, not {len(columns)} "
@@ -447,6 +448,32 @@ class Pipeline(abc.ABC):
             self._variants[key] = variant
         return variant._graph
 
+    def _tokenize_signature(
+        self, batches: Sequence[Mapping[str, np.ndarray]]
+    ) -> dict[str, Signature]:
+        """Returns `tokenize`, from texts to the tokens that the model reads of each row."""
+        read = self.read_tokens
+        tokenizer: Any = next(iter(self.tokenizers.values()), None)
+        if read is None or not hasattr(tokenizer, "tokens"):  # such as hashed n-grams
+            return {}
+
+        def tokenize(**texts: tf.Tensor) -> dict[str, tf.Tensor]:
+            with tf.device("CPU:0"):  # string ops run only on the CPU
+                rows = read(**texts)
+                names = rows.with_values(tokenizer.tokens(rows.values))
+                return {
+                    "token_ids": rows.to_tensor(tokenizer.pad_token_id),
+                    "tokens": names.to_tensor(""),
+                    "num_tokens": tf.cast(rows.row_lengths(), tf.int32),
+                }
+
+        specs = {
+            "token_ids": tf.TensorSpec([None, None], tf.int32),
+            "tokens": tf.TensorSpec([None, None], tf.string),
+            "num_tokens": tf.TensorSpec([None], tf.int32),
+        }
+        return {"tokenize": Signature(tokenize, self.input_specs(), specs, batches)}
+
     @functools.cached_property
     def _variants(self) -> dict[str, Self]:
         """Pipelines with other options, by the options of calls."""
@@ -458,7 +485,7 @@ class Pipeline(abc.ABC):
             name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
             for name, spec in self.input_specs().items()
         }
-        return tf.function(self.answer, autograph=False).get_concrete_function(**specs)
+        return traced(self.answer, **specs)
 
 
 def _listed(value: Any) -> Any:

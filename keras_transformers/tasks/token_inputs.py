@@ -97,6 +97,28 @@ class TextPipeline(Pipeline):
         """Turns texts, strings (batch,), into the model's inputs (batch, length), in the graph."""
         return self.pack(self.tokenize(*texts))
 
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens that the model reads of each row, one part after the other.
+
+        The parts are the windows of a long text, or a text with each of its choices.
+
+        Args:
+            **texts: the inputs of `answer`.
+
+        Returns:
+            int32 (batch, None), with special tokens.
+        """
+        return self.real_tokens(self.encode(*(texts[name] for name in self.text_names)))
+
+    def real_tokens(self, tokens: Mapping[str, tf.Tensor]) -> tf.RaggedTensor:
+        """Returns the tokens in the model's inputs (batch, ..., length): int32 (batch, None)."""
+        token_ids = tokens["token_ids"]
+        is_real = tokens.get("padding_mask", token_ids != self.tokenizer.pad_token_id)
+        with tf.device("CPU:0"):  # ragged ops run only on the CPU
+            shape = tf.shape(token_ids)
+            flat = tf.stack([shape[0], tf.reduce_prod(shape[1:])])
+            return tf.ragged.boolean_mask(tf.reshape(token_ids, flat), tf.reshape(is_real, flat))
+
     def encode_row(self, *texts: str | bytes | Sequence[str]) -> dict[str, tf.Tensor]:
         """Turns one row of texts into the model's inputs (1, length)."""
         return self.encode(*map(one_row, self.text_names, texts))
@@ -330,6 +352,23 @@ def text_batches(
 def one_row(name: str, text: object) -> tf.Tensor:
     """Returns a text as a batch of one row, strings (1,); ValueError if it is not a string."""
     return tf.constant(string_column(name, [text]))
+
+
+def joined(parts: tf.RaggedTensor, rows: tf.Tensor, batch: tf.Tensor) -> tf.RaggedTensor:
+    """Joins parts of rows, such as their windows.
+
+    Args:
+        parts: int32 (parts, None).
+        rows: the row of each part, in ascending order, (parts,).
+        batch: number of rows; some may have no part.
+
+    Returns:
+        int32 (batch, None).
+    """
+    of_rows = tf.RaggedTensor.from_value_rowids(
+        parts, tf.cast(rows, tf.int64), tf.cast(batch, tf.int64)
+    )
+    return of_rows.merge_dims(1, 2)
 
 
 def widened(tokens: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

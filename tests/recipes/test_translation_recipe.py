@@ -137,8 +137,8 @@ def test_files_to_an_export(data, tmp_path):
 @pytest.mark.parametrize(
     ("model", "signatures"),
     [
-        ("seq2seq_multi30k", {"serving_default", "n_best", "attend"}),
-        ("seq2seq_multi30k_no_attention", {"serving_default", "n_best"}),
+        ("seq2seq_multi30k", {"serving_default", "n_best", "attend", "tokenize"}),
+        ("seq2seq_multi30k_no_attention", {"serving_default", "n_best", "tokenize"}),
     ],
     ids=["attention", "none"],
 )

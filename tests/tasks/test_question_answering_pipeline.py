@@ -189,7 +189,7 @@ def test_the_graph_and_what_it_tells(exported):
     assert LENGTHS.items() <= metadata.items()
     assert (metadata["max_answer_length"], metadata["no_answer_threshold"]) == (4, None)
     assert metadata["offset_unit"] == "character"
-    assert list(metadata["signatures"]) == ["serving_default", "tokens"]
+    assert list(metadata["signatures"]) == ["serving_default", "tokens", "tokenize"]
     assert list(check.failures(str(exported))) == []
 
 

@@ -185,7 +185,13 @@ def test_the_graph_and_what_it_tells(exported):
     assert (metadata["task"], metadata["labels"]) == ("tagging", LABELS)
     assert metadata["max_sequence_length"] == 16
     assert metadata["lengths"] == {"num_tokens": ["tokens", "labels", "starts", "ends", "scores"]}
-    assert list(metadata["signatures"]) == ["serving_default", "entities", "words", "tokens"]
+    assert list(metadata["signatures"]) == [
+        "serving_default",
+        "entities",
+        "words",
+        "tokens",
+        "tokenize",
+    ]
     assert list(check.failures(str(exported))) == []
 
 

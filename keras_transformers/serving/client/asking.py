@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -12,6 +14,7 @@ import numpy as np
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.serving.client.target import Target, connect
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -23,7 +26,6 @@ from keras_transformers.serving.client.transport import (
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.answers import Result
 from keras_transformers.tasks.generation.conversations import (
     OLD_OPTIONS,
     as_conversations,
@@ -31,7 +33,7 @@ from keras_transformers.tasks.generation.conversations import (
     decoding_options,
 )
 from keras_transformers.tasks.texts import (
-    check_is_list,
+    call_columns,
     named_columns,
     string_column,
     text_inputs,
@@ -50,24 +52,28 @@ class Client:
     """Sends requests to a model server. Threads may share a client.
 
     Args:
-        target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, or
-            "grpcs://host:port" for gRPC with TLS.
+        target: "http://host:port" for REST, "host:port" for gRPC; "https://host:port" and
+            "grpcs://host:port" for the same with TLS.
         timeout_s: seconds for each request, including its retries.
         max_attempts: how many times to try a request. Only requests that the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.
         batch_size: maximum rows that `ask` and `rows` put into one request.
         root_certificates: a PEM file of the certificate authorities to trust; the system's by
             default.
+        client_certificate: a PEM file of the certificate to show to a server that demands one.
+        client_key: a PEM file of its private key, without a password.
 
     Raises:
-        ValueError: the target is malformed, or a number is not positive.
-        FileNotFoundError: the file of certificates does not exist.
+        ValueError: the target is malformed, a number is not positive, there are certificates for
+            http://, or a certificate without its key.
+        FileNotFoundError: a PEM file does not exist.
+        OSError: a file is not PEM, or the key is not the certificate's.
 
     Example:
         >>> from keras_transformers.serving import Client
         >>> with Client("http://127.0.0.1:8501") as client:  # doctest: +SKIP
-        ...     client.ask(["Ein Mann fährt Rad ."], model="translate_de_en")
-        [Translation(text='A man is riding a bike.', score=-3.67)]
+        ...     client.ask("Ein Mann fährt Rad .", model="translate_de_en")
+        Translation(text='A man is riding a bike.', score=-3.67)
     """
 
     def __init__(
@@ -77,100 +83,72 @@ class Client:
         timeout_s: float = 30.0,
         max_attempts: int = 5,
         batch_size: int = 32,
-        root_certificates: str | None = None,
+        root_certificates: str | os.PathLike[str] | None = None,
+        client_certificate: str | os.PathLike[str] | None = None,
+        client_key: str | os.PathLike[str] | None = None,
     ) -> None:
         if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
             raise ValueError(
                 f"timeout_s {timeout_s}, max_attempts {max_attempts}, batch_size {batch_size}: "
                 "expected positive numbers"
             )
+        files = (root_certificates, client_certificate, client_key)
+        tls = ClientTls(*(None if file is None else Path(file) for file in files))
         self._timeout_s = timeout_s
         self._max_attempts = max_attempts
         self._batch_size = batch_size
-        self._transport: Transport = connect(Target.parse(target), root_certificates)
+        self._transport: Transport = connect(Target.parse(target), tls)
         self._signatures: dict[ModelSpec, Mapping[str, SignatureInfo]] = {}
 
     def ask(
         self,
-        texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
+        texts: Any,
+        texts_b: Any = None,
         *,
         model: str,
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
-    ) -> list[Result | dict[str, Any]]:
-        """Returns a model's answers to texts.
+    ) -> Any:
+        """Returns a model's answer to one text or many, as a call of the pipeline does.
 
         Args:
-            texts: one text, prompt or question per row.
-            texts_b: the second text of each pair, the context of each question, or the list of
-                choices for each text.
+            texts: a text, prompt or question (str or bytes), or a sequence of those.
+            texts_b: the second text of the pair, the context of the question, or the list of
+                choices for the text; or a sequence with one for each text.
             model: the model's name.
             version: the version's number; by default the label's version, or else the latest.
             label: the version's label.
             signature_name: the signature to run.
 
         Returns:
-            One result per text, of the type in `pipelines.results` for the task in the model's
-            export; a dict for other models and signatures.
+            For one text a result, for a sequence a list of results: of the type in
+            `pipelines.results` for the task in the model's export; dicts for other models and
+            signatures.
 
         Raises:
             RequestError: the server refused the request or failed.
-            ValueError: the model does not take these texts.
+            ValueError: the model does not take these texts, one is not a string or not Unicode
+                text, or an argument is a table, whose columns are to be passed.
         """
-        rows = self.rows(
-            texts,
-            texts_b,
-            model=model,
-            version=version,
-            label=label,
-            signature_name=signature_name,
-        )
-        answer = self._answer(ModelSpec(model, version, label), signature_name)
-        return [reading.typed(row, answer) for row in rows]
+        spec = ModelSpec(model, version, label)
+        rows, one = self._rows(spec, signature_name, texts, texts_b)
+        answer = self._answer(spec, signature_name)
+        results = [reading.typed(row, answer) for row in rows]
+        return results[0] if one else results
 
     def rows(
         self,
-        texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
+        texts: Any,
+        texts_b: Any = None,
         *,
         model: str,
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
-        spec = ModelSpec(model, version, label)
-        signature = self._signature(spec, signature_name)
-        answer = self._answer(spec, signature_name)
-        columns = [texts] if texts_b is None else [texts, texts_b]
-        names = text_inputs(list(signature.inputs))
-        for name, column in zip(("texts", "texts_b"), columns, strict=False):
-            check_is_list(name, column)
-        by_name = {}
-        if len(names) == len(columns):
-            by_name = {
-                name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
-                for name, column in zip(names, columns, strict=True)
-            }
-        counts = [len(column) for column in by_name.values() or columns]
-        if not by_name or len(set(counts)) != 1:
-            raise ValueError(
-                f"signature {signature_name!r} of {model} takes {', '.join(signature.inputs)}, not "
-                f"{' and '.join(map(str, counts))} texts; asking sends only texts, one per input: "
-                "name another signature, or call `Client.predict`"
-            )
-        padded = [name for name, info in signature.outputs.items() if info.grows]
-        rows: list[dict[str, Any]] = []
-        for start in range(0, counts[0], self._batch_size):
-            batch = {
-                name: column[start : start + self._batch_size] for name, column in by_name.items()
-            }
-            outputs = self.predict(
-                batch, model=model, version=version, label=label, signature_name=signature_name
-            )
-            rows.extend(reading.rows(outputs, padded, answer))
+        """Asks like `ask`, but returns dicts, in a list: output name -> str, number or list."""
+        rows, _ = self._rows(ModelSpec(model, version, label), signature_name, texts, texts_b)
         return rows
 
     @overload
@@ -450,6 +428,46 @@ class Client:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _rows(
+        self, spec: ModelSpec, signature_name: str, texts: Any, texts_b: Any
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """Returns the answer to each row of texts, and whether they are a single row."""
+        signature = self._signature(spec, signature_name)
+        names = text_inputs(list(signature.inputs))
+        columns, one = call_columns(
+            names or ("texts", "texts_b"), [texts] if texts_b is None else [texts, texts_b]
+        )
+        if len(names) != len(columns):
+            raise ValueError(
+                f"signature {signature_name!r} of {spec.name} takes "
+                f"{', '.join(names or signature.inputs)}, "
+                f"not {len(columns)} arguments: pass one string or a list of strings for each, "
+                "name another signature, or call `Client.predict`"
+            )
+        by_name = {
+            name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
+            for name, column in zip(names, columns, strict=True)
+        }
+        counts = {name: len(column) for name, column in by_name.items()}
+        if len(set(counts.values())) != 1:
+            raise ValueError(f"{spec.name} needs as many {' as '.join(names)}, not {counts}")
+        padded = [name for name, info in signature.outputs.items() if info.grows]
+        answer = self._answer(spec, signature_name)
+        rows: list[dict[str, Any]] = []
+        for start in range(0, counts[names[0]], self._batch_size):
+            batch = {
+                name: column[start : start + self._batch_size] for name, column in by_name.items()
+            }
+            outputs = self.predict(
+                batch,
+                model=spec.name,
+                version=spec.version,
+                label=spec.label,
+                signature_name=signature_name,
+            )
+            rows.extend(reading.rows(outputs, padded, answer))
+        return rows, one
 
     def _arrays(
         self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]

@@ -1,6 +1,5 @@
 """Defines the client's REST transport, which needs no TensorFlow."""
 
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 
 import httpx
@@ -8,6 +7,7 @@ import numpy as np
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.client import rest_messages
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -23,14 +23,11 @@ class RestTransport:
 
     Args:
         url: the server's URL.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS; None for no encryption.
     """
 
-    def __init__(self, url: str, root_certificates: str | None) -> None:
-        verify: ssl.SSLContext | bool = True
-        if root_certificates is not None:
-            verify = ssl.create_default_context(cafile=root_certificates)
-        self._http = httpx.Client(base_url=url, verify=verify)
+    def __init__(self, url: str, tls: ClientTls | None) -> None:
+        self._http = httpx.Client(base_url=url, verify=False if tls is None else tls.context())
 
     def predict(  # noqa: D102
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]

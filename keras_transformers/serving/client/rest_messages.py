@@ -14,8 +14,10 @@ from typing import Any, Literal
 import httpx
 import numpy as np
 
+from keras_transformers.dependencies.graph_errors import sentence
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.files.surrogates import as_utf8
+from keras_transformers.serving.client.tls import connection_failure
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -114,7 +116,7 @@ def request_errors(server: str, timeout_s: float) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise request_error(Code.DEADLINE_EXCEEDED, "", timeout_s) from error
     except httpx.TransportError as error:
-        raise RequestError(Code.UNAVAILABLE, f"{server}: {error}") from error
+        raise RequestError(Code.UNAVAILABLE, connection_failure(server, f"{error}")) from error
 
 
 def read(response: httpx.Response, timeout_s: float) -> Json:
@@ -177,7 +179,9 @@ def read_status(answer: Json) -> list[VersionStatus]:
     """Returns the state of each version."""
     return [
         VersionStatus(
-            int(entry["version"]), entry["state"], entry["status"].get("error_message", "")
+            int(entry["version"]),
+            entry["state"],
+            sentence(entry["status"].get("error_message", "")),
         )
         for entry in answer["model_version_status"]
     ]

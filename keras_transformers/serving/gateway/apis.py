@@ -9,18 +9,21 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json
+from keras_transformers.files.surrogates import half_of_a_pair
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
@@ -29,8 +32,22 @@ from keras_transformers.serving.server.logs import Seldom
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
+_SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
+_WORDS = {  # type of pydantic's error -> what is wrong with the field
+    "missing": "is missing",
+    "extra_forbidden": "there is no such field",
+    "model_attributes_type": "must be an object",
+}
+_MOST_FIELDS = 1000  # of an object in a request
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
+
+
+# The type of a list in a request. It stops at its first item at fault: a million of them would
+# become a million errors.
+ListOf = Annotated[list[_T], Field(fail_fast=True)]
 
 
 class Body(BaseModel):
@@ -47,31 +64,54 @@ def _models(request: Request) -> Models:
 Asked = Annotated[Models, Depends(_models)]
 
 
-def router(error_shape: ErrorShape, **options: Any) -> APIRouter:
+def router(
+    error_shape: ErrorShape,
+    *,
+    status: Callable[[RefusalError], int] = lambda refused: refused.status,
+    request_class: "type[CheckedRequest] | None" = None,
+    **options: Any,
+) -> APIRouter:
     """Returns a router whose routes answer errors in their API's own shape.
 
     Args:
         error_shape: makes the JSON of an error.
+        status: the HTTP status of an error, where the API has its own.
+        request_class: how bodies are read; `CheckedRequest` by default.
         **options: those of `APIRouter`, such as `tags`, which names the API in the description.
     """
+    checked_request = request_class or CheckedRequest
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             answer = super().get_route_handler()
 
             async def respond(request: Request) -> Response:
-                checked = _CheckedRequest(request.scope, request.receive)
+                checked = checked_request(request.scope, request.receive)
                 try:
                     await checked.read()
                     return await _while_connected(checked, answer)
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
-                    headers = {"Retry-After": "1"} if refused.status in (429, 503) else None
-                    return JSONResponse(error_shape(refused), refused.status, headers)
+                    number = status(refused)
+                    headers = {"Retry-After": "1"} if number in (429, 503) else None
+                    return _json(error_shape(refused), number, headers)
 
             return respond
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+def answered(model: BaseModel) -> Response:
+    """Returns a response with the fields of a model that were set, also those that are None.
+
+    A route that returns it names the model's type as its `response_model`, for the page at `/docs`.
+    """
+    return Response(model.model_dump_json(exclude_unset=True), media_type="application/json")
+
+
+def _json(content: Json, status: int, headers: Mapping[str, str] | None) -> Response:
+    # In ASCII, because a message may quote half of a surrogate pair, which has no UTF-8.
+    return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
 def as_refusal(error: Exception, place: str) -> RefusalError:
@@ -86,7 +126,7 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     if isinstance(error, RequestError):
         return RefusalError(error.code, error.message, None, HTTP_STATUS[error.code])
     if isinstance(error, RequestValidationError):
-        return _of_fields(error.errors())
+        return _of_fields(error)
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):
         return refusal("the client has left", code=Code.CANCELLED)
     if isinstance(error, HTTPException):
@@ -95,16 +135,39 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     return refusal("internal error; see the server's log", code=Code.INTERNAL)
 
 
-def _of_fields(errors: Any) -> RefusalError:
+def _of_fields(error: RequestValidationError) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
-    places = [".".join(str(part) for part in error["loc"][1:]) for error in errors]
+    places = [_place(fault, error.body) for fault in error.errors()]
     texts = [
-        f"{place or 'body'}: {error['msg']}" for place, error in zip(places, errors, strict=True)
+        f"{place or 'body'}: {_in_words(fault)}"
+        for place, fault in zip(places, error.errors(), strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
 
 
-class _CheckedRequest(Request):
+def _in_words(error: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a field, without pydantic's terms."""
+    if error["type"] in _WORDS:
+        return _WORDS[error["type"]]
+    text = error["msg"].removeprefix("Value error, ")
+    return _SUBJECT.sub("must", text).replace(" after validation", "")
+
+
+def _place(fault: Mapping[str, Any], body: Json) -> str:
+    """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
+    parts, value = [], body
+    for part in fault["loc"][1:]:
+        if isinstance(value, dict) and (part in value or fault["type"] == "missing"):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:  # one of the types that a field may have
+            continue
+        parts.append(str(part))
+    return ".".join(parts)
+
+
+class CheckedRequest(Request):
     """A request whose body has a limit and is JSON, which FastAPI finds parsed."""
 
     async def read(self) -> None:
@@ -113,6 +176,11 @@ class _CheckedRequest(Request):
         Raises:
             RefusalError: it is too large, or no JSON.
         """
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise refusal(
+                f"Content-Encoding: {encoding[:60]} is not supported: send none", status=415
+            )
         limit, body = self.app.state.max_body_bytes, bytearray()
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
@@ -124,17 +192,52 @@ class _CheckedRequest(Request):
         self._body = bytes(body)
         if not body:
             return
+        text = self.json_part(self._body)
+        try:
+            self._json = json.loads(text, object_pairs_hook=_object)
+        except RecursionError:
+            raise refusal("the body is not JSON that can be read: nested too deeply") from None
+        except ValueError as error:  # includes UnicodeDecodeError
+            raise refusal(f"the body is not JSON: {error}") from None
+        if _SURROGATE.search(text):
+            _check_texts(self._json)
+
+    def json_part(self, body: bytes) -> bytes:
+        """Returns the JSON in a body, which is all of it.
+
+        Raises:
+            RefusalError: the body is something else.
+        """
         kind = self.headers.get("content-type", "application/json")
         if "json" not in kind.lower():
             raise refusal(
                 f"Content-Type: {kind[:60]} is not JSON: send application/json", status=415
             )
-        try:
-            self._json = json.loads(body)
-        except RecursionError:
-            raise refusal("the body is not JSON that can be read: nested too deeply") from None
-        except ValueError as error:  # includes UnicodeDecodeError
-            raise refusal(f"the body is not JSON: {error}") from None
+        return body
+
+
+def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
+    if len(fields) > _MOST_FIELDS:
+        raise refusal(
+            f"{fields[0][0][:100]} and more: an object has {len(fields)} fields, but the limit is "
+            f"{_MOST_FIELDS}"
+        )
+    return dict(fields)
+
+
+def _check_texts(document: Json) -> None:
+    """Refuses a body that has half of a surrogate pair, by its place; it cannot be sent on."""
+    left: list[tuple[tuple[str, ...], Json]] = [((), document)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str) and (reason := half_of_a_pair(value)):
+            field = ".".join(place)
+            raise refusal(f"{field}: {value!r:.60} has {reason}", field=field)
+        if isinstance(value, dict):
+            left.extend((place, name) for name in value)
+        if isinstance(value, dict | list):
+            parts = value.items() if isinstance(value, dict) else enumerate(value)
+            left.extend(((*place, str(part)), inner) for part, inner in parts)
 
 
 def _too_large(limit: int) -> RefusalError:
@@ -173,26 +276,39 @@ async def event_stream(
     A client that leaves closes the items.
 
     Args:
-        items: the data of each event.
+        items: the data of each event; the fields that were set, also those that are None.
         error_shape: makes the data of an error.
         end: the data of an event after the last one.
     """
     first = await anext(items)
 
     async def events() -> AsyncIterator[bytes]:
-        async with contextlib.aclosing(items):
-            try:
-                yield _event(first.model_dump_json(exclude_unset=True))
-                async for item in items:
-                    yield _event(item.model_dump_json(exclude_unset=True))
-                if end is not None:
-                    yield _event(end)
-            except Exception as error:
-                yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
+        try:
+            yield _event(first.model_dump_json(exclude_unset=True))
+            async for item in items:
+                yield _event(item.model_dump_json(exclude_unset=True))
+            if end is not None:
+                yield _event(end)
+        except Exception as error:
+            yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
 
-    return StreamingResponse(
-        events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-    )
+    return _EventStream(events(), items)
+
+
+class _EventStream(StreamingResponse):
+    """A response of server-sent events, which closes what they come from when it ends."""
+
+    def __init__(
+        self, events: AsyncIterator[bytes], source: AsyncGenerator[BaseModel, None]
+    ) -> None:
+        super().__init__(
+            events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+        )
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(self._source):
+            await super().__call__(scope, receive, send)
 
 
 def _event(data: str) -> bytes:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +16,8 @@ from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.generation.conversations import OLD_OPTIONS
 
-_ROWS_OF_A_REQUEST = 32  # as `Client` sends them, so that answers are the same
+_ROWS_OF_A_RUN = 32  # as `Client` sends them, so that answers are the same
+_RUNS_OF_A_REQUEST = 4  # at the same time
 
 
 class Backend(Protocol):
@@ -56,14 +58,16 @@ class Model:
         spec: the model and its version.
         signatures: its signatures by name.
         backend: runs them.
-        timeout_s: seconds that a request may take.
+        deadline: when the answer to the request is due, by time.monotonic.
+        max_rows: how many texts a request may have.
     """
 
     name: str
     spec: ModelSpec
     signatures: Mapping[str, SignatureInfo]
     backend: Backend
-    timeout_s: float
+    deadline: float
+    max_rows: int = 1024
 
     @property
     def task(self) -> str:
@@ -105,30 +109,42 @@ class Model:
     async def rows(self, signature_name: str, inputs: Arrays) -> list[dict[str, Any]]:
         """Runs a signature and returns its outputs as rows: name -> str, number or nested list.
 
-        Many rows become several requests at the same time, as large as those of `Client`.
+        Many rows become several runs, see `parts`.
         """
         answer = reading.answer_type(self.task)
         outputs = self.signatures[signature_name].outputs
         padded = [name for name, info in outputs.items() if info.grows]
-        count = len(next(iter(inputs.values())))
-        starts = range(0, count, _ROWS_OF_A_REQUEST)
-        parts = await asyncio.gather(
-            *(
-                self.predict(
-                    signature_name,
-                    {n: array[start : start + _ROWS_OF_A_REQUEST] for n, array in inputs.items()},
-                )
-                for start in starts
-            )
-        )
+        parts = await self.parts(signature_name, inputs)
         return [row for part in parts for row in reading.rows(part, padded, answer)]
+
+    async def parts(self, signature_name: str, inputs: Arrays) -> list[dict[str, np.ndarray]]:
+        """Runs a signature on rows of any number, as many at once as `Client` sends.
+
+        A few runs are in progress at the same time, so that replicas share them but one request
+        does not take the places of all others.
+        """
+        places = asyncio.Semaphore(_RUNS_OF_A_REQUEST)
+
+        async def run(start: int) -> dict[str, np.ndarray]:
+            rows = slice(start, start + _ROWS_OF_A_RUN)
+            async with places:
+                return await self.predict(signature_name, {n: a[rows] for n, a in inputs.items()})
+
+        count = len(next(iter(inputs.values())))
+        runs = [asyncio.ensure_future(run(start)) for start in range(0, count, _ROWS_OF_A_RUN)]
+        try:
+            return await asyncio.gather(*runs)
+        finally:  # if one has failed
+            for other in runs:
+                other.cancel()
 
     def stream(self, signature_name: str, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:
         """Runs a signature of one row that writes text; see `Backend.stream`."""
         return self.backend.stream(self._call(signature_name), inputs)
 
     def _call(self, signature_name: str) -> Call:
-        return Call(self.spec, signature_name, self.timeout_s)
+        left_s = max(0.001, self.deadline - time.monotonic())
+        return Call(self.spec, signature_name, left_s)
 
 
 class Models:
@@ -140,11 +156,13 @@ class Models:
     Args:
         backend: what serves them.
         timeout_s: seconds that a request may take.
+        max_rows: how many texts a request may have.
     """
 
-    def __init__(self, backend: Backend, *, timeout_s: float) -> None:
+    def __init__(self, backend: Backend, *, timeout_s: float, max_rows: int = 1024) -> None:
         self._backend = backend
         self._timeout_s = timeout_s
+        self._max_rows = max_rows
 
     async def names(self) -> list[str]:
         """Returns the names of the models, sorted, without versions and labels."""
@@ -157,6 +175,7 @@ class Models:
             RefusalError: there is no such model.
             RequestError: its server does not answer.
         """
+        deadline = time.monotonic() + self._timeout_s
         spec = _spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
@@ -166,24 +185,61 @@ class Models:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
                 raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
             raise
-        return Model(name, spec, signatures, self._backend, self._timeout_s)
+        return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
-    async def only(self, task: str) -> Model:
-        """Returns the only model for a task, for requests that name none.
+    async def only(self, purpose: str, fits: Callable[[Model], bool], remedy: str) -> Model:
+        """Returns the only model that can answer, for requests that name none.
+
+        Args:
+            purpose: what it is for, such as "embedding".
+            fits: whether a model can answer.
+            remedy: how a request names a model.
 
         Raises:
-            RefusalError: there is no model for the task, or there are several.
+            RefusalError: no model can answer, or several can.
+            RequestError: one that may be able to does not answer.
         """
-        models = [await self.find(name) for name in await self.names()]
-        fitting = [model for model in models if model.task == task]
+        fitting, failure = [], None
+        for name in await self.names():
+            try:
+                model = await self.find(name)
+            except RequestError as error:  # such as one that is still loading
+                failure = error
+            else:
+                fitting += [model] if fits(model) else []
+        if not fitting and failure is not None:
+            raise failure
         if len(fitting) != 1:
             names = ", ".join(model.name for model in fitting) or "none"
             raise refusal(
-                f"the request names no model, and for {task} there are: {names}; put the name into "
-                "the path, /models/NAME/...",
+                f"the request names no model, and those for {purpose} are: {names}; {remedy}",
+                field="model",
                 code=Code.NOT_FOUND,
             )
         return fitting[0]
+
+    async def is_ready(self, name: str) -> bool:
+        """Returns whether a model has a version that answers.
+
+        Raises:
+            RefusalError: there is no such model.
+            RequestError: its server does not answer.
+        """
+        spec = _spec(name)
+        if spec.name not in await self._backend.names():
+            raise await self._unknown(name)
+        try:
+            versions = await self._backend.status(spec, self._timeout_s)
+        except RequestError as error:
+            if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
+                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+            raise
+        return any(version.state == "AVAILABLE" for version in versions)
+
+    async def versions(self, name: str) -> list[int]:
+        """Returns the versions of a model that answer, the oldest first."""
+        versions = await self._backend.status(_spec(name), self._timeout_s)
+        return sorted(entry.version for entry in versions if entry.state == "AVAILABLE")
 
     async def _unknown(self, name: str) -> Exception:
         names = ", ".join(await self.names())

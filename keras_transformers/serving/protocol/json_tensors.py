@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import RequestError, invalid
+from keras_transformers.serving.protocol.floats import shortest
 from keras_transformers.serving.protocol.json_values import (
     is_object,
     scalar,
@@ -78,24 +79,6 @@ def write_outputs(outputs: Arrays, format: Format) -> dict[str, Any]:
         return {"outputs": columns}
     rows = zip(*columns.values(), strict=True)
     return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
-
-
-def shortest(array: np.ndarray) -> np.ndarray:
-    """Returns floats as float64 that print with the fewest digits that identify the float.
-
-    >>> shortest(np.array([0.2, 1e-5], "float32")).tolist()
-    [0.2, 1e-05]
-    """
-    if array.dtype == np.float64:
-        return array
-    if array.dtype != np.float16:
-        array = array.astype(np.float32)  # bfloat16 has no short form in numpy
-    return array.astype("U").astype(np.float64)
-
-
-def shorten_floats(values: Sequence[float]) -> list[float]:
-    """Returns float32 values as floats that print with the fewest digits."""
-    return shortest(np.asarray(values, np.float32)).tolist()
 
 
 def _check_rows(outputs: Arrays) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -26,7 +27,10 @@ from keras_transformers.serving.server.steps import Parts, beginning, outputs_of
 __all__ = ["Limits"]
 
 _HELD_BODIES = 16  # how many bodies of maximum size are held at once
+_SLOW_S = 1.0  # a first answer that takes longer is logged
 _NEW_TOKENS = ("max_length", "max_new_tokens")  # inputs that limit how many tokens a model writes
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,7 @@ class Engine:
         begin = beginning(model, signature) if self._batching.enabled else None
         if begin is not None and rows_of(inputs):
             request = self._write(call, version, model, begin, inputs)
-            self._result(call, request, request.done)
+            self._result(call, model, begin, request, request.done)
             return outputs_of(request.texts, signature)
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
         # A run may outlive its request, and needs the model until it ends.
@@ -262,7 +266,7 @@ class Engine:
             version.release()
             raise
         answer.add_done_callback(lambda _: version.release())
-        return self._result(call, answer, answer)
+        return self._result(call, model, signature, answer, answer)
 
     def _write(
         self,
@@ -315,7 +319,7 @@ class Engine:
                 has_news.clear()
                 if (part := parts.next()) is not None:
                     yield part
-            self._result(call, request, request.done)
+            self._result(call, model, begin, request, request.done)
             if (part := parts.next()) is not None:
                 yield part
         finally:
@@ -326,19 +330,37 @@ class Engine:
         if call.is_abandoned:
             answer.abandon()
 
-    def _result(self, call: Call, answer: _Abandonable, future: "Future[Any]") -> Any:
+    def _result(
+        self,
+        call: Call,
+        model: SavedModel,
+        signature: SignatureInfo,
+        answer: _Abandonable,
+        future: "Future[Any]",
+    ) -> Any:
         """Waits for what a request asked for, until its deadline."""
         self._hold(call, answer)
+        is_first, start = signature.name not in model.answered, time.monotonic()
         try:
-            return future.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            outputs = future.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            if is_first and (seconds := time.monotonic() - start) > _SLOW_S:
+                _logger.info(
+                    "the first answer of %s to %r took %.1f s, because it optimized the graph; "
+                    "`keras-transformers warm-up %s` does so before a version is served",
+                    call.model,
+                    signature.name,
+                    seconds,
+                    model.path,
+                )
+            return outputs
         except TimeoutError:
             answer.abandon()
-            raise self._too_late(call) from None
+            raise self._too_late(call, is_first=is_first) from None
         except CancelledError:
             raise RequestError(Code.CANCELLED, "the client has left") from None
         except RequestError as error:
             if error.code == Code.DEADLINE_EXCEEDED:  # the runtime's words are of notifications
-                raise self._too_late(call) from None
+                raise self._too_late(call, is_first=is_first) from None
             raise
 
     def _check_new_tokens(self, inputs: Arrays) -> None:
@@ -353,13 +375,17 @@ class Engine:
                     "--max-new-tokens"
                 )
 
-    def _too_late(self, call: Call) -> RequestError:
+    def _too_late(self, call: Call, *, is_first: bool) -> RequestError:
         seconds, limit = call.deadline - call.start, self.limits.timeout_s
         # The difference of two times is not exact.
         is_limit = limit - seconds < 1e-3
         remedy = "serve with a larger --timeout" if is_limit else "wait longer"
+        note = (
+            ", or ask again, because a signature's first answer takes longest" if is_first else ""
+        )
         return RequestError(
-            Code.DEADLINE_EXCEEDED, f"no answer within {seconds:.3g} s: ask for less, or {remedy}"
+            Code.DEADLINE_EXCEEDED,
+            f"no answer within {seconds:.3g} s: ask for less, or {remedy}{note}",
         )
 
     def statuses(self, spec: ModelSpec) -> list[Version]:

@@ -23,9 +23,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json, Message
+from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
 from keras_transformers.serving.protocol.events import MEDIA_TYPE
+from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
 from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
@@ -261,7 +263,7 @@ def _classify(lease: Lease, body: bytes) -> dict[str, Any]:
     with _room_to_parse(body):
         signature, examples = _examples(lease, body, CLASSIFY)
     rows = requests.classify(signature, examples, lease.run)
-    scores = iter(json_tensors.shorten_floats([score for row in rows for _, score in row]))
+    scores = iter(shorten_floats([score for row in rows for _, score in row]))
     return {"results": [[[label, next(scores)] for label, _ in row] for row in rows]}
 
 
@@ -269,7 +271,7 @@ def _regress(lease: Lease, body: bytes) -> dict[str, Any]:
     with _room_to_parse(body):
         signature, examples = _examples(lease, body, REGRESS)
     values = requests.regress(signature, examples, lease.run)
-    return {"results": json_tensors.shorten_floats(values)}
+    return {"results": shorten_floats(values)}
 
 
 def _examples(lease: Lease, body: bytes, method: str) -> tuple[SignatureInfo, Any]:
@@ -288,7 +290,9 @@ _ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
 def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
     """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
-        return _json(_message(status_response(engine.statuses(spec))))
+        status = _message(status_response(engine.statuses(spec)))
+        is_whole = spec == ModelSpec(spec.name)  # its path is one of OpenAI's API, too
+        return _json(status | (openai_models.card(spec.name) if is_whole else {}))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
         model = {"name": spec.name, "signature_name": "", "version": str(version.number)}

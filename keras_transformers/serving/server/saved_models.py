@@ -48,10 +48,12 @@ class SavedModel:
         signatures: name -> signature.
         steps: the same for those with which the server writes texts; no request may name them.
         definitions: name -> SignatureDef from the file, including the initializer's.
+        answered: the signatures that have answered; the first run of each also optimizes its graph.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_runs: int = 2) -> None:
         self.path = Path(path)
+        self.answered: set[str] = set()
         graph = tf.Graph()
         # Allocate GPU memory as needed; run operations without a GPU kernel on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
@@ -99,7 +101,8 @@ class SavedModel:
             if isinstance(error, tf.errors.OpError):
                 raise from_tensorflow(error) from error
             raise RequestError(
-                Code.FAILED_PRECONDITION, f"{self.path}: {type(error).__name__}: {error}"
+                Code.FAILED_PRECONDITION,
+                f"{self.path}: {type(error).__name__}: {graph_errors.sentence(str(error))}",
             ) from error
 
     def run(
@@ -125,6 +128,17 @@ class SavedModel:
         Raises:
             RequestError: the graph failed, or the run was cancelled.
         """
+        outputs = self._run(signature, inputs, timeout_s, cancellation)
+        self.answered.add(signature.name)
+        return outputs
+
+    def _run(
+        self,
+        signature: SignatureInfo,
+        inputs: Arrays,
+        timeout_s: float,
+        cancellation: Cancellation | None,
+    ) -> dict[str, Any]:
         cancellation = cancellation or Cancellation()
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
         feeds, fetches = self._tensors[signature.name]

@@ -48,7 +48,11 @@ def warm_up(model: SavedModel) -> int:
             raise RequestError(
                 Code.UNIMPLEMENTED, f"{file}: record {count + 1}: unsupported log type {kind}"
             )
-        messages.ANSWERS[kind](model, getattr(log, kind).request, run)
+        try:
+            messages.ANSWERS[kind](model, getattr(log, kind).request, run)
+        except RequestError as error:
+            message = f"{file}: record {count + 1}: {error.message}"
+            raise RequestError(error.code, message) from error
         count += 1
     return count
 

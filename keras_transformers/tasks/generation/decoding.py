@@ -27,10 +27,12 @@ from keras_transformers.decoding.step import (
 )
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.pieces import pieces
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__: list[str] = []
 
+TOKENS = ("token_ids", "token_log_probabilities")  # what only some callers need
 _GROWING_AXIS = 2  # of the cache's keys and values (rows, heads, time, head_dim)
 # What `Prompts.rows` makes.
 _ROWS = {
@@ -79,10 +81,24 @@ class Decoder:
         Returns:
             The outputs of `TextGenerator.generate`.
         """
+        sampled = self.sample_tokens(**rows)
+        return {n: value for n, value in sampled.items() if n not in TOKENS}
+
+    def sample_tokens(self, **rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the continuations of rows with their tokens, in the graph.
+
+        Args:
+            **rows: those of `Prompts.rows`.
+
+        Returns:
+            The outputs of `sample`; `token_ids` int32 and `token_log_probabilities` float32
+            (batch, length), padding and 0 after a text's own.
+        """
         mask = _mask(**rows)
         step, last_token_ids, cache = self._model.start_decoding(rows["token_ids"], mask)
         search = self._search(step, last_token_ids, mask, **rows)
-        sampled = search.run(last_token_ids, cache, growing_axis=_GROWING_AXIS)
+        path = search.follow(last_token_ids, cache, growing_axis=_GROWING_AXIS)
+        sampled = search.hypotheses(path)
         lengths = sampled.lengths[:, 0]
         # Without the padding, which is text if the tokenizer pads with an ordinary token.
         token_ids = tf.RaggedTensor.from_tensor(sampled.token_ids[:, 0], lengths)
@@ -91,6 +107,9 @@ class Decoder:
             "num_new_tokens": lengths,
             "log_probability": sampled.scores[:, 0],
             "finished": sampled.finished[:, 0],
+            "num_prompt_tokens": rows["num_tokens"],
+            "token_ids": sampled.token_ids[:, 0],
+            "token_log_probabilities": path.token_log_probs,
         }
 
     def greedy(
@@ -119,9 +138,12 @@ class Decoder:
         Args:
             row: the only one of `Prompts.rows`.
         """
-        return self._pieces(self.steps(row), row["stop"])
+        return self._pieces(self.steps(row), row)
 
-    def _pieces(self, steps: Iterator[Step], stop: tf.Tensor) -> Generator[str, None, Generation]:
+    def _pieces(
+        self, steps: Iterator[Step], row: Mapping[str, tf.Tensor]
+    ) -> Generator[str, None, Generation]:
+        stop = row["stop"]
         token_ids: list[int] = []
         text, log_probability, finished = "", np.float32(0), False
 
@@ -135,7 +157,8 @@ class Decoder:
                 yield text
 
         yield from pieces(texts(), [text.decode() for text in stop[0].numpy() if text])
-        return Generation(text, len(token_ids), float(log_probability), finished)
+        num_prompt_tokens = int(row["num_tokens"][0])
+        return Generation(text, len(token_ids), float(log_probability), finished, num_prompt_tokens)
 
     # The steps of a server, in which rows join and leave; see `step_names`.
 
@@ -198,7 +221,7 @@ class Decoder:
             step, last_token_ids, cache = self._model.start_decoding(rows["token_ids"], mask)
             return self._search(step, last_token_ids, mask, **rows).start(last_token_ids), cache
 
-        return tf.function(start, autograph=False).get_concrete_function(**_ROWS)
+        return traced(start, **_ROWS)
 
     @functools.cached_property
     def _extend(self) -> Any:
@@ -214,12 +237,12 @@ class Decoder:
 
         path, cache = self._start.structured_outputs
         specs = state_specs(path, cache, _GROWING_AXIS)
-        return tf.function(extend, autograph=False).get_concrete_function(*specs, _ROWS)
+        return traced(extend, *specs, _ROWS)
 
     @functools.cached_property
     def _text_graph(self) -> Any:
         specs = (_ROWS["token_ids"], _ROWS["stop"])
-        return tf.function(self._text, autograph=False).get_concrete_function(*specs)
+        return traced(self._text, *specs)
 
     def _search(
         self,

@@ -9,6 +9,8 @@ from keras_transformers.tasks.texts import strings
 __all__: list[str] = []
 
 EXAMPLES = ("The old man and", "It was a day like any other, and")
+# One begins another.
+CHOICES = ("a", "ab", "c")
 _NEW_TOKENS = 8
 
 
@@ -22,6 +24,11 @@ def example_options(rows: int) -> dict[str, np.ndarray]:
         "top_p": np.where(number == 0, 0.9, 1.0),
         "seed": number,
     }
+
+
+def shortened(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns an example with options whose texts have three tokens at most."""
+    return {**example, "max_length": np.minimum(example["max_length"], 3)}
 
 
 def with_later_options(example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

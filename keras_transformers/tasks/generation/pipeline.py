@@ -14,8 +14,11 @@ from keras_transformers.convert.families import families
 from keras_transformers.decoding.rows import ROW_OPTIONS
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.generation.answer import ANSWER, Generation
+from keras_transformers.tasks.generation.answer import ANSWER, Generation, Selection
 from keras_transformers.tasks.generation.chat import Chat
+from keras_transformers.tasks.generation.choice_lists import choice_columns, selections
+from keras_transformers.tasks.generation.choices import Choices
+from keras_transformers.tasks.generation.choices import answers as answers_of
 from keras_transformers.tasks.generation.conversations import (
     OPTIONS,
     Message,
@@ -24,8 +27,10 @@ from keras_transformers.tasks.generation.conversations import (
 )
 from keras_transformers.tasks.generation.decoding import Decoder
 from keras_transformers.tasks.generation.examples import (
+    CHOICES,
     EXAMPLES,
     example_options,
+    shortened,
     with_later_options,
 )
 from keras_transformers.tasks.generation.prompts import (
@@ -37,14 +42,16 @@ from keras_transformers.tasks.generation.prompts import (
 )
 from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
 from keras_transformers.tasks.generation.steps import step_signatures
+from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
-from keras_transformers.tasks.texts import strings
+from keras_transformers.tasks.texts import string_column, strings
 from keras_transformers.tasks.token_inputs import (
     check_vocabulary,
     one_row,
     text_batches,
     token_names,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
@@ -76,7 +83,8 @@ class TextGenerator(Pipeline):
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(prompt string (batch,)) -> text string (batch,), num_new_tokens int32
-      (batch,), log_probability float32 (batch,), finished bool (batch,), with the options below.
+      (batch,), log_probability float32 (batch,), finished bool (batch,), num_prompt_tokens int32
+      (batch,), with the options below.
     - generate(prompt, max_length int32, temperature float32, top_k int32, top_p float32, seed
       int64, each (batch,)) -> the same, with options per row. The graph rejects options that are
       out of range.
@@ -85,6 +93,14 @@ class TextGenerator(Pipeline):
     - chat(roles string (batch, messages), texts string (batch, messages)) -> the same outputs: the
       answer to each conversation, if there is a chat template. "" pads shorter conversations.
     - chat_complete(roles, texts, and all options of `complete`) -> the same outputs.
+    - complete_tokens(inputs of `complete`), chat_tokens(inputs of `chat_complete`) -> the same
+      outputs, token_bytes string (batch, length), tokens string (batch, length),
+      token_log_probabilities float32 (batch, length); see `complete_tokens`.
+    - choose(prompt string (batch,), choices string (batch, choices)), chat_choose(roles, texts,
+      choices) -> text string (batch,), probability float32 (batch,), probabilities float32 (batch,
+      choices), num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows of choices.
+    - tokenize(prompt) -> token_ids int32 (batch, length), tokens string (batch, length), num_tokens
+      int32 (batch,): the prompt as the model reads it.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
@@ -149,12 +165,12 @@ class TextGenerator(Pipeline):
         self._graphs: dict[str, Graph] = {}
         self._chat = Chat(chat_template, tokenizer)
         self._prompts = Prompts(tokenizer, self.max_sequence_length)
-        self._decoder = Decoder(
-            model,
-            tokenizer,
-            longest=self.max_sequence_length,
-            also_end_token_ids=self.also_end_token_ids,
-        )
+        limits: dict[str, Any] = {
+            "longest": self.max_sequence_length,
+            "also_end_token_ids": self.also_end_token_ids,
+        }
+        self._decoder = Decoder(model, tokenizer, **limits)
+        self._choices = Choices(model, tokenizer, **limits)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         chosen: dict[str, Any] = {n: value for n, value in sampling.items() if value is not None}
         chosen |= {"max_length": max_length, "seed": seed}
@@ -206,7 +222,12 @@ class TextGenerator(Pipeline):
             "num_new_tokens": tf.TensorSpec([None], tf.int32),
             "log_probability": tf.TensorSpec([None], tf.float32),
             "finished": tf.TensorSpec([None], tf.bool),
+            "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
         }
+
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each prompt, int32 (batch, None), also of one that is too long."""
+        return self._prompt_tokens(texts["prompt"])
 
     def generate(
         self,
@@ -236,7 +257,8 @@ class TextGenerator(Pipeline):
             `num_new_tokens` int32 (batch,), end token included; `log_probability` float32 (batch,)
             of these tokens under the model, before the options apply; `finished` bool (batch,),
             True if the text ended with the end token or a stop string, False if it reached its
-            maximum length.
+            maximum length; `num_prompt_tokens` int32 (batch,), those of the prompt as the model
+            reads it, special ones included.
 
         Raises:
             tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
@@ -266,7 +288,29 @@ class TextGenerator(Pipeline):
         Raises:
             tf.errors.InvalidArgumentError: as for `generate`.
         """
-        return self._sample(**self._rows_of_prompts(prompt, stop=stop, **options))
+        return self._answers(self._rows_of_prompts(prompt, stop=stop, **options))
+
+    def complete_tokens(
+        self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Samples a continuation of each prompt and returns its tokens too, in the graph.
+
+        Args:
+            prompt: strings (batch,).
+            stop: see `complete`.
+            **options: see `complete`.
+
+        Returns:
+            The outputs of `complete`. `token_bytes` strings (batch, length), what each new token
+            adds to the text: "" for an end token, and bytes that are no UTF-8 for a part of a
+            character. `tokens` strings (batch, length), the same with U+FFFD for such bytes.
+            `token_log_probabilities` float32 (batch, length). All are "" and 0 after
+            `num_new_tokens`. A stop string is in the tokens, though not in the text.
+
+        Raises:
+            tf.errors.InvalidArgumentError: as for `generate`.
+        """
+        return self._answers_and_tokens(self._rows_of_prompts(prompt, stop=stop, **options))
 
     def chat_complete(
         self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
@@ -290,7 +334,28 @@ class TextGenerator(Pipeline):
             tf.errors.InvalidArgumentError: as for `generate`; or the chat template lacks a role or
                 does not allow it in that place, or the last message is not the user's.
         """
-        return self._sample(**self._rows_of_conversations(roles, texts, stop=stop, **options))
+        return self._answers(self._rows_of_conversations(roles, texts, stop=stop, **options))
+
+    def chat_tokens(
+        self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Samples an answer to each conversation and returns its tokens too, in the graph.
+
+        Args:
+            roles: see `chat_complete`.
+            texts: see `chat_complete`.
+            stop: see `complete`.
+            **options: see `complete`.
+
+        Returns:
+            The outputs of `complete_tokens`.
+
+        Raises:
+            ValueError: as for `chat_complete`.
+            tf.errors.InvalidArgumentError: as for `chat_complete`.
+        """
+        rows = self._rows_of_conversations(roles, texts, stop=stop, **options)
+        return self._answers_and_tokens(rows)
 
     @overload
     def chat(self, messages: Sequence[Message], **options: Any) -> Generation: ...
@@ -332,6 +397,92 @@ class TextGenerator(Pipeline):
             tensors = self._chat_graph(**columns, **rows)
             outputs = {name: value.numpy() for name, value in tensors.items()}
         answers = [Generation(**row) for row in reading.rows(outputs, [], ANSWER)]
+        return answers[0] if one else answers
+
+    @overload
+    def choose(  # type: ignore[overload-overlap]
+        self, prompt: str | bytes, choices: Sequence[str | bytes]
+    ) -> Selection: ...
+
+    @overload
+    def choose(
+        self,
+        prompt: Sequence[str | bytes],
+        choices: Sequence[str | bytes] | Sequence[Sequence[str | bytes]],
+    ) -> list[Selection]: ...
+
+    def choose(self, prompt: Any, choices: Any) -> Selection | list[Selection]:
+        """Finds which of some texts the model would write after a prompt, and how probably.
+
+        The probability of a choice is that the model writes its tokens and then an end token, as a
+        share of the choices' sum. So "a" and "ab" are different texts, and the model writes nothing
+        but one of them. Options of decoding, such as `temperature`, have no effect on it. A choice
+        is read as a text of its own and follows the prompt as it is: after a prompt without a space
+        at its end, most tokenizers need choices with one at their beginning, such as " Paris".
+
+        Args:
+            prompt: one text, or a sequence of them.
+            choices: strings, none of them empty or there twice; or for several prompts also a
+                sequence of strings for each.
+
+        Returns:
+            A `results.Selection` for one prompt; a list for several.
+
+        Raises:
+            ValueError: a list of choices is empty or has a choice twice, a choice is empty, does
+                not fit into the model's positions after the prompt, or is a text that the tokenizer
+                cannot write exactly. The message says which.
+
+        Example:
+            generate.choose("The capital of France is", [" Paris", " Rome"]).text
+        """
+        one = isinstance(prompt, str | bytes)
+        prompts = string_column("prompt", [prompt] if one else prompt)
+        graph = self._traced(self.choose_completion, ("prompt", "choices"), {})
+        return self._selections(graph, {"prompt": tf.constant(prompts)}, choices, one=one)
+
+    @overload
+    def choose_chat(
+        self, messages: Sequence[Message], choices: Sequence[str | bytes]
+    ) -> Selection: ...
+
+    @overload
+    def choose_chat(
+        self,
+        messages: Sequence[Sequence[Message]],
+        choices: Sequence[str | bytes] | Sequence[Sequence[str | bytes]],
+    ) -> list[Selection]: ...
+
+    def choose_chat(self, messages: Any, choices: Any) -> Selection | list[Selection]:
+        """Finds which of some answers the model would give to a conversation; see `choose`.
+
+        Args:
+            messages: see `chat`.
+            choices: see `choose`.
+
+        Returns:
+            A `results.Selection` for one conversation; a list for several.
+
+        Raises:
+            ValueError: as for `chat` and `choose`.
+        """
+        self._chat.required()
+        conversations, one = as_conversations(messages)
+        if not conversations:
+            return []
+        columns = self._chat.columns(conversations)
+        graph = self._traced(self.choose_answer, ("roles", "texts", "choices"), {})
+        return self._selections(graph, columns, choices, one=one)
+
+    def _selections(
+        self, graph: Graph, columns: Mapping[str, tf.Tensor], choices: Any, *, one: bool
+    ) -> Selection | list[Selection]:
+        number = len(next(iter(columns.values())))
+        lists = choice_columns(choices, number)
+        with graph_errors.as_value_errors():
+            tensors = graph(**columns, choices=tf.constant(lists, tf.string))
+        outputs = {name: value.numpy() for name, value in tensors.items()}
+        answers = selections(list(reading.rows(outputs, [], ANSWER)), lists)
         return answers[0] if one else answers
 
     def stream(self, prompt: str | bytes, **options: Any) -> Generator[str, None, Generation]:
@@ -421,31 +572,107 @@ class TextGenerator(Pipeline):
         """Computes `chat_complete`, in the graph."""
         return self._traced(self.chat_complete, ("roles", "texts"))
 
-    def _traced(self, function: Graph, names: Sequence[str]) -> Graph:
-        """Returns the graph of a method that takes these texts and all options, traced once."""
+    def _traced(
+        self,
+        function: Graph,
+        names: Sequence[str],
+        options: Mapping[str, tf.DType] = ROW_OPTIONS,
+    ) -> Graph:
+        """Returns the graph of a method that takes these texts and options, traced once."""
         if function.__name__ not in self._graphs:
-            specs = self._input_specs(names, ROW_OPTIONS)
+            specs = self._input_specs(names, options)
             named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-            graph = tf.function(function, autograph=False).get_concrete_function(**named)
-            self._graphs[function.__name__] = graph
+            self._graphs[function.__name__] = traced(function, **named)
         return self._graphs[function.__name__]
 
     def _rows_of_prompts(
         self, prompt: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        with tf.device("CPU:0"):  # string ops run only on the CPU
-            tokens = self._prompts.tokens_to_continue(prompt)
-        return self._prompts.rows(tokens, "prompt", stop, options)
+        return self._prompts.rows(self._prompt_tokens(prompt), "prompt", stop, options)
 
     def _rows_of_conversations(
         self, roles: tf.Tensor, texts: tf.Tensor, *, stop: tf.Tensor, **options: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        tokens = self._chat.tokens(roles, texts)
+        tokens = self._conversation_tokens(roles=roles, texts=texts)
         return self._prompts.rows(tokens, "conversation", stop, options)
+
+    def _prompt_tokens(self, prompt: tf.Tensor) -> tf.RaggedTensor:
+        tokens = self._text_tokens(text=prompt)
+        with tf.device("CPU:0"):  # ragged ops run only on the CPU
+            return self._prompts.to_continue(self._prompts.with_start(tokens))
+
+    @shared
+    def _text_tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            return self.tokenizer.tokenize(text)
+
+    @shared
+    def _conversation_tokens(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self._chat.tokens(roles, texts)
+
+    def _answers(self, rows: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        sampled = self._sample(**rows)
+        return {name: sampled[name] for name in self.answer_specs()}
+
+    def _answers_and_tokens(self, rows: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        sampled = self._sample(**rows)
+        lengths = sampled["num_new_tokens"]
+        pieces = token_bytes(self.tokenizer, sampled.pop("token_ids"), lengths)
+        return {**sampled, "token_bytes": pieces, "tokens": as_text(pieces)}
 
     @shared
     def _sample(self, **rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._decoder.sample(**rows)
+        return self._decoder.sample_tokens(**rows)
+
+    def choose_completion(self, prompt: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the probabilities of choices after prompts, in the graph; see `choose`.
+
+        Args:
+            prompt: strings (batch,).
+            choices: strings (batch, choices), where "" pads shorter rows.
+
+        Returns:
+            `text` strings (batch,), the likeliest choice, the first of equals; `probability`
+            float32 (batch,), its probability; `probabilities` float32 (batch, choices), 0 for
+            padding; `num_prompt_tokens` int32 (batch,).
+
+        Raises:
+            tf.errors.InvalidArgumentError: a row has no choice, one twice, one that does not fit
+                into the positions, or one that is not exactly the text of its tokens.
+        """
+        return self._chosen_of(self._prompt_tokens(prompt), "prompt", choices)
+
+    def choose_answer(
+        self, roles: tf.Tensor, texts: tf.Tensor, choices: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Computes the probabilities of answers to conversations, in the graph.
+
+        Args:
+            roles: see `chat_complete`.
+            texts: see `chat_complete`.
+            choices: see `choose_completion`.
+
+        Returns:
+            The outputs of `choose_completion`.
+
+        Raises:
+            ValueError: the pipeline has no chat template.
+            tf.errors.InvalidArgumentError: as for `choose_completion` and `chat_complete`.
+        """
+        tokens = self._conversation_tokens(roles=roles, texts=texts)
+        return self._chosen_of(tokens, "conversation", choices)
+
+    def _chosen_of(
+        self, tokens: tf.RaggedTensor, what: str, choices: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        rows = self._prompts.read(tokens, what)
+        pairs = self._choices.rows(choices, rows["num_tokens"], self._text_tokens)
+        scores = self._scores(**rows, **pairs)
+        return answers_of(choices, scores, rows["num_tokens"])
+
+    @shared
+    def _scores(self, **rows: tf.Tensor) -> tf.Tensor:
+        return self._choices.scores(**rows)
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one text, after the start token; see `Pipeline.read`."""
@@ -463,8 +690,7 @@ class TextGenerator(Pipeline):
             int32 (1, tokens), at least one: the start token comes first if the tokenizer puts it
             before every text, or if the prompt is empty.
         """
-        with tf.device("CPU:0"):  # string ops run only on the CPU
-            return self._prompts.tokens_to_continue(one_row("prompt", prompt)).to_tensor()
+        return self._prompt_tokens(one_row("prompt", prompt)).to_tensor()
 
     def watch_greedy(
         self, prompt: str | bytes, on_logits: Callable[[tf.Tensor], None], *, max_length: int
@@ -503,8 +729,9 @@ class TextGenerator(Pipeline):
         Raises:
             tf.errors.InvalidArgumentError: a text is longer than the model's positions.
         """
+        tokens = self._text_tokens(text=text)
         with tf.device("CPU:0"):
-            tokens = self._prompts.tokens(text)
+            tokens = self._prompts.with_start(tokens)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32) - 1  # without the start token
             checks = [self._prompts.length_check(num_tokens, "text")]
             token_ids = self._prompts.padded(tokens, checks, width=2)
@@ -565,6 +792,11 @@ class TextGenerator(Pipeline):
             "token_log_probabilities": tf.TensorSpec([None, None], tf.float32),
             "num_tokens": tf.TensorSpec([None], tf.int32),
         }
+        of_tokens = {
+            "token_bytes": tf.TensorSpec([None, None], tf.string),
+            "tokens": tf.TensorSpec([None, None], tf.string),
+            "token_log_probabilities": tf.TensorSpec([None, None], tf.float32),
+        }
         texts = [{"text": batch["prompt"]} for batch in batches]
         answers = self.answer_specs()
 
@@ -573,24 +805,52 @@ class TextGenerator(Pipeline):
             names: Sequence[str],
             options: Mapping[str, tf.DType],
             examples: Sequence[Mapping[str, np.ndarray]],
+            **more: tf.TensorSpec,
         ) -> Signature:
-            return Signature(function, self._input_specs(names, options), answers, examples)
+            outputs = answers | more
+            return Signature(function, self._input_specs(names, options), outputs, examples)
 
+        more = list(map(with_later_options, prompts[:1]))
         signatures = {
             "generate": signature(self.generate, ("prompt",), _OPTIONS, prompts),
             "score": Signature(self.score, {"text": _STRINGS}, scored, texts),
-            "complete": signature(
-                self.complete, ("prompt",), ROW_OPTIONS, list(map(with_later_options, prompts[:1]))
+            "complete": signature(self.complete, ("prompt",), ROW_OPTIONS, more),
+            "complete_tokens": signature(
+                self.complete_tokens,
+                ("prompt",),
+                ROW_OPTIONS,
+                list(map(shortened, more)),
+                **of_tokens,
             ),
         }
+        selected = {
+            "text": _STRINGS,
+            "probability": tf.TensorSpec([None], tf.float32),
+            "probabilities": tf.TensorSpec([None, None], tf.float32),
+            "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
+        }
+
+        def choosing(function: Graph, texts: Sequence[Mapping[str, np.ndarray]]) -> Signature:
+            names = (*texts[0], "choices")
+            tokens = [self._tokens_of(batch) for batch in texts]
+            examples = [
+                {**batch, "choices": column}
+                for batch, rows in zip(texts, tokens, strict=True)
+                if (column := self._example_choices(rows)).size or not len(column)
+            ]
+            return Signature(function, self._input_specs(names, {}), selected, examples)
+
+        signatures["choose"] = choosing(self.choose_completion, [batches[0], batches[-1]])
         if self._chat.template is not None:
             chat = self._chat.examples()
             last = {name: column[1:] for name, column in chat.items()}  # see `signatures`
-            more = with_later_options({**chat, **example_options(2)})
-            signatures["chat"] = signature(self._answer_chat, ("roles", "texts"), {}, [last])
-            signatures["chat_complete"] = signature(
-                self.chat_complete, ("roles", "texts"), ROW_OPTIONS, [more]
+            names, more = tuple(chat), [with_later_options({**chat, **example_options(2)})]
+            signatures["chat"] = signature(self._answer_chat, names, {}, [last])
+            signatures["chat_complete"] = signature(self.chat_complete, names, ROW_OPTIONS, more)
+            signatures["chat_tokens"] = signature(
+                self.chat_tokens, names, ROW_OPTIONS, list(map(shortened, more)), **of_tokens
             )
+            signatures["chat_choose"] = choosing(self.choose_answer, [chat])
         return signatures
 
     def step_signatures(self) -> dict[str, Signature]:
@@ -602,6 +862,24 @@ class TextGenerator(Pipeline):
             specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
             begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
         return step_signatures(self._decoder, begins)
+
+    def _tokens_of(self, batch: Mapping[str, np.ndarray]) -> tf.RaggedTensor:
+        """Returns the tokens of example prompts or conversations."""
+        texts = {name: tf.constant(column, tf.string) for name, column in batch.items()}
+        return self._prompt_tokens(**texts) if "prompt" in batch else self._chat.tokens(**texts)
+
+    def _example_choices(self, tokens: tf.RaggedTensor) -> np.ndarray:
+        """Returns choices for example rows, as far as they fit and the tokenizer can write them."""
+        room = self.max_sequence_length - int(max([0, *tokens.row_lengths().numpy()]))
+        ids = self.tokenizer.tokenize(CHOICES)
+        written = self.tokenizer.detokenize(ids).numpy()
+        kept = [
+            choice
+            for choice, own, text in zip(CHOICES, ids.to_list(), written, strict=True)
+            if text == choice.encode() and len(own) <= room
+        ]
+        rows = [kept[row % 2 :] or kept for row in range(int(tokens.nrows()))]
+        return string_column("choices", rows, rank=2)
 
     def _answer_chat(self, roles: tf.Tensor, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers conversations with the pipeline's options, in the graph."""

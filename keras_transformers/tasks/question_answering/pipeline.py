@@ -15,6 +15,7 @@ from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.token_inputs import (
     check_offset_unit,
     in_chunks,
+    joined,
     widened,
     zero_at_padding,
 )
@@ -165,6 +166,15 @@ class QuestionAnswerer(ExplainedPipeline):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             best = self._best(read.rows, read.spans, tf.shape(context)[0])
             return self._answers(context, best)
+
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each row's windows; see `TextPipeline`."""
+        question, context = (texts[name] for name in self.text_names)
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            inputs = windows.question_windows(
+                self.tokenizer, question, context, **self.window_lengths
+            )
+            return joined(self.real_tokens(inputs), inputs["rows"], tf.size(question))
 
     @property
     def explained(self) -> tuple[str, ...]:

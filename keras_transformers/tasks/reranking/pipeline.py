@@ -10,7 +10,13 @@ import tensorflow as tf
 from keras_transformers.tasks.explaining import ExplainedPipeline
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.text_lists import ListPipeline
-from keras_transformers.tasks.token_inputs import TEXT_INPUTS, in_chunks, one_row, token_names
+from keras_transformers.tasks.token_inputs import (
+    TEXT_INPUTS,
+    in_chunks,
+    joined,
+    one_row,
+    token_names,
+)
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
 __all__ = ["Reranker"]
@@ -80,15 +86,9 @@ class Reranker(ListPipeline, ExplainedPipeline):
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores and orders documents, in the graph."""
-        text, documents = texts["text"], texts["documents"]
-        with tf.device("CPU:0"):  # string ops run only on the CPU
-            tf.debugging.assert_equal(
-                tf.size(text), tf.shape(documents)[0], "text and documents differ in number"
-            )
-            is_document = tf.not_equal(documents, "")
-            places = tf.where(is_document)  # (pairs, 2)
-            queries = tf.gather(self.tokenizer.tokenize(text), places[:, 0])
-            tokens = self.pack([queries, self.tokenizer.tokenize(documents[is_document])])
+        documents = texts["documents"]
+        is_document = tf.not_equal(documents, "")
+        tokens, places = self._packed_pairs(texts["text"], documents)
         score = {"score": tf.TensorSpec([None], tf.float32)}
         of_pairs = in_chunks(self.decode, tokens, score)["score"]  # (pairs,)
         scores = tf.scatter_nd(places, of_pairs, tf.shape(documents, tf.int64))
@@ -102,6 +102,12 @@ class Reranker(ListPipeline, ExplainedPipeline):
             "order": tf.where(width[None] < counts, order, -1),
             "num_documents": tf.reduce_max(ends, axis=1),
         }
+
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each row's pairs; see `TextPipeline`."""
+        tokens, places = self._packed_pairs(texts["text"], texts["documents"])
+        with tf.device("CPU:0"):  # ragged ops run only on the CPU
+            return joined(self.real_tokens(tokens), places[:, 0], tf.size(texts["text"]))
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the score of packed pairs from the model's inputs."""
@@ -152,6 +158,23 @@ class Reranker(ListPipeline, ExplainedPipeline):
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"activation": self.activation, **super().config()}
+
+    def _packed_pairs(
+        self, text: tf.Tensor, documents: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Packs texts with each of their documents.
+
+        Returns:
+            The model's inputs (pairs, length), and the row and column of each document, (pairs, 2).
+        """
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            tf.debugging.assert_equal(
+                tf.size(text), tf.shape(documents)[0], "text and documents differ in number"
+            )
+            is_document = tf.not_equal(documents, "")
+            places = tf.where(is_document)  # (pairs, 2)
+            queries = tf.gather(self.tokenizer.tokenize(text), places[:, 0])
+            return self.pack([queries, self.tokenizer.tokenize(documents[is_document])]), places
 
     def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         texts = [tf.constant(batch[name], tf.string) for name in TEXT_INPUTS]

@@ -18,8 +18,10 @@ from keras_transformers.tasks.token_inputs import (
     check_offset_unit,
     checked_labels,
     in_chunks,
+    joined,
     zero_at_padding,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers import offsets, windows
 from keras_transformers.tokenizers import words as running_words
 from keras_transformers.tokenizers.protocols import SpanTokenizer
@@ -129,6 +131,14 @@ class Tagger(TextPipeline):
                 columns[name] = starts.with_values(abstained)
             rows = {name: column.to_tensor() for name, column in columns.items()}
             return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
+
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each row's windows; see `TextPipeline`."""
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            token_ids = self.tokenizer.tokenize(texts["text"])
+            cut = self._halves(token_ids).windows
+            parts = self.real_tokens(self.pack([windows.cut(token_ids, cut)]))
+            return joined(parts, cut.rows, tf.size(texts["text"]))
 
     def answer_entities(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Finds the entities of texts, strings (batch,), in the graph."""
@@ -296,7 +306,12 @@ class Tagger(TextPipeline):
     @functools.cached_property
     def _word_graph(self) -> Callable[..., dict[str, tf.Tensor]]:
         words = tf.TensorSpec([None, None], tf.string, name="words")
-        return tf.function(self.answer_words, autograph=False).get_concrete_function(words=words)
+        return traced(self.answer_words, words=words)
+
+    def _halves(self, token_ids: tf.RaggedTensor) -> windows.Halves:
+        """Plans the windows of rows of tokens (batch, None)."""
+        num_special = sum(map(len, self.tokenizer.special_tokens(1)))
+        return windows.plan_halves(token_ids.row_lengths(), self.max_sequence_length - num_special)
 
     def _labelled(
         self, token_ids: tf.Tensor, first: tf.Tensor, has_tokens: tf.Tensor
@@ -308,10 +323,9 @@ class Tagger(TextPipeline):
             first: int64 (words,), the index of each word's first token among all tokens.
             has_tokens: bool (words,), whether there is a first token.
         """
-        num_before, num_after = map(len, self.tokenizer.special_tokens(1))
         with tf.device("CPU:0"):  # ragged ops run only on the CPU
-            room = self.max_sequence_length - num_before - num_after
-            halves = windows.plan_halves(token_ids.row_lengths(), room)
+            halves = self._halves(token_ids)
+            num_before = len(self.tokenizer.special_tokens(1)[0])
             places = _places(token_ids, halves, num_before)  # (tokens, 2)
         rows = tf.TensorSpec([None, None], tf.int32)
         best = in_chunks(

@@ -140,6 +140,12 @@ class Translator(Pipeline):
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
         return {"translation": _STRINGS, "score": tf.TensorSpec([None], tf.float32)}
 
+    def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the tokens of each source, int32 (batch, None); see `Pipeline`."""
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            source = self._source(texts["text"])
+            return tf.ragged.boolean_mask(source, source != self.tokenizer.pad_token_id)
+
     def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the translations of all beams, best first, in the graph.
 

@@ -40,7 +40,7 @@ def test_one_text_or_many(translate):
 def test_the_export_translates_as_the_pipeline_does(translate, exported):
     assert list(check.failures(str(exported))) == []
     signatures = tf.saved_model.load(str(exported)).signatures
-    assert set(signatures) == {"serving_default", "n_best", "attend"}
+    assert set(signatures) == {"serving_default", "n_best", "attend", "tokenize"}
     expected = translate(TEXTS)
     found = signatures["serving_default"](text=tf.constant(TEXTS))
     texts = [text.decode() for text in found["translation"].numpy()]
@@ -169,7 +169,7 @@ def test_two_tokenizers_and_a_model_without_attention(pronounce, tmp_path):
     folder = kt.export(pronounce, tmp_path, examples=["hi", "Bah"], check=False)
     assert list(check.failures(str(folder))) == []
     signatures = tf.saved_model.load(str(folder)).signatures
-    assert set(signatures) == {"serving_default", "n_best"}
+    assert set(signatures) == {"serving_default", "n_best", "tokenize"}
     found = signatures["serving_default"](tf.constant(["HI", "", "b"]))["translation"].numpy()
     expected = pronounce.translate_all(["hi", "", "b"])
     assert [text.decode() for text in found] == expected

@@ -1,12 +1,12 @@
 """Asks a server over REST, which needs no TensorFlow."""
 
-import ssl
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.client import rest_messages
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     SignatureInfo,
@@ -23,13 +23,11 @@ class AsyncRestTransport:
 
     Args:
         url: the server's URL.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS; None for no encryption.
     """
 
-    def __init__(self, url: str, root_certificates: str | None) -> None:
-        verify: ssl.SSLContext | bool = True
-        if root_certificates is not None:
-            verify = ssl.create_default_context(cafile=root_certificates)
+    def __init__(self, url: str, tls: ClientTls | None) -> None:
+        verify = False if tls is None else tls.context()
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._http = httpx.AsyncClient(base_url=url, verify=verify, limits=limits)
 
