@@ -46,12 +46,12 @@ class Steps:
         self.count, self.most = 0, np.inf
         self.arrived = threading.Event()
 
-    def step(self, signature, inputs):
+    def step(self, signature, inputs, *outputs):
         if signature.name == STEP:
             self.arrived.set()
             until(lambda: self.count < self.most)
             self.count += 1
-        return self.run(signature, inputs)
+        return self.run(signature, inputs, *outputs)
 
     def hold(self, after):
         """Lets so many more steps pass."""
@@ -133,8 +133,10 @@ def collected(generator):
 
 def same(answers, expected):
     """Returns whether outputs are the same, up to the rounding of another number of rows."""
-    log_probability = answers.pop("log_probability"), expected.pop("log_probability")
-    np.testing.assert_allclose(*log_probability, rtol=1e-4, atol=1e-4)
+    assert answers.keys() == expected.keys()
+    for name in answers.keys() & {"log_probability", "token_log_probabilities"}:
+        np.testing.assert_allclose(answers[name], expected[name], rtol=1e-4, atol=1e-4)
+        answers, expected = ({**each, name: each["text"]} for each in (answers, expected))
     return {n: a.tolist() for n, a in answers.items()} == {
         n: a.tolist() for n, a in expected.items()
     }
@@ -156,7 +158,7 @@ ROWS = [
 def test_step_by_step_the_answers_are_those_of_the_graph(client, model, part, monkeypatch):
     monkeypatch.setattr(decoding, "_MOST_READ", part)
     inputs = columns(*ROWS, prompt=PROMPTS)
-    called = {"model": "talker", "signature_name": "complete"}
+    called = {"model": "talker", "signature_name": "complete_tokens"}
     with as_before(model):
         expected = client.predict(inputs, **called)
     together = client.predict(inputs, **called)
@@ -164,7 +166,23 @@ def test_step_by_step_the_answers_are_those_of_the_graph(client, model, part, mo
         client.predict({name: column[row : row + 1] for name, column in inputs.items()}, **called)
         for row in range(len(PROMPTS))
     ]
-    joined = {name: np.concatenate([row[name] for row in alone]) for name in expected}
+    width = expected["tokens"].shape[1]
+    joined = {
+        name: np.concatenate(
+            [
+                np.pad(row[name], [(0, 0), (0, width - row[name].shape[1])], constant_values=pad)
+                if (
+                    pad := {"tokens": b"", "token_bytes": b"", "token_log_probabilities": 0}.get(
+                        name
+                    )
+                )
+                is not None
+                else row[name]
+                for row in alone
+            ]
+        )
+        for name in expected
+    }
     assert same(together, dict(expected))
     assert same(joined, dict(expected))
     assert expected["num_new_tokens"].tolist()[5] == 0
@@ -202,11 +220,18 @@ def test_options_that_a_signature_lacks_are_those_of_the_export(
     assert steps.count == before + 12
 
 
-def test_no_rows_are_answered(client):
+def test_no_rows_have_empty_outputs(server):
     inputs = columns(prompt=[])
-    stop = np.zeros((0, 1), object)
-    outputs = client.predict({**inputs, "stop": stop}, model="talker", signature_name="complete")
-    assert outputs["text"].shape == (0,)
+    inputs["stop"] = np.zeros((0, 1), object)
+    with Client(f"127.0.0.1:{server.grpc_port}", timeout_s=PATIENCE_S) as rpc:
+        outputs = rpc.predict(inputs, model="talker", signature_name="complete_tokens")
+    shapes = {name: array.shape for name, array in outputs.items()}
+    assert shapes == {
+        **dict.fromkeys(
+            ("text", "num_new_tokens", "log_probability", "finished", "num_prompt_tokens"), (0,)
+        ),
+        **dict.fromkeys(("tokens", "token_bytes", "token_log_probabilities"), (0, 0)),
+    }
 
 
 @pytest.mark.parametrize("row", [1, 3, 6])
@@ -396,13 +421,16 @@ def post(url):
 
 
 def test_events_have_the_outputs_of_a_plain_answer(post):
-    body = {"signature_name": "complete", "inputs": columns({}, prompt=["abc"])}
+    body = {"signature_name": "complete_tokens", "inputs": columns({}, prompt=["abc"])}
     response, plain = post(body), post(body, "application/json").json()["outputs"]
     assert response.headers["content-type"].startswith("text/event-stream")
     outputs = [event["outputs"] for event in events(response)]
     assert all(part.keys() == plain.keys() for part in outputs)
     assert len(outputs) > 2
     assert "".join(part["text"][0] for part in outputs) == plain["text"][0]
+    for name in ("tokens", "token_bytes", "token_log_probabilities"):  # of each part
+        assert [value for part in outputs for value in part[name][0]] == plain[name][0]
+        outputs[-1][name] = plain[name]
     assert outputs[-1] | {"text": plain["text"]} == plain
     counts = [part["num_new_tokens"][0] for part in outputs]
     assert counts == sorted(set(counts))
@@ -447,7 +475,8 @@ def test_over_grpc_and_from_exports_without_steps_there_is_one_piece(server, url
             [plain.text],
             plain,
         )
-        pieces, answer = collected(old.stream("abc", model="talker", max_length=0))
+    with Client(url, timeout_s=PATIENCE_S) as client:
+        pieces, answer = collected(client.stream("abc", model="talker", max_length=0))
         assert (pieces, answer.text) == ([], "")
 
 
@@ -499,6 +528,7 @@ def test_the_gateways_routes_stream_from_the_engine_itself(server):
     assert b"".join(part["text"][0] for part in one) == two[0]["text"][0]
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_lets_streams_end_and_a_swap_keeps_their_model(tmp_path):
     base = tmp_path / "talker"
     base.mkdir()
