@@ -31,9 +31,11 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    talker = kt.export(tiny.talker(), tmp_path_factory.mktemp("talker"), check=False)
-    exports = {"exported_talker": talker, "exported_embedder": tiny.exported("embedding")}
+def address():
+    exports = {
+        "exported_talker": tiny.exported_talker(),
+        "exported_embedder": tiny.exported("embedding"),
+    }
     found = [subjects.of_pipeline(task, tiny.pipeline(task)) for task in TASKS]
     export = subjects._open(tiny.exported("translation"))
     settings = model_settings(f"exported={tiny.exported('translation').parent}")

@@ -53,7 +53,9 @@ class Message(Body):
         description='Whose it is; "developer" is the same as "system".'
     )
     content: Annotated[
-        list[TextPart], BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart])
+        list[TextPart],
+        Field(fail_fast=True),
+        BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart]),
     ] = Field(description="The text, or parts, which are joined by line breaks.")
     name: Annotated[Json, Neutral()] = None
     refusal: Annotated[Json, Neutral()] = None
@@ -74,7 +76,10 @@ class ChatRequest(GenerationRequest):
     """A conversation to answer."""
 
     messages: list[Message] = Field(
-        min_length=1, max_length=10_000, description="The conversation; the last is the user's."
+        min_length=1,
+        max_length=10_000,
+        fail_fast=True,
+        description="The conversation; the last message is the user's.",
     )
     max_completion_tokens: int | None = Field(
         None, ge=1, lt=2**31, description="The newer name of max_tokens, which it replaces."

@@ -39,7 +39,11 @@ def _as_list(value: Json) -> Json:
 
 
 Text = Annotated[str, Field(min_length=1)]
-_Stops = Annotated[list[Text], BeforeValidator(_as_list, json_schema_input_type=str | list[Text])]
+_Stops = Annotated[
+    list[Text],
+    Field(fail_fast=True),
+    BeforeValidator(_as_list, json_schema_input_type=str | list[Text]),
+]
 
 
 class StructuredOutputs(Body):
@@ -48,6 +52,7 @@ class StructuredOutputs(Body):
     choice: list[Text] = Field(
         min_length=1,
         max_length=1000,
+        fail_fast=True,
         description="The answer is the likeliest of these strings; nothing else applies to it.",
     )
 
