@@ -12,7 +12,7 @@ PYTHON311 ?= python3.11
 PYTHON312 ?= python3.12
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest test-tracking benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
+.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest test-tracking test-clients benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-kernels test-slow test-wheel: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -61,6 +61,11 @@ test-tracking: $(BIN)/python ## trainings in MLflow and Weights & Biases, in an 
 	$(VENV)-tracking/bin/pip install --quiet -e '.[dev,tracking]'
 	$(VENV)-tracking/bin/python -m pytest tests/fitting/test_mlflow.py tests/fitting/test_wandb.py \
 		tests/recipes/test_recipe_tracking.py tests/docs/test_tracking.py
+
+test-clients: $(BIN)/python ## clients of other APIs, such as openai, and the platforms' schemas, in an environment of their own
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/pip install --quiet -e '.[dev]' -r requirements/clients.txt -r requirements/manifests.txt
+	$(VENV)-clients/bin/python -m pytest tests/clients tests/serving/test_deployment.py
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'

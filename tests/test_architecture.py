@@ -41,6 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     # It knows SavedModels, never models; from the tasks it needs only their answers.
     "serving": {
         *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.conversations"),
+        # How to write texts step by step: names of signatures, and pieces of text.
+        *("tasks.generation.step_names", "tasks.generation.pieces"),
     },
     # A page over both: it stands on the server, and looks inside models.
     "explorer": {

@@ -299,5 +299,5 @@ def exported(task: str) -> Path:
 
 @functools.cache
 def exported_talker() -> Path:
-    """The version folder of one export of `talker`, for all tests: read only."""
+    """The version folder of one export of `talker`, for all tests: read only, not checked."""
     return kt.export(talker(), Path(_exports.name, "talker"), check=False)

@@ -4,9 +4,9 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from keras_transformers.cli.arguments import (
     Command,
@@ -19,6 +19,9 @@ from keras_transformers.cli.arguments import (
     argument,
 )
 from keras_transformers.ranges import NonNegativeInt, PositiveInt
+
+if TYPE_CHECKING:
+    from keras_transformers.saved_model.publishing import Publication
 
 _EXPORT = "a version folder, or a folder of versions, for the newest one"
 _BASE = "the model's folder of versions, TF Serving's model_base_path"
@@ -127,16 +130,29 @@ class Check(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Publish(Command):
-    """Publish an export to the folder that TF Serving watches.
+    """Publish exports to the folders that TF Serving watches.
 
     Examples:
         keras-transformers publish runs/film/1 models/sentiment
         keras-transformers publish runs/film/2 models/sentiment --label stable --warm-up 1 8
+        keras-transformers publish --plan release.toml
     """
 
-    export: ExportPath
-    base_path: Annotated[_BasePath, arg(help=f"{_BASE}; BASE_PATH/7 publishes version 7")]
-    label: OptionalText = None  # label for the version, such as stable or canary
+    export: Annotated[
+        Positional[str | None], argument("[EXPORT]", _EXPORT), arg(constructor=str)
+    ] = None
+    base_path: Annotated[
+        Positional[str | None],
+        argument("[BASE_PATH]", f"{_BASE}; BASE_PATH/7 publishes version 7"),
+        arg(constructor=str),
+    ] = None
+    plan: Annotated[
+        OptionalFile, arg(help="TOML file of several exports, published together or not at all")
+    ] = None
+    label: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="LABEL", help="label for the version, such as stable or canary"),
+    ] = ()
     config: _Config = None
     server_path: OptionalText = None  # BASE_PATH as the server sees it, such as in a container
     keep: OptionalCount = None  # then keep only this many of the newest versions
@@ -149,25 +165,40 @@ class Publish(Command):
 
         if self.keep is not None:
             publishing.check_keep(self.keep)
-        version = publishing.publish(
-            self.export,
-            self.base_path,
-            label=self.label,
-            config=self.config,
-            server_path=self.server_path,
-            warm_up=self.warm_up,
-        )
-        if not self.json:
+        publications, config = self._publications()
+        versions = publishing.publish_all(publications, config=config, again=self.plan is not None)
+        for version in () if self.json else versions:
             print(f"{version}: published")
         removed = []
         if self.keep is not None:
-            removed = publishing.prune(version.parent, keep=self.keep, config=self.config)
+            for base in dict.fromkeys(version.parent for version in versions):
+                removed += publishing.prune(base, keep=self.keep, config=config)
         if self.json:
-            result = {"published": str(version), "removed": list(map(str, removed))}
+            published = str(versions[0]) if self.plan is None else list(map(str, versions))
+            result = {"published": published, "removed": list(map(str, removed))}
             print(json.dumps(result, indent=1))
         for path in () if self.json else removed:
             print(f"{path}: removed")
         return 0
+
+    def _publications(self) -> "tuple[list[Publication], Any]":
+        """Returns what to publish, and the config file."""
+        from keras_transformers.saved_model.publishing import Publication, read_plan
+
+        if self.plan is None:
+            if self.export is None or self.base_path is None:
+                raise ValueError("nothing to publish: pass EXPORT and BASE_PATH, or --plan FILE")
+            one = Publication(
+                self.export, self.base_path, self.label, self.server_path, self.warm_up
+            )
+            return [one], self.config
+        if self.export or self.label or self.server_path or self.warm_up:
+            raise ValueError(
+                f"--plan {self.plan} says what to publish: leave out EXPORT, BASE_PATH, --label, "
+                "--server-path and --warm-up"
+            )
+        publications, config = read_plan(self.plan)
+        return publications, self.config or config
 
 
 @dataclass(frozen=True, kw_only=True)

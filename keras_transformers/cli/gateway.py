@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
@@ -32,6 +33,8 @@ class Gateway(Command):
     ] = ()
     host: str = "127.0.0.1"  # address to listen on
     port: Annotated[int, Range(at_least=0, at_most=65535)] = 8080  # 0 picks a free port
+    # of KServe's gRPC API; 0 picks a free port, -1 turns it off
+    grpc_port: Annotated[int, Range(at_least=-1, at_most=65535)] = -1
     max_requests: PositiveInt = 64  # maximum requests in progress
     max_body_mib: PositiveFloat = 16.0  # largest request in MiB
     timeout: PositiveFloat = 30.0  # seconds that a request may take
@@ -41,6 +44,7 @@ class Gateway(Command):
         """Answers requests until SIGINT or SIGTERM."""
         from keras_transformers.serving import Limits
         from keras_transformers.serving.client.target import Target
+        from keras_transformers.serving.client.tls import ClientTls
         from keras_transformers.serving.gateway.process import Gateway as Process
         from keras_transformers.serving.gateway.servers.backend import Servers
         from keras_transformers.serving.gateway.servers.connect import connect
@@ -49,8 +53,10 @@ class Gateway(Command):
         if not self.servers:
             raise ValueError("no SERVER: pass http://host:port or host:port")
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        roots = self.root_certificates
+        tls = ClientTls(None if roots is None else Path(roots))
         targets = [Target.parse(server) for server in self.servers]
-        replicas = Replicas([connect(target, self.root_certificates) for target in targets])
+        replicas = Replicas([connect(target, tls) for target in targets])
         limits = Limits(
             max_body_bytes=int(self.max_body_mib * 1024 * 1024),
             max_requests=self.max_requests,
@@ -60,9 +66,13 @@ class Gateway(Command):
         stopped = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopped.set())
-        with Process(backend, host=self.host, port=self.port, limits=limits) as process:
+        grpc_port = None if self.grpc_port < 0 else self.grpc_port
+        with Process(
+            backend, host=self.host, port=self.port, grpc_port=grpc_port, limits=limits
+        ) as process:
+            also = "" if process.grpc_port is None else f", gRPC {self.host}:{process.grpc_port}"
             print(
-                f"keras-transformers gateway: http://{self.host}:{process.port}",
+                f"keras-transformers gateway: http://{self.host}:{process.port}{also}",
                 file=sys.stderr,
                 flush=True,
             )

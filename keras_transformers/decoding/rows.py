@@ -4,7 +4,7 @@
 steps from the same search.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -241,10 +241,7 @@ def row_search(
     stops: StopFunction | None = None,
 ) -> SinglePath:
     """Returns the search that `sample_rows` runs in a loop of the graph, and `steps` in Python."""
-    count = tf.TensorSpec([longest], tf.float32)
-    uniform = tf.map_fn(  # (batch, longest)
-        lambda row: uniform_numbers([row, 0], longest), seed, fn_output_signature=count
-    )
+    uniform = numbers_of_rows(seed, longest)
 
     def allowed(scores: tf.Tensor, may_end: tf.Tensor) -> tf.Tensor:
         if end_token_id is not None and min_length > 1:
@@ -255,27 +252,71 @@ def row_search(
     def choose(
         logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        log_probs = allowed(tf.nn.log_softmax(logits), may_end)  # (batch, vocabulary)
-        scores = log_probs
-        if repetition_penalty is not None:
-            had = so_far if prompt_token_ids is None else tf.concat([prompt_token_ids, so_far], 1)
-            scores = tf.cond(
-                tf.reduce_any(repetition_penalty != 1),
-                lambda: allowed(
-                    tf.nn.log_softmax(_penalized(logits, had, repetition_penalty)), may_end
-                ),
-                lambda: log_probs,
-            )
-        probabilities = tempered(_keep_top_k(scores, top_k), temperature[:, None])
-        probabilities = _keep_top_p(probabilities, top_p)
-        chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
-        return chosen, tf.gather(log_probs, chosen, batch_dims=1)
+        had = so_far if prompt_token_ids is None else tf.concat([prompt_token_ids, so_far], 1)
+        return draw_tokens(
+            logits,
+            had,
+            tf.gather(uniform, index, axis=1),
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            allowed=lambda scores: allowed(scores, may_end),
+        )
 
     width = as_max_length(tf.reduce_max(tf.concat([max_length, [0]], axis=0)))
     bounds = length_bounds(step, start_token_ids, width, min_length, max_length)
     return SinglePath(
         step, choose, bounds, width, end_token_id, pad_token_id, also_end_token_ids, stops
     )
+
+
+def numbers_of_rows(seed: tf.Tensor, count: int) -> tf.Tensor:
+    """Returns the numbers in [0, 1) that draw each row's tokens: float32 (batch, count)."""
+    return tf.map_fn(
+        lambda row: uniform_numbers([row, 0], count),
+        seed,
+        fn_output_signature=tf.TensorSpec([count], tf.float32),
+    )
+
+
+def draw_tokens(
+    logits: tf.Tensor,
+    had: tf.Tensor,
+    uniform: tf.Tensor,
+    *,
+    temperature: tf.Tensor,
+    top_k: tf.Tensor,
+    top_p: tf.Tensor,
+    repetition_penalty: tf.Tensor | None = None,
+    allowed: Callable[[tf.Tensor], tf.Tensor] = lambda scores: scores,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draws each row's next token with its own options; see `sample_rows`.
+
+    Args:
+        logits: float32 (batch, vocabulary).
+        had: int32 (batch, length), the tokens of a row and its prompt, in any order.
+        uniform: float32 (batch,), the number in [0, 1) that draws the token.
+        temperature: see `sample_rows`.
+        top_k: see `sample_rows`.
+        top_p: see `sample_rows`.
+        repetition_penalty: see `sample_rows`.
+        allowed: returns log-probabilities with -inf for tokens that may not be drawn.
+
+    Returns:
+        The tokens int32 (batch,), and their log-probabilities before the options apply.
+    """
+    log_probs = allowed(tf.nn.log_softmax(logits))  # (batch, vocabulary)
+    scores = log_probs
+    if repetition_penalty is not None:
+        scores = tf.cond(
+            tf.reduce_any(repetition_penalty != 1),
+            lambda: allowed(tf.nn.log_softmax(_penalized(logits, had, repetition_penalty))),
+            lambda: log_probs,
+        )
+    probabilities = tempered(_keep_top_k(scores, top_k), temperature[:, None])
+    chosen = draw(_keep_top_p(probabilities, top_p), uniform)
+    return chosen, tf.gather(log_probs, chosen, batch_dims=1)
 
 
 def option_rules(

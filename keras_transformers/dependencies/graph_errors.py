@@ -1,7 +1,7 @@
 r"""Reads the sentence in an error of a TensorFlow graph, without the names and frames around it.
 
 The words around it are those of TensorFlow 2.21 (`executor.cc`, `logging_ops.cc`, `error_utils.py`,
-`check_ops.py`).
+`check_ops.py`) and of older releases, which a TF Serving may run.
 """
 
 import contextlib
@@ -16,11 +16,21 @@ _SOURCES = re.compile(
 )
 _NODE = re.compile(r"^Node: '[^\n]*'\n", re.MULTILINE)
 _FIRST_OF_SEVERAL = re.compile(
-    r"\d+ root error\(s\) found\.\s*\(0\) [A-Z_ ]+: (.*?)\n\s*\(1\) ", re.DOTALL
+    r"\d+ root error\(s\) found\.\s*\(0\) [A-Za-z_ ]+: (.*?)\n\s*\(1\) ", re.DOTALL
 )
-_MARKS = re.compile(  # [[{{node a/b}}]], [[a/b/_3]], [Op:MatMul] name: c, {{function_node d}}
-    r"\s*\[\[\{\{[^\n]*?\}\}\]\]|\s*\[\[[\w/]+/_\d+\]\]|\s*\[Op:[^\]\n]*\](?: name: ?\S*)?"
-    r"|\{\{function_node [^}]*\}\} ?"
+# What follows a sentence: traces, hints, and how to debug a compiler.
+_REST = re.compile(
+    r"\n\s*(?:Original stack trace|Errors may have originated from|Function call stack:"
+    r"|Stack trace for op definition:|Hint: If you want to see|tf2xla conversion failed).*",
+    re.DOTALL,
+)
+_MARKS = re.compile(
+    r"\n\t ?\[\[[^\n]*"  # a line of [[{{node a/b}}]], [[{{node a}} = Op[...](c)]], [[a/b/_3]]
+    r"|\s*\[\[\{\{[^\n]*?(?:\}\}\]\]|$)"  # the same in a line, perhaps cut off
+    r"|\s*\[Op:[^\]\n]*\](?: name: ?\S*)?"  # [Op:MatMul] name: c
+    r"| for '\{\{node [^']*'"
+    r"|\{\{(?:function_)?node [^}]*\}\} ?"
+    r"| on /job:\S+ by allocator \S+"
 )
 _ASSERTION = "assertion failed: "
 # What `tf.debugging.assert_equal` and its like add to a sentence: the tensors that they compare.
@@ -40,11 +50,10 @@ def sentence(message: str) -> str:
     'top_k must not be -3'
     """
     text = message.removeprefix("Graph execution error:").strip()
-    text = text.partition("\n\nOriginal stack trace")[0]
     text = _NODE.sub("", _SOURCES.sub("", text))
     if several := _FIRST_OF_SEVERAL.search(text):
         text = several[1]
-    text = _MARKS.sub("", text).strip()
+    text = _MARKS.sub("", _REST.sub("", text)).strip()
     if (start := text.find(_ASSERTION)) >= 0:
         return _asserted(text[start + len(_ASSERTION) :])
     if eager := _EAGER.fullmatch(text):

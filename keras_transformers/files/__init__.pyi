@@ -6,6 +6,7 @@ from . import errors as errors
 from . import folders as folders
 from . import reading as reading
 from . import surrogates as surrogates
+from . import toml as toml
 from . import writing as writing
 from .errors import naming as naming
 from .errors import one_line as one_line

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from keras_transformers.dependencies.graph_errors import sentence
+
 __all__ = ["naming", "one_line"]
 
 _LONGEST_MESSAGE = 2000
@@ -43,12 +45,13 @@ def short_repr(value: Any, length: int = 100) -> str:
 def one_line(error: BaseException) -> str:
     """Returns an error's message in one line that can be printed, shortened if it is very long.
 
-    Python's own errors about files get the same form as ours: the file, then the problem.
+    Python's own errors about files get the same form as ours: the file, then the problem. Of a
+    TensorFlow graph's error, only the sentence remains.
 
     >>> one_line(FileExistsError(17, "File exists", "a"))
     'a: File exists'
     """
-    text = str(error)
+    text = sentence(str(error))
     if isinstance(error, OSError) and error.strerror:
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         text = f"{place}{error.strerror}"

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files import one_line
 from keras_transformers.files.errors import no_room
 from keras_transformers.runs import grid, guardrails
@@ -63,7 +64,7 @@ def command_line(main: Main, config_class: type[Options]) -> None:
         raise SystemExit(128 + signal.SIGINT) from None
     except Exception as error:
         if reason := no_room(error):
-            line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
+            line = graph_errors.sentence(str(error)).partition("\n")[0]
             place = getattr(error, "filename", None) or line
             message = f"{place}: {reason}; free some space, and run the same command with --resume"
         elif guardrails.is_out_of_memory(error):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import keras
@@ -46,6 +47,7 @@ INT8_ERROR = 0.25  # maximum error of int8 answers, as a share of their size in 
 INT8_TOLERANCE = 5e-2  # tolerance of repeated answers: other processors round differently
 
 
+_NONE: Mapping[str, Signature] = MappingProxyType({})
 _ADVICE = {
     "use path=": ("export_dir", "filepath", "saved_model_dir", "output_dir", "folder"),
     "use weights_dtype=": ("dtype", "quantization", "quantize", "precision"),
@@ -158,7 +160,9 @@ def export(
         """Returns one function for all signatures, so that the graph has it once."""
         return tf.function(stored.reading(call), autograph=False)
 
-    def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
+    def of_each(
+        make: Callable[[str, Signature], Any], run: Any, steps: Mapping[str, Signature] = _NONE
+    ) -> dict[str, Any]:
         """Applies a function to each signature while the model computes as its export does."""
         functions = functools.cache(lambda method: as_function(partial(method, pipeline)))
         with (
@@ -166,7 +170,7 @@ def export(
             DIFFERENTIABLE.use({pipeline.model: form.differentiable}),
             SHARED.use({pipeline: functions}),
         ):
-            return _of_signatures(make, signatures, stored.reading)
+            return _of_signatures(make, {**signatures, **steps}, stored.reading)
 
     run = as_function(form)
     described = _of_signatures(_describe, signatures, stored.reading)
@@ -194,9 +198,10 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    traced = of_each(_trace, run)
+    steps = pipeline.step_signatures()
+    traced = of_each(_trace, run, steps)
     if stored.forget_unread():  # such as a projection that is part of a joined one
-        traced = of_each(_trace, as_function(form))
+        traced = of_each(_trace, as_function(form), steps)
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:

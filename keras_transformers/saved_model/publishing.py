@@ -1,6 +1,6 @@
 """Publishes exports to the folders that TF Serving watches, rolls back and prunes them.
 
-Every change is a single rename, of a complete folder or of the model config file. If the process is
+Every change is a rename, of a complete folder or of the model config file. If the process is
 killed at any moment, either the old or the new versions are served; leftovers have names that start
 with a dot, which TF Serving ignores.
 
@@ -11,19 +11,46 @@ a label get the newest version that is served, even a canary: request the label 
 
 import contextlib
 import fcntl
+import filecmp
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformers.files import check_plain, entries, sync
+from keras_transformers.files.toml import Table
 from keras_transformers.saved_model import versions as folders
+from keras_transformers.saved_model.description import WARM_UP_FILE
 from keras_transformers.saved_model.models_config import ModelsConfig, check_names
 
 MODELS_CONFIG = "models.config"
 STABLE = "stable"
 _REMOVED_PREFIX = ".removed-"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """An export to publish.
+
+    Attributes:
+        export: a version folder, or a folder of versions, of which the newest is used. The folder
+            itself may be a link; links inside it are rejected, because their targets may change.
+        base_path: the model's folder of versions, created if missing. The export gets the next
+            number; BASE_PATH/7 requests 7.
+        labels: the labels for the new version, moved from the versions that had them. If a model's
+            first labels are not "stable", the version served until then becomes "stable". Without
+            labels, the version becomes "stable" if the model has labels.
+        server_path: `base_path` as TF Serving sees it, for the config file.
+        warm_up: numbers of rows; adds warm-up requests with batches of these sizes.
+    """
+
+    export: str | os.PathLike[str]
+    base_path: str | os.PathLike[str]
+    labels: Sequence[str] = ()
+    server_path: str | None = None
+    warm_up: Sequence[int] = ()
 
 
 def publish(
@@ -41,17 +68,13 @@ def publish(
     disk, leaves no version behind.
 
     Args:
-        export: a version folder, or a folder of versions, of which the newest is used. The folder
-            itself may be a link; links inside it are rejected, because their targets may change.
-        base_path: the model's folder of versions, created if missing. The export gets the next
-            number; BASE_PATH/7 requests 7.
-        label: the label for the new version, moved from the version that had it. If a model's first
-            label is not "stable", the version served until then becomes "stable". The default is
-            "stable" for a model with labels, else no label.
+        export: see `Publication`.
+        base_path: see `Publication`.
+        label: a label for the new version; see `Publication`.
         config: TF Serving's model config file, which has the labels; by default `models.config`
             beside `base_path`. The first label creates it.
-        server_path: `base_path` as TF Serving sees it, for the config file.
-        warm_up: numbers of rows; adds warm-up requests with batches of these sizes.
+        server_path: see `Publication`.
+        warm_up: see `Publication`.
 
     Returns:
         BASE_PATH/<number>.
@@ -63,42 +86,219 @@ def publish(
             not serve the version or its label, or the extra `serving` is missing.
         OSError: the version cannot be written.
     """
-    source = folders.resolve(export).absolute()
-    base, version = folders.split_target(base_path)
-    if Path(os.path.realpath(base)).is_relative_to(os.path.realpath(source)):
-        raise ValueError(f"{base} is inside the export {source}: publish to another folder")
-    check_plain(source)
-    if label is not None:
-        check_names(base.name, [label], f"label={label!r} of {base}")
-    if warm_up:  # needs TensorFlow, which takes seconds to import
+    labels = () if label is None else (label,)
+    one = Publication(export, base_path, labels, server_path, tuple(warm_up))
+    return publish_all([one], config=config)[0]
+
+
+def publish_all(
+    publications: Sequence[Publication],
+    *,
+    config: str | os.PathLike[str] | None = None,
+    again: bool = False,
+) -> list[Path]:
+    """Publishes exports together: all of them, or none if one cannot be.
+
+    All are checked, then copied beside their final places, and only then renamed. The config file
+    changes once, after that: with labels, a server sees all new versions at the same time.
+
+    Args:
+        publications: the exports. Those of one model get their numbers in this order.
+        config: see `publish`. All models share one.
+        again: take an export that is already published, file for file, as it is; then a call that
+            was interrupted can be repeated.
+
+    Returns:
+        The version of each.
+
+    Raises:
+        ValueError: two publications give a model the same label or version, or the models have
+            different config files. For this and other errors, see `publish`.
+    """
+    tasks = [_Task.of(publication, again=again) for publication in publications]
+    configs = {_config_path(task.base, config) for task in tasks}
+    if len(configs) != 1:
+        files = ", ".join(sorted(map(str, configs))) or "none"
+        raise ValueError(f"config files {files}: publish models of one file together, or name one")
+    _check_apart(tasks)
+    if any(task.publication.warm_up for task in tasks):  # needs TensorFlow, which takes seconds
         from keras_transformers.saved_model.warm_up import checked_sizes, write_requests
 
-        checked_sizes(warm_up)
-    with _made(base.parent), _locked(_config_path(base, config)) as config:
-        models = ModelsConfig(config) if label or config.is_file() else None
-        served = models.served(base) if models else set()
-        labels = models.labels(base) if models else {}
-        if labels and label is None:
-            label = STABLE
-        if models and label:
-            if served and label != STABLE:
-                labels.setdefault(STABLE, max(served))
-            # Already as it will be written, except for the number.
-            models.set_labels(base, labels | {label: 1}, server_path=server_path)
-        with folders.staging_folder(base) as folder:
-            _copy(source, folder)
-            if warm_up:
-                write_requests(folder, batch_sizes=warm_up, model_name=base.name)
-            published = folders.publish(folder, base, version)
-        if models and label:
-            try:
-                models.set_labels(base, labels | {label: int(published.name)})
+        for task in tasks:
+            checked_sizes(task.publication.warm_up)
+    with contextlib.ExitStack() as stack:
+        for task in tasks:
+            stack.enter_context(_made(task.base.parent))
+        file = stack.enter_context(_locked(configs.pop()))
+        has_labels = any(task.publication.labels for task in tasks)
+        models = ModelsConfig(file) if has_labels or file.is_file() else None
+        served = {task.base: models.served(task.base) for task in tasks} if models else {}
+        _set_labels(models, tasks, served)  # already as it will be written, except for the numbers
+        for task in tasks:
+            if task.version_folder is None:
+                folder = stack.enter_context(folders.staging_folder(task.base))
+                _copy(task.source, folder)
+                if task.publication.warm_up:
+                    sizes = task.publication.warm_up
+                    write_requests(folder, batch_sizes=sizes, model_name=task.base.name)
+                task.staged = folder
+        try:
+            for task in tasks:
+                if task.staged is not None:
+                    task.version_folder = folders.publish(task.staged, task.base, task.version)
+            models = ModelsConfig(file) if models else None
+            if _set_labels(models, tasks, served) and models is not None:
                 models.write()
-            except BaseException:
-                if int(published.name) not in ModelsConfig(config).labels(base).values():
-                    _remove(base, [published])
-                raise
-    return published
+        except BaseException:
+            labelled = ModelsConfig(file)
+            for task in tasks:
+                version = task.version_folder
+                if task.staged is None or version is None:
+                    continue
+                if int(version.name) not in labelled.labels(task.base).values():
+                    _remove(task.base, [version])
+            raise
+    return [task.version_folder for task in tasks if task.version_folder is not None]
+
+
+@dataclass(eq=False)
+class _Task:
+    """A publication in progress: its folders, and where it stands."""
+
+    publication: Publication
+    source: Path
+    base: Path
+    version: int | None  # as requested
+    staged: Path | None = None  # the copy, before it is renamed
+    version_folder: Path | None = None
+
+    @classmethod
+    def of(cls, publication: Publication, *, again: bool) -> "_Task":
+        """Returns a publication after all checks that need no lock."""
+        source = folders.resolve(publication.export).absolute()
+        check_plain(source)
+        existing = _same_version(source, publication) if again else None
+        if existing is None:
+            base, version = folders.split_target(publication.base_path)
+        else:
+            base, version = existing.parent, None
+        if Path(os.path.realpath(base)).is_relative_to(os.path.realpath(source)):
+            raise ValueError(f"{base} is inside the export {source}: publish to another folder")
+        for label in publication.labels:
+            check_names(base.name, [label], f"label={label!r} of {base}")
+        return cls(publication, source, base, version, version_folder=existing)
+
+
+def _same_version(source: Path, publication: Publication) -> Path | None:
+    """Returns the newest version with the same files as an export, besides warm-up requests."""
+    target = Path(publication.base_path).absolute()
+    versions = {int(target.name): target} if target.name.isdecimal() else None
+    files = _files(source)
+    for folder in reversed((versions or folders.version_folders(target)).values()):
+        if not folder.is_dir():
+            continue
+        warm = WARM_UP_FILE in files or bool(publication.warm_up)
+        others = _files(folder)
+        is_same = files - {WARM_UP_FILE} == others - {WARM_UP_FILE}
+        if is_same and warm == (WARM_UP_FILE in others):
+            pairs = ((source / name, folder / name) for name in files - {WARM_UP_FILE})
+            if all(filecmp.cmp(one, other, shallow=False) for one, other in pairs):
+                return folder
+    return None
+
+
+def _files(folder: Path) -> set[str]:
+    return {f"{path.relative_to(folder)}" for path, kind in entries(folder) if kind == "file"}
+
+
+def _check_apart(tasks: Sequence[_Task]) -> None:
+    """Checks that no model gets a label or a version twice."""
+    places = [
+        (task.base, what)
+        for task in tasks
+        for what in (
+            *(f"the label {label!r}" for label in task.publication.labels),
+            *(() if task.version is None else (f"version {task.version}",)),
+        )
+    ]
+    for base, what in places:
+        if places.count((base, what)) > 1:
+            raise ValueError(f"{base} gets {what} twice: publish it once")
+
+
+def _set_labels(
+    models: ModelsConfig | None, tasks: Sequence[_Task], served: Mapping[Path, set[int]]
+) -> bool:
+    """Sets the labels of all new versions; returns whether there are any.
+
+    Args:
+        models: the config file; None if there is none.
+        tasks: those without a version folder get version 1 for now.
+        served: the versions that each model served before.
+    """
+    changed = False
+    for task in tasks:
+        if models is None:
+            break
+        labels = models.labels(task.base)
+        new = task.publication.labels or ((STABLE,) if labels else ())
+        if not new:
+            continue
+        number = 1 if task.version_folder is None else int(task.version_folder.name)
+        if served[task.base] and STABLE not in new:
+            labels.setdefault(STABLE, max(served[task.base]))
+        labels |= dict.fromkeys(new, number)
+        models.set_labels(task.base, labels, server_path=task.publication.server_path)
+        changed = True
+    return changed
+
+
+def read_plan(path: str | os.PathLike[str]) -> tuple[list[Publication], Path | None]:
+    """Reads which exports to publish together from a TOML file, with a table for each.
+
+        config = "models/models.config"    # optional
+
+        [[publish]]
+        export = "runs/film/2"
+        base_path = "models/sentiment"     # models/sentiment/7 for version 7
+        labels = ["canary"]                # optional, as the following
+        warm_up = [1, 8]
+        server_path = "/models/sentiment"
+
+    Relative paths start at the file's folder.
+
+    Returns:
+        The publications, and the config file, None for the default.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not TOML, or a value in it has the wrong type or an unknown key.
+    """
+    plan = Table.read(path)
+    config = plan.path("config")
+    publications = []
+    for table in plan.tables("publish"):
+        publications.append(
+            Publication(
+                export=_required(table, "export"),
+                base_path=_required(table, "base_path"),
+                labels=table.texts("labels"),
+                server_path=table.take("server_path", str),
+                warm_up=table.integers("warm_up"),
+            )
+        )
+        table.end()
+    plan.end()
+    if not publications:
+        raise ValueError(f"{plan.place}: nothing to publish: write [[publish]] tables")
+    return publications, config
+
+
+def _required(table: Table, key: str) -> Path:
+    path = table.path(key)
+    if path is None:
+        raise table.error(key, f'is missing: write {key} = "..."')
+    return path
 
 
 def rollback(

@@ -143,8 +143,9 @@ def read_logs(folder: Path) -> Iterator[Message]:
             yield parse(record)
             number += 1
     except (tf.errors.OpError, DecodeError) as error:
+        reason = graph_errors.sentence(str(error))
         raise ValueError(
-            f"{file}: record {number}: not a TFRecord of PredictionLog: {error}"
+            f"{file}: record {number}: not a TFRecord of PredictionLog: {reason}"
         ) from error
 
 

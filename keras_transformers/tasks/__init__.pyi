@@ -29,6 +29,7 @@ from . import text_lists as text_lists
 from . import texts as texts
 from . import tf_examples as tf_examples
 from . import token_inputs as token_inputs
+from . import tracing as tracing
 from . import training as training
 from . import translation as translation
 from . import weights as weights

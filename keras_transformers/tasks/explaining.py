@@ -24,6 +24,7 @@ from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.pipeline import Signature, shared
 from keras_transformers.tasks.texts import string_column, strings
 from keras_transformers.tasks.token_inputs import TextPipeline, in_chunks
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers import words
 from keras_transformers.tokenizers.offsets import to_characters
 from keras_transformers.tokenizers.protocols import SpanTokenizer
@@ -244,7 +245,7 @@ class ExplainedPipeline(TextPipeline):
             name: tf.TensorSpec([None], tf.string, name=name)
             for name in (*self.explained_inputs, "label")
         }
-        return tf.function(self.explain_label, autograph=False).get_concrete_function(**specs)
+        return traced(self.explain_label, **specs)
 
     def check_explained(self) -> None:
         """Checks that the pipeline can be explained; ValueError with the remedy if not."""

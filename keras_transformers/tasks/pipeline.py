@@ -23,10 +23,11 @@ from keras_transformers.layers.scopes import KERNELS, Scope
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
-    check_is_list,
+    call_columns,
     named_columns,
     string_column,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tasks.weights import saving
 from keras_transformers.tokenizers.protocols import Tokenizer
 
@@ -168,6 +169,13 @@ class Pipeline(abc.ABC):
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns the signatures other than `serving_default`, with `batches` as their examples."""
+        return {}
+
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns signatures for servers that write answers step by step, not for clients.
+
+        Their names start with "__". They have no examples, and descriptions leave them out.
+        """
         return {}
 
     def explain_rows(
@@ -330,11 +338,7 @@ class Pipeline(abc.ABC):
                 passed; there is no such option, or its value is out of range; or the graph refuses
                 a text, such as one that the model has no positions for. The message says which.
         """
-        texts = tuple(map(tables.without_tensors, texts))
-        for name, column in zip(self.text_names, texts, strict=False):
-            check_is_list(name, column)  # before counting: one table may hold several inputs
-        one = bool(texts) and isinstance(texts[0], str | bytes)
-        columns = [[text] for text in texts] if one else list(texts)
+        columns, one = call_columns(self.text_names, texts)
         if len(columns) != len(self.text_names):
             raise ValueError(
                 f"{type(self).__name__} takes {', '.join(self.text_names)}, not {len(columns)} "
@@ -481,7 +485,7 @@ class Pipeline(abc.ABC):
             name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
             for name, spec in self.input_specs().items()
         }
-        return tf.function(self.answer, autograph=False).get_concrete_function(**specs)
+        return traced(self.answer, **specs)
 
 
 def _listed(value: Any) -> Any:

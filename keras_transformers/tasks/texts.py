@@ -47,6 +47,30 @@ def split_line(line: str, names: Sequence[str]) -> list[Any]:
     return parts
 
 
+def call_columns(names: Sequence[str], texts: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Returns the inputs of a call as columns.
+
+    Args:
+        names: the names of the inputs, for error messages.
+        texts: each a string, or each a list of strings (lists of strings for inputs of rank 2,
+            where one row is a list); tensors count as what they hold.
+
+    Returns:
+        A list per input, and whether they are one row.
+
+    Raises:
+        ValueError: an input is a table, a mapping, a file, a path or a set.
+
+    >>> call_columns(["text"], ["a"]), call_columns(["text"], [["a", "b"]])
+    (([['a']], True), ([['a', 'b']], False))
+    """
+    values = [tables.without_tensors(value) for value in texts]
+    for name, value in zip(names, values, strict=False):
+        check_is_list(name, value)  # before counting: one table may hold several inputs
+    one = bool(values) and isinstance(values[0], str | bytes)
+    return [[value] for value in values] if one else values, one
+
+
 def string_column(name: str, texts: Iterable[Any], *, rank: int = 1) -> np.ndarray:
     """Returns a column of texts as bytes, in an array of dtype object.
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 import tensorflow as tf
 
+from keras_transformers.dependencies import graph_errors
+
 __all__ = ["Precision", "Shard", "StrategyName", "shard"]
 
 StrategyName = Literal["default", "mirrored", "multi_worker", "tpu", "parameter_server"]
@@ -51,7 +53,7 @@ def _tpu_strategy() -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, OSError, tf.errors.OpError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = graph_errors.sentence(str(error)).partition("\n")[0] or type(error).__name__
         raise ValueError(
             f"strategy='tpu': no TPU at TPU_NAME={place!r} ({reason}); run on a TPU VM, with the "
             "package tensorflow-tpu in place of tensorflow"

@@ -7,7 +7,6 @@ import shutil
 import pytest
 import tiny
 
-import keras_transformers as kt
 from keras_transformers.explorer import subjects
 from keras_transformers.explorer.application import explorer_server
 from keras_transformers.serving.server.settings import model_settings

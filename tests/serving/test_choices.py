@@ -47,11 +47,12 @@ def test_a_client_gives_lists(target):
         same(client.rows(TEXTS, CHOICES, model="choices"), expected())
         (answer,) = client.ask(TEXTS[:1], CHOICES[:1], model="choices")
         assert isinstance(answer, Choice)
+        assert client.ask(TEXTS[0], CHOICES[0], model="choices").choice == answer.choice
         with pytest.raises(ValueError, match="choices .*list of strings"):
             client.ask(TEXTS, TEXTS, model="choices")
         with pytest.raises(ValueError, match=r"^choices\[1\]\[0\] .*surrogate"):
             client.ask(TEXTS[:2], [["a", "b"], ["\ud83d"]], model="choices")
-        with pytest.raises(ValueError, match="takes .*choices.*, not 3 texts"):
+        with pytest.raises(ValueError, match="takes .*choices.*, not 1 arguments"):
             client.ask(TEXTS, model="choices")
 
 

@@ -79,7 +79,7 @@ def test_what_the_server_refuses(client, arguments, code):
 def test_what_does_not_fit(client):
     with pytest.raises(ValueError, match="no signature 'nobody'; it has"):
         client.predict({"x": [1.0]}, model=MODEL, signature_name="nobody")
-    with pytest.raises(ValueError, match="takes x, not 1 texts; .* `Client.predict`"):
+    with pytest.raises(ValueError, match="takes x, not 1 arguments: .* `Client.predict`"):
         client.ask(["text"], model=MODEL)
     with pytest.raises(ValueError, match="str or bytes, got 3"):
         client.predict({"tag": [3]}, model=MODEL, signature_name="named")
@@ -95,6 +95,32 @@ def test_a_table_is_not_a_list_of_texts(client, kind):
     assert client.predict(inputs, model=MODEL)["y"].tolist() == [2.5, 3.0, 4.5]
     with pytest.raises(ValueError, match="a list: pass a mapping"):
         client.predict([1.0], model=MODEL)
+
+
+def test_one_text_gives_one_answer_as_a_pipeline_does(client):
+    def ask(*texts, signature):
+        return client.ask(*texts, model=MODEL, signature_name=signature)
+
+    one = ask("a bc", signature="words")
+    assert one == results.WordVectors(["a", "bc"], [[[1.0]], [[2.0]]])
+    for text in (b"a bc", np.str_("a bc")):
+        assert ask(text, signature="words") == one
+    for texts in (["a bc"], ("a bc",), np.array(["a bc"]), (text for text in ["a bc"])):
+        assert ask(texts, signature="words") == [one]
+    assert ask("a", "a", signature="pair") == {"score": 1.0}
+    assert ask(["a", "b"], ["a", "c"], signature="pair") == [{"score": 1.0}, {"score": 0.0}]
+    assert ask([], [], signature="pair") == []
+    assert client.rows("a", "a", model=MODEL, signature_name="pair") == [{"score": 1.0}]
+    for texts, message in (
+        ((["a", "b"], ["c"]), "as many text as text_b, not {'text': 2, 'text_b': 1}"),
+        ((["a"], "c"), "text_b must be a list of strings, not 'c'"),
+        (("a", ["c"]), r"text_b\[0\] is \['c'\]"),
+        (("a",), "takes text, text_b, not 1 arguments"),
+        ((None, "a"), "text must be a list of strings, not None"),
+        (({"text": ["a"]}, ["b"]), "text must be .* the columns text: pass one"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask(*texts, signature="pair")
 
 
 def test_half_of_a_surrogate_pair(client):

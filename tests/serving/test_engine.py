@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec, SignatureInfo, TensorInfo
+from keras_transformers.serving.server import engine as engines
 from keras_transformers.serving.server import logs
 from keras_transformers.serving.server.batching import BatchingOptions
 from keras_transformers.serving.server.engine import Engine, Limits
@@ -25,11 +26,13 @@ class Gated:
 
     def __init__(self):
         self.begun, self.gate, self.closed = (threading.Event() for _ in range(3))
+        self.answered, self.path = set(), "models/m/1"
 
     def run(self, signature, inputs, *, timeout_s, cancellation):
         self.begun.set()
         assert self.gate.wait(10)
         assert not self.closed.is_set(), "closed under its own run"
+        self.answered.add(signature.name)
         return {"y": inputs["x"]}
 
     def close(self):
@@ -129,6 +132,24 @@ def test_a_server_that_stops_refuses_and_gives_the_model_back(engine, model, ver
     engine._scheduler.close()
     assert code(engine) == Code.UNAVAILABLE
     assert version._in_use == 0
+
+
+def test_a_slow_first_answer_says_why(engine, model, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    with pytest.raises(RequestError, match="ask again.*first answer"):
+        ask(engine, seconds=0.05)
+    model.gate.set()
+    monkeypatch.setattr(engines, "_SLOW_S", -1.0)
+    model.answered.clear()
+    for _ in range(2):
+        ask(engine)
+    (said,) = [message for message in caplog.messages if "the first answer" in message]
+    assert "m to 'same'" in said
+    assert "keras-transformers warm-up models/m/1" in said
+    model.gate.clear()
+    with pytest.raises(RequestError) as caught:
+        ask(engine, seconds=0.05)
+    assert "first" not in caught.value.message
 
 
 def test_records_of_a_kind_are_logged_now_and_then(caplog, monkeypatch):

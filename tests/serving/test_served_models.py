@@ -138,6 +138,9 @@ def test_a_version_that_fails_its_warm_up_is_not_served(tmp_path, publish, reque
     model = Model(ModelSettings("m", tmp_path))
     model.refresh()
     assert states(model) == {1: END}
+    failure = model.versions()[0].error.message
+    assert failure.startswith(f"{tmp_path / '1' / WARM_UP_FILE}: record 1: ")
+    assert "[[" not in failure
     with pytest.raises(RequestError) as caught:
         answer(model)
     assert caught.value.code == Code.NOT_FOUND

@@ -167,11 +167,13 @@ def test_a_client_that_closes_its_half_gets_its_answers(encrypted, how):
     assert ours.read_all().count(b'{"predictions": [') == 2
 
 
-def test_what_is_no_tls_is_closed(raw, caplog):
+def test_a_request_without_tls_is_refused(raw, caplog):
     for _ in range(3):
         connection = raw()
         connection.sendall(REQUEST)
-        assert closed(connection)
+        answer = b"".join(iter(lambda c=connection: c.recv(2**16), b""))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"https://" in answer
     assert len([each for each in caplog.messages if "closed a TLS connection" in each]) <= 1
 
 

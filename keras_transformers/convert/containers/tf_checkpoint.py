@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_transformers.convert.containers.arrays import is_possible_shape
 from keras_transformers.convert.containers.leveldb_table import table_values
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.files.errors import short_repr
 
 __all__: list[str] = []
@@ -216,7 +217,7 @@ def _damage(prefix: Path, *kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except caught as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(graph_errors.sentence(str(error)).split())
         raise ValueError(
             f"{prefix}: not a readable checkpoint ({reason}); it may be truncated: download "
             f"{prefix.name}.index and {prefix.name}.data-* again"

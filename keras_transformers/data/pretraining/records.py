@@ -203,8 +203,9 @@ def _lengths(path: Path) -> tuple[int, int]:
         record = next(iter(tf.data.TFRecordDataset(str(path)).take(1))).numpy()
         features = tf.train.Example.FromString(record).features.feature
     except (tf.errors.DataLossError, DecodeError) as error:
+        reason = graph_errors.sentence(str(error))
         raise ValueError(
-            f"{path}: the first record is damaged ({error}): fetch or make the file again"
+            f"{path}: the first record is damaged ({reason}): fetch or make the file again"
         ) from error
     sizes = {name: len(features[name].int64_list.value) for name in _SEQUENCE_FEATURES}
     sizes |= {name: len(features[name].int64_list.value) for name in (*_MASK_FEATURES, _LABELS)}

@@ -74,17 +74,35 @@ class CausalLM(keras.Model):
         token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
 
         step = self.decoding_step(num_empty, length, max_length=max_length)
-        nothing = tuple(empty_cache(batch, block.self_attention, 0) for block in parts.blocks)
-        _, cache = self._run(
-            token_ids[:, :-1],
-            ops.maximum(positions[:, :-1], 0),
-            nothing,
-            positions[:, :-1] >= 0,
-        )
+        cache = self.read_tokens(token_ids[:, :-1], num_empty, self.empty_cache(batch))
         if max_length is not None:
             room = ((0, 0), (0, 0), (0, max_length), (0, 0))
             cache = tuple((ops.pad(keys, room), ops.pad(values, room)) for keys, values in cache)
         return step, token_ids[:, -1], cache
+
+    def empty_cache(self, rows: int | Tensor) -> Cache:
+        """Returns the cache of rows of which nothing was read, for `read_tokens`."""
+        blocks = anatomy(self, "blocks").blocks
+        return tuple(empty_cache(rows, block.self_attention, 0) for block in blocks)
+
+    def read_tokens(self, token_ids: Tensor, num_empty: Tensor, cache: Cache) -> Cache:
+        """Reads more tokens of prompts, as `start_decoding` reads them at once.
+
+        Args:
+            token_ids: int32 (rows, new), right-aligned: prompts begin after their empty columns.
+            num_empty: int32 (rows,), how many columns before each prompt are empty, those of the
+                cache included.
+            cache: of the columns before these.
+
+        Returns:
+            The cache with the new columns.
+        """
+        first = ops.shape(cache[0][0])[2]
+        columns = ops.arange(first + ops.shape(token_ids)[1])[None]
+        positions = columns[:, first:] - num_empty[:, None]  # (rows, new)
+        visible = columns >= num_empty[:, None]  # (rows, columns)
+        _, cache = self._run(token_ids, ops.maximum(positions, 0), cache, visible)
+        return cache
 
     def decoding_step(
         self, num_empty: Tensor, prompt_length: int | Tensor, *, max_length: int | None = None

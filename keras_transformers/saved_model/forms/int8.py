@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies import graph_errors
 from keras_transformers.dependencies.private_api import int8_product
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import FeedForward, TokenEmbedding
@@ -173,10 +174,11 @@ def _check_kernel() -> None:
     try:
         product = multiply().numpy()
     except (tf.errors.OpError, ValueError) as error:
+        reason = graph_errors.sentence(str(error)).partition("\n")[0]
         raise RuntimeError(
             "weights_dtype='int8' needs TensorFlow's int8 kernels (oneDNN), which its builds for "
-            f"x86 on Linux have, and this one lacks: {str(error).splitlines()[0]}. Export there, "
-            "or take weights_dtype='bfloat16'"
+            f"x86 on Linux have, and this one lacks: {reason}. Export there, or "
+            "take weights_dtype='bfloat16'"
         ) from error
     if not np.allclose(product, right, rtol=1e-4, atol=1.0):
         raise RuntimeError(

@@ -6,5 +6,6 @@ from . import grpc_messages as grpc_messages
 from . import rest as rest
 from . import rest_messages as rest_messages
 from . import target as target
+from . import tls as tls
 from . import transport as transport
 from .asking import Client as Client

@@ -1,27 +1,31 @@
 """A client for TF Serving and the local server, over REST or gRPC."""
 
+import contextlib
 import json
+import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy as np
 
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.serving.client.target import Target, connect
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
     SignatureInfo,
     Transport,
     VersionStatus,
+    request_error,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.answers import Result
 from keras_transformers.tasks.generation.conversations import (
     OLD_OPTIONS,
     as_conversations,
@@ -29,7 +33,7 @@ from keras_transformers.tasks.generation.conversations import (
     decoding_options,
 )
 from keras_transformers.tasks.texts import (
-    check_is_list,
+    call_columns,
     named_columns,
     string_column,
     text_inputs,
@@ -48,24 +52,28 @@ class Client:
     """Sends requests to a model server. Threads may share a client.
 
     Args:
-        target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, or
-            "grpcs://host:port" for gRPC with TLS.
+        target: "http://host:port" for REST, "host:port" for gRPC; "https://host:port" and
+            "grpcs://host:port" for the same with TLS.
         timeout_s: seconds for each request, including its retries.
         max_attempts: how many times to try a request. Only requests that the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.
         batch_size: maximum rows that `ask` and `rows` put into one request.
         root_certificates: a PEM file of the certificate authorities to trust; the system's by
             default.
+        client_certificate: a PEM file of the certificate to show to a server that demands one.
+        client_key: a PEM file of its private key, without a password.
 
     Raises:
-        ValueError: the target is malformed, or a number is not positive.
-        FileNotFoundError: the file of certificates does not exist.
+        ValueError: the target is malformed, a number is not positive, there are certificates for
+            http://, or a certificate without its key.
+        FileNotFoundError: a PEM file does not exist.
+        OSError: a file is not PEM, or the key is not the certificate's.
 
     Example:
         >>> from keras_transformers.serving import Client
         >>> with Client("http://127.0.0.1:8501") as client:  # doctest: +SKIP
-        ...     client.ask(["Ein Mann fährt Rad ."], model="translate_de_en")
-        [Translation(text='A man is riding a bike.', score=-3.67)]
+        ...     client.ask("Ein Mann fährt Rad .", model="translate_de_en")
+        Translation(text='A man is riding a bike.', score=-3.67)
     """
 
     def __init__(
@@ -75,101 +83,97 @@ class Client:
         timeout_s: float = 30.0,
         max_attempts: int = 5,
         batch_size: int = 32,
-        root_certificates: str | None = None,
+        root_certificates: str | os.PathLike[str] | None = None,
+        client_certificate: str | os.PathLike[str] | None = None,
+        client_key: str | os.PathLike[str] | None = None,
     ) -> None:
         if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
             raise ValueError(
                 f"timeout_s {timeout_s}, max_attempts {max_attempts}, batch_size {batch_size}: "
                 "expected positive numbers"
             )
+        files = (root_certificates, client_certificate, client_key)
+        tls = ClientTls(*(None if file is None else Path(file) for file in files))
         self._timeout_s = timeout_s
         self._max_attempts = max_attempts
         self._batch_size = batch_size
-        self._transport: Transport = connect(Target.parse(target), root_certificates)
+        self._transport: Transport = connect(Target.parse(target), tls)
         self._signatures: dict[ModelSpec, Mapping[str, SignatureInfo]] = {}
 
     def ask(
         self,
-        texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
+        texts: Any,
+        texts_b: Any = None,
         *,
         model: str,
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
-    ) -> list[Result | dict[str, Any]]:
-        """Returns a model's answers to texts.
+    ) -> Any:
+        """Returns a model's answer to one text or many, as a call of the pipeline does.
 
         Args:
-            texts: one text, prompt or question per row.
-            texts_b: the second text of each pair, the context of each question, or the list of
-                choices for each text.
+            texts: a text, prompt or question (str or bytes), or a sequence of those.
+            texts_b: the second text of the pair, the context of the question, or the list of
+                choices for the text; or a sequence with one for each text.
             model: the model's name.
             version: the version's number; by default the label's version, or else the latest.
             label: the version's label.
             signature_name: the signature to run.
 
         Returns:
-            One result per text, of the type in `pipelines.results` for the task in the model's
-            export; a dict for other models and signatures.
+            For one text a result, for a sequence a list of results: of the type in
+            `pipelines.results` for the task in the model's export; dicts for other models and
+            signatures.
 
         Raises:
             RequestError: the server refused the request or failed.
-            ValueError: the model does not take these texts.
+            ValueError: the model does not take these texts, one is not a string or not Unicode
+                text, or an argument is a table, whose columns are to be passed.
         """
-        rows = self.rows(
-            texts,
-            texts_b,
-            model=model,
-            version=version,
-            label=label,
-            signature_name=signature_name,
-        )
-        answer = self._answer(ModelSpec(model, version, label), signature_name)
-        return [reading.typed(row, answer) for row in rows]
+        spec = ModelSpec(model, version, label)
+        rows, one = self._rows(spec, signature_name, texts, texts_b)
+        answer = self._answer(spec, signature_name)
+        results = [reading.typed(row, answer) for row in rows]
+        return results[0] if one else results
 
     def rows(
         self,
-        texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
+        texts: Any,
+        texts_b: Any = None,
         *,
         model: str,
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """Asks like `ask`, but returns dicts: output name -> str, number or nested list."""
-        spec = ModelSpec(model, version, label)
-        signature = self._signature(spec, signature_name)
-        answer = self._answer(spec, signature_name)
-        columns = [texts] if texts_b is None else [texts, texts_b]
-        names = text_inputs(list(signature.inputs))
-        for name, column in zip(("texts", "texts_b"), columns, strict=False):
-            check_is_list(name, column)
-        by_name = {}
-        if len(names) == len(columns):
-            by_name = {
-                name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
-                for name, column in zip(names, columns, strict=True)
-            }
-        counts = [len(column) for column in by_name.values() or columns]
-        if not by_name or len(set(counts)) != 1:
-            raise ValueError(
-                f"signature {signature_name!r} of {model} takes {', '.join(signature.inputs)}, not "
-                f"{' and '.join(map(str, counts))} texts; asking sends only texts, one per input: "
-                "name another signature, or call `Client.predict`"
-            )
-        padded = [name for name, info in signature.outputs.items() if info.grows]
-        rows: list[dict[str, Any]] = []
-        for start in range(0, counts[0], self._batch_size):
-            batch = {
-                name: column[start : start + self._batch_size] for name, column in by_name.items()
-            }
-            outputs = self.predict(
-                batch, model=model, version=version, label=label, signature_name=signature_name
-            )
-            rows.extend(reading.rows(outputs, padded, answer))
+        """Asks like `ask`, but returns dicts, in a list: output name -> str, number or list."""
+        rows, _ = self._rows(ModelSpec(model, version, label), signature_name, texts, texts_b)
         return rows
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        stream: Literal[True],
+        **options: Any,
+    ) -> Generator[str, None, Any]: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        stream: Literal[False] = False,
+        **options: Any,
+    ) -> Any: ...
 
     def chat(
         self,
@@ -178,6 +182,7 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
+        stream: bool = False,
         **options: Any,
     ) -> Any:
         """Returns a model's answer to one conversation or several.
@@ -188,6 +193,7 @@ class Client:
             model: see `ask`.
             version: see `ask`.
             label: see `ask`.
+            stream: whether to return the answer to one conversation piece by piece; see `stream`.
             **options: max_length (of new tokens), temperature, top_k, top_p, seed,
                 repetition_penalty, and `stop`, one or several strings that end an answer; each has
                 one value for all conversations. The export's own are the defaults. `temperature`
@@ -202,6 +208,10 @@ class Client:
         """
         spec = ModelSpec(model, version, label)
         conversations, one = as_conversations(messages)
+        if stream and not one and len(conversations) != 1:
+            raise ValueError(
+                f"{len(conversations)} conversations: stream=True answers one; leave it out"
+            )
         if not conversations:
             return []
         roles, texts = conversation_columns(conversations)
@@ -209,17 +219,105 @@ class Client:
         name = "chat"
         if options:
             name = "chat_complete"
-            chosen = decoding_options(self._options(spec, name), options)
-            stop = chosen.pop("stop")
-            stops = [stop] if isinstance(stop, str) else list(stop)
-            inputs["stop"] = [stops or [""]] * len(roles)
-            inputs |= {option: [value] * len(roles) for option, value in chosen.items()}
+            inputs |= self._option_columns(spec, name, options, len(roles))
+        if stream:
+            return self._pieces(spec, name, inputs)
         outputs = self.predict(
             inputs, model=model, version=version, label=label, signature_name=name
         )
         answer = self._answer(spec, name)
         rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
         return rows[0] if one else rows
+
+    def stream(
+        self,
+        prompt: str | bytes,
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        **options: Any,
+    ) -> Generator[str, None, Any]:
+        """Continues a prompt and yields the text piece by piece, as the model writes it.
+
+        Joined, the pieces are the text of a plain answer. The local server sends them over REST;
+        TensorFlow Serving, and any server over gRPC, sends the whole text as one piece. A generator
+        that is closed, or a loop that is left, ends the work on the server.
+
+        Args:
+            prompt: one text.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+            **options: see `chat`.
+
+        Yields:
+            The pieces, none of them empty.
+
+        Returns:
+            The `results.Generation`: the value of `yield from`, or of `StopIteration`.
+
+        Raises:
+            RequestError: the server refused the request or failed, or the text was not complete
+                after the client's `timeout_s`.
+            ValueError: an option is malformed, or the model does not continue prompts.
+
+        Example:
+            for piece in client.stream("The old man and", model="gpt2", max_length=100):
+                print(piece, end="", flush=True)
+        """
+        spec = ModelSpec(model, version, label)
+        name = "complete" if options else "serving_default"
+        inputs: dict[str, Any] = {"prompt": [prompt]}
+        if options:
+            inputs |= self._option_columns(spec, name, options, 1)
+        signature = self._signature(spec, name)
+        if inputs.keys() != signature.inputs.keys():
+            raise ValueError(
+                f"signature {name!r} of {model} takes {', '.join(signature.inputs)}: it does not "
+                "continue prompts; use `Client.ask`"
+            )
+        return self._pieces(spec, name, inputs)
+
+    def _option_columns(
+        self, spec: ModelSpec, name: str, options: Mapping[str, Any], rows: int
+    ) -> dict[str, Any]:
+        """Returns all options of decoding as inputs, the same for each row."""
+        chosen = decoding_options(self._options(spec, name), options)
+        stop = chosen.pop("stop")
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        columns = {option: [value] * rows for option, value in chosen.items()}
+        return columns | {"stop": [stops or [""]] * rows}
+
+    def _pieces(
+        self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]
+    ) -> Generator[str, None, Any]:
+        """Returns a generator of the text of one row, which returns its answer."""
+        signature, arrays = self._signature(spec, name), self._arrays(spec, name, inputs)
+        answer = self._answer(spec, name)
+
+        def begin(seconds: float) -> tuple[Any, Any]:
+            parts = self._transport.stream(Call(spec, name, seconds), arrays, signature.outputs)
+            return next(parts), parts
+
+        def pieces() -> Generator[str, None, Any]:
+            deadline, texts = monotonic() + self._timeout_s, []
+            outputs, parts = self._retrying(begin)
+            with contextlib.closing(parts):
+                while outputs is not None:
+                    last = outputs
+                    (text,) = outputs["text"]
+                    texts.append(text)
+                    if text:
+                        yield text.decode("utf-8", "replace")
+                    outputs = next(parts, None)
+                    if outputs is not None and monotonic() > deadline:
+                        raise request_error(Code.DEADLINE_EXCEEDED, "", self._timeout_s)
+            last = {**last, "text": np.array([b"".join(texts)], object)}
+            (row,) = reading.rows(last, [], answer)
+            return reading.typed(row, answer)
+
+        return pieces()
 
     def predict(
         self,
@@ -248,11 +346,7 @@ class Client:
         """
         spec = ModelSpec(model, version, label)
         signature = self._signature(spec, signature_name)
-        infos = signature.inputs
-        arrays = {
-            name: _array(name, value, infos[name].dtype if name in infos else None)
-            for name, value in named_columns(inputs).items()
-        }
+        arrays = self._arrays(spec, signature_name, inputs)
         try:
             return self._retrying(
                 lambda s: self._transport.predict(
@@ -334,6 +428,56 @@ class Client:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _rows(
+        self, spec: ModelSpec, signature_name: str, texts: Any, texts_b: Any
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """Returns the answer to each row of texts, and whether they are a single row."""
+        signature = self._signature(spec, signature_name)
+        names = text_inputs(list(signature.inputs))
+        columns, one = call_columns(
+            names or ("texts", "texts_b"), [texts] if texts_b is None else [texts, texts_b]
+        )
+        if len(names) != len(columns):
+            raise ValueError(
+                f"signature {signature_name!r} of {spec.name} takes "
+                f"{', '.join(names or signature.inputs)}, "
+                f"not {len(columns)} arguments: pass one string or a list of strings for each, "
+                "name another signature, or call `Client.predict`"
+            )
+        by_name = {
+            name: string_column(name, column, rank=2 if signature.inputs[name].grows else 1)
+            for name, column in zip(names, columns, strict=True)
+        }
+        counts = {name: len(column) for name, column in by_name.items()}
+        if len(set(counts.values())) != 1:
+            raise ValueError(f"{spec.name} needs as many {' as '.join(names)}, not {counts}")
+        padded = [name for name, info in signature.outputs.items() if info.grows]
+        answer = self._answer(spec, signature_name)
+        rows: list[dict[str, Any]] = []
+        for start in range(0, counts[names[0]], self._batch_size):
+            batch = {
+                name: column[start : start + self._batch_size] for name, column in by_name.items()
+            }
+            outputs = self.predict(
+                batch,
+                model=spec.name,
+                version=spec.version,
+                label=spec.label,
+                signature_name=signature_name,
+            )
+            rows.extend(reading.rows(outputs, padded, answer))
+        return rows, one
+
+    def _arrays(
+        self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Returns inputs as arrays of a signature's dtypes."""
+        infos = self._signature(spec, name).inputs
+        return {
+            name: _array(name, value, infos[name].dtype if name in infos else None)
+            for name, value in named_columns(inputs).items()
+        }
 
     def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
         if spec not in self._signatures or name not in self._signatures[spec]:

@@ -15,9 +15,11 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformers.dependencies.graph_errors import sentence
 from keras_transformers.dependencies.untyped import Message
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.saved_model.description import shape_of
+from keras_transformers.serving.client.tls import connection_failure
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -30,6 +32,7 @@ from keras_transformers.serving.protocol.errors import Code
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
 OPTIONS = [("grpc.max_receive_message_length", -1)]  # of channels
+_NO_CONNECTION = "failed to connect to all addresses; last error: "
 
 
 def predict(call: Call, inputs: Mapping[str, np.ndarray]) -> Message:
@@ -63,16 +66,20 @@ def metadata(model: ModelSpec) -> Message:
 
 
 @contextlib.contextmanager
-def request_errors(timeout_s: float) -> Iterator[None]:
+def request_errors(server: str, timeout_s: float) -> Iterator[None]:
     """Raises a RequestError where gRPC gets no answer, or a refusal.
 
     Args:
+        server: the server's address, such as "grpcs://host:port".
         timeout_s: how long the request was allowed to take.
     """
     try:
         yield
     except grpc.RpcError as error:
-        raise request_error(Code[error.code().name], error.details() or "", timeout_s) from error
+        message = error.details() or ""
+        if message.startswith(_NO_CONNECTION):
+            message = connection_failure(server, message.removeprefix(_NO_CONNECTION))
+        raise request_error(Code[error.code().name], message, timeout_s) from error
 
 
 def read_outputs(response: Message) -> dict[str, np.ndarray]:
@@ -84,7 +91,7 @@ def read_status(response: Message) -> list[VersionStatus]:
     """Returns the state of each version."""
     states = get_model_status_pb2.ModelVersionStatus.State
     return [
-        VersionStatus(entry.version, states.Name(entry.state), entry.status.error_message)
+        VersionStatus(entry.version, states.Name(entry.state), sentence(entry.status.error_message))
         for entry in response.model_version_status
     ]
 

@@ -1,13 +1,13 @@
 """Defines the client's REST transport, which needs no TensorFlow."""
 
-import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import httpx
 import numpy as np
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.client import rest_messages
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
@@ -23,19 +23,33 @@ class RestTransport:
 
     Args:
         url: the server's URL.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS; None for no encryption.
     """
 
-    def __init__(self, url: str, root_certificates: str | None) -> None:
-        verify: ssl.SSLContext | bool = True
-        if root_certificates is not None:
-            verify = ssl.create_default_context(cafile=root_certificates)
-        self._http = httpx.Client(base_url=url, verify=verify)
+    def __init__(self, url: str, tls: ClientTls | None) -> None:
+        self._http = httpx.Client(base_url=url, verify=False if tls is None else tls.context())
 
     def predict(  # noqa: D102
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
         return rest_messages.read_outputs(self._send(rest_messages.predict(call, inputs)), outputs)
+
+    def stream(  # noqa: D102
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        request = rest_messages.stream(call, inputs)
+        with (
+            rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s),
+            self._http.stream(**request.arguments()) as response,
+        ):
+            if not rest_messages.has_events(response):
+                response.read()
+                answer = rest_messages.read(response, request.timeout_s)
+                yield rest_messages.read_outputs(answer, outputs)
+                return
+            for line in response.iter_lines():
+                if (part := rest_messages.read_event(line, request.timeout_s)) is not None:
+                    yield rest_messages.read_outputs(part, outputs)
 
     def classify(  # noqa: D102
         self, call: Call, examples: Sequence[Features]

@@ -3,12 +3,11 @@
 import contextlib
 import urllib.parse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from keras_transformers.dependencies.extras import needing
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import Transport
-from keras_transformers.serving.protocol.pem import check_certificates
 
 
 @dataclass(frozen=True)
@@ -42,30 +41,48 @@ class Target:
             is_whole = url.hostname and url.port and url.path in ("", "/")
             if url.scheme in ("grpc", "grpcs") and is_whole:
                 return cls("grpc", url.netloc, url.scheme == "grpcs")
-        raise ValueError(f"target {text!r}: pass http://host:port for REST, or host:port for gRPC")
+        raise ValueError(
+            f"target {text!r}: pass http://host:port for REST, host:port for gRPC; "
+            "https:// and grpcs:// are for TLS"
+        )
+
+    def encryption(self, tls: ClientTls) -> ClientTls | None:
+        """Returns the files for TLS, or None if the connection is not encrypted.
+
+        Args:
+            tls: the files; any file for a gRPC target turns TLS on.
+
+        Raises:
+            ValueError: there are files, but the target is a URL without TLS.
+        """
+        if self.tls or (self.protocol == "grpc" and not tls.is_empty):
+            return tls
+        if not tls.is_empty:
+            raise ValueError(
+                f"target {self.address!r} has no TLS, which certificates are for: pass https://..."
+            )
+        return None
 
 
-def connect(target: Target, root_certificates: str | None) -> Transport:
+def connect(target: Target, tls: ClientTls) -> Transport:
     """Returns the transport for a target, importing only the libraries of its protocol.
 
     It sends nothing yet.
 
     Args:
         target: the server's address.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS.
 
     Raises:
-        FileNotFoundError: the file of certificates does not exist.
         MissingExtraError: the libraries are not installed.
-        OSError: the file has no certificate.
+        ValueError: see `Target.encryption`.
     """
-    if root_certificates is not None:
-        check_certificates(Path(root_certificates))
+    encryption = target.encryption(tls)
     with needing("serving"):
         if target.protocol == "rest":
             from keras_transformers.serving.client.rest import RestTransport
 
-            return RestTransport(target.address, root_certificates)
+            return RestTransport(target.address, encryption)
         from keras_transformers.serving.client.grpc import GrpcTransport
 
-        return GrpcTransport(target.address, root_certificates, tls=target.tls)
+        return GrpcTransport(target.address, encryption)

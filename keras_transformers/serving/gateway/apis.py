@@ -11,13 +11,13 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -32,15 +32,22 @@ from keras_transformers.serving.server.logs import Seldom
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
 _WORDS = {  # type of pydantic's error -> what is wrong with the field
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "model_attributes_type": "must be an object",
 }
+_MOST_FIELDS = 1000  # of an object in a request
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
+
+
+# The type of a list in a request. It stops at its first item at fault: a million of them would
+# become a million errors.
+ListOf = Annotated[list[_T], Field(fail_fast=True)]
 
 
 class Body(BaseModel):
@@ -57,27 +64,37 @@ def _models(request: Request) -> Models:
 Asked = Annotated[Models, Depends(_models)]
 
 
-def router(error_shape: ErrorShape, **options: Any) -> APIRouter:
+def router(
+    error_shape: ErrorShape,
+    *,
+    status: Callable[[RefusalError], int] = lambda refused: refused.status,
+    request_class: "type[CheckedRequest] | None" = None,
+    **options: Any,
+) -> APIRouter:
     """Returns a router whose routes answer errors in their API's own shape.
 
     Args:
         error_shape: makes the JSON of an error.
+        status: the HTTP status of an error, where the API has its own.
+        request_class: how bodies are read; `CheckedRequest` by default.
         **options: those of `APIRouter`, such as `tags`, which names the API in the description.
     """
+    checked_request = request_class or CheckedRequest
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             answer = super().get_route_handler()
 
             async def respond(request: Request) -> Response:
-                checked = _CheckedRequest(request.scope, request.receive)
+                checked = checked_request(request.scope, request.receive)
                 try:
                     await checked.read()
                     return await _while_connected(checked, answer)
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
-                    headers = {"Retry-After": "1"} if refused.status in (429, 503) else None
-                    return _json(error_shape(refused), refused.status, headers)
+                    number = status(refused)
+                    headers = {"Retry-After": "1"} if number in (429, 503) else None
+                    return _json(error_shape(refused), number, headers)
 
             return respond
 
@@ -109,7 +126,7 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     if isinstance(error, RequestError):
         return RefusalError(error.code, error.message, None, HTTP_STATUS[error.code])
     if isinstance(error, RequestValidationError):
-        return _of_fields(error.errors())
+        return _of_fields(error)
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):
         return refusal("the client has left", code=Code.CANCELLED)
     if isinstance(error, HTTPException):
@@ -118,12 +135,12 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     return refusal("internal error; see the server's log", code=Code.INTERNAL)
 
 
-def _of_fields(errors: Any) -> RefusalError:
+def _of_fields(error: RequestValidationError) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
-    places = [".".join(str(part) for part in error["loc"][1:]) for error in errors]
+    places = [_place(fault, error.body) for fault in error.errors()]
     texts = [
-        f"{place or 'body'}: {_in_words(error)}"
-        for place, error in zip(places, errors, strict=True)
+        f"{place or 'body'}: {_in_words(fault)}"
+        for place, fault in zip(places, error.errors(), strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
 
@@ -132,10 +149,25 @@ def _in_words(error: Mapping[str, Any]) -> str:
     """Returns what is wrong with a field, without pydantic's terms."""
     if error["type"] in _WORDS:
         return _WORDS[error["type"]]
-    return _SUBJECT.sub("must", error["msg"]).replace(" after validation", "")
+    text = error["msg"].removeprefix("Value error, ")
+    return _SUBJECT.sub("must", text).replace(" after validation", "")
 
 
-class _CheckedRequest(Request):
+def _place(fault: Mapping[str, Any], body: Json) -> str:
+    """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
+    parts, value = [], body
+    for part in fault["loc"][1:]:
+        if isinstance(value, dict) and (part in value or fault["type"] == "missing"):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:  # one of the types that a field may have
+            continue
+        parts.append(str(part))
+    return ".".join(parts)
+
+
+class CheckedRequest(Request):
     """A request whose body has a limit and is JSON, which FastAPI finds parsed."""
 
     async def read(self) -> None:
@@ -144,6 +176,11 @@ class _CheckedRequest(Request):
         Raises:
             RefusalError: it is too large, or no JSON.
         """
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise refusal(
+                f"Content-Encoding: {encoding[:60]} is not supported: send none", status=415
+            )
         limit, body = self.app.state.max_body_bytes, bytearray()
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
@@ -155,19 +192,37 @@ class _CheckedRequest(Request):
         self._body = bytes(body)
         if not body:
             return
+        text = self.json_part(self._body)
+        try:
+            self._json = json.loads(text, object_pairs_hook=_object)
+        except RecursionError:
+            raise refusal("the body is not JSON that can be read: nested too deeply") from None
+        except ValueError as error:  # includes UnicodeDecodeError
+            raise refusal(f"the body is not JSON: {error}") from None
+        if _SURROGATE.search(text):
+            _check_texts(self._json)
+
+    def json_part(self, body: bytes) -> bytes:
+        """Returns the JSON in a body, which is all of it.
+
+        Raises:
+            RefusalError: the body is something else.
+        """
         kind = self.headers.get("content-type", "application/json")
         if "json" not in kind.lower():
             raise refusal(
                 f"Content-Type: {kind[:60]} is not JSON: send application/json", status=415
             )
-        try:
-            self._json = json.loads(body)
-            if _SURROGATE.search(body):
-                _check_texts(self._json)
-        except RecursionError:
-            raise refusal("the body is not JSON that can be read: nested too deeply") from None
-        except ValueError as error:  # includes UnicodeDecodeError
-            raise refusal(f"the body is not JSON: {error}") from None
+        return body
+
+
+def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
+    if len(fields) > _MOST_FIELDS:
+        raise refusal(
+            f"{fields[0][0][:100]} and more: an object has {len(fields)} fields, but the limit is "
+            f"{_MOST_FIELDS}"
+        )
+    return dict(fields)
 
 
 def _check_texts(document: Json) -> None:

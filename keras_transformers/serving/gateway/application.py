@@ -7,12 +7,25 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from keras_transformers.serving.gateway import sagemaker
 from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
 from keras_transformers.serving.gateway.openai import models as openai_models
+from keras_transformers.serving.gateway.rerank import routes as rerank
+from keras_transformers.serving.gateway.tei import routes as tei
 
 # The routers of all APIs. One more API is one more module, named here.
-_APIS = (openai_models.routes, chat.routes, completions.routes, embeddings.routes)
+_APIS = (
+    openai_models.routes,
+    chat.routes,
+    completions.routes,
+    embeddings.routes,
+    rerank.routes,
+    tei.routes,
+    kserve.routes,
+    sagemaker.routes,
+)
 
 
 def application(
@@ -20,6 +33,7 @@ def application(
     *,
     timeout_s: float = 30.0,
     max_body_bytes: int = 16 * 1024 * 1024,
+    max_rows: int = 1024,
     fallback: ASGIApp | None = None,
 ) -> FastAPI:
     """Returns the gateway's routes, as an ASGI application.
@@ -28,6 +42,7 @@ def application(
         backend: what runs the models.
         timeout_s: seconds that a request may take.
         max_body_bytes: the size of a request's body.
+        max_rows: how many texts a request may have.
         fallback: answers the requests for paths that no API has; 404 by default.
     """
     app = FastAPI(
@@ -37,7 +52,7 @@ def application(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    app.state.models = Models(backend, timeout_s=timeout_s)
+    app.state.models = Models(backend, timeout_s=timeout_s, max_rows=max_rows)
     app.state.max_body_bytes = max_body_bytes
     for routes in _APIS:
         app.include_router(routes)

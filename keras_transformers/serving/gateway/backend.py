@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,6 +59,7 @@ class Model:
         signatures: its signatures by name.
         backend: runs them.
         deadline: when the answer to the request is due, by time.monotonic.
+        max_rows: how many texts a request may have.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Model:
     signatures: Mapping[str, SignatureInfo]
     backend: Backend
     deadline: float
+    max_rows: int = 1024
 
     @property
     def task(self) -> str:
@@ -154,11 +156,13 @@ class Models:
     Args:
         backend: what serves them.
         timeout_s: seconds that a request may take.
+        max_rows: how many texts a request may have.
     """
 
-    def __init__(self, backend: Backend, *, timeout_s: float) -> None:
+    def __init__(self, backend: Backend, *, timeout_s: float, max_rows: int = 1024) -> None:
         self._backend = backend
         self._timeout_s = timeout_s
+        self._max_rows = max_rows
 
     async def names(self) -> list[str]:
         """Returns the names of the models, sorted, without versions and labels."""
@@ -181,24 +185,61 @@ class Models:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
                 raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
             raise
-        return Model(name, spec, signatures, self._backend, deadline)
+        return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
-    async def only(self, task: str) -> Model:
-        """Returns the only model for a task, for requests that name none.
+    async def only(self, purpose: str, fits: Callable[[Model], bool], remedy: str) -> Model:
+        """Returns the only model that can answer, for requests that name none.
+
+        Args:
+            purpose: what it is for, such as "embedding".
+            fits: whether a model can answer.
+            remedy: how a request names a model.
 
         Raises:
-            RefusalError: there is no model for the task, or there are several.
+            RefusalError: no model can answer, or several can.
+            RequestError: one that may be able to does not answer.
         """
-        models = [await self.find(name) for name in await self.names()]
-        fitting = [model for model in models if model.task == task]
+        fitting, failure = [], None
+        for name in await self.names():
+            try:
+                model = await self.find(name)
+            except RequestError as error:  # such as one that is still loading
+                failure = error
+            else:
+                fitting += [model] if fits(model) else []
+        if not fitting and failure is not None:
+            raise failure
         if len(fitting) != 1:
             names = ", ".join(model.name for model in fitting) or "none"
             raise refusal(
-                f"the request names no model, and for {task} there are: {names}; put the name into "
-                "the path, /models/NAME/...",
+                f"the request names no model, and those for {purpose} are: {names}; {remedy}",
+                field="model",
                 code=Code.NOT_FOUND,
             )
         return fitting[0]
+
+    async def is_ready(self, name: str) -> bool:
+        """Returns whether a model has a version that answers.
+
+        Raises:
+            RefusalError: there is no such model.
+            RequestError: its server does not answer.
+        """
+        spec = _spec(name)
+        if spec.name not in await self._backend.names():
+            raise await self._unknown(name)
+        try:
+            versions = await self._backend.status(spec, self._timeout_s)
+        except RequestError as error:
+            if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
+                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+            raise
+        return any(version.state == "AVAILABLE" for version in versions)
+
+    async def versions(self, name: str) -> list[int]:
+        """Returns the versions of a model that answer, the oldest first."""
+        versions = await self._backend.status(_spec(name), self._timeout_s)
+        return sorted(entry.version for entry in versions if entry.state == "AVAILABLE")
 
     async def _unknown(self, name: str) -> Exception:
         names = ", ".join(await self.names())

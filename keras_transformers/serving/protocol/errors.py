@@ -2,6 +2,8 @@
 
 import enum
 
+from keras_transformers.dependencies.graph_errors import sentence
+
 __all__ = ["Code", "RequestError"]
 
 
@@ -85,7 +87,7 @@ def as_request_error(error: Exception) -> RequestError:
     """Returns the error itself if it is a RequestError, else an INTERNAL one that names it."""
     if isinstance(error, RequestError):
         return error
-    return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    return RequestError(Code.INTERNAL, f"{type(error).__name__}: {sentence(str(error))}")
 
 
 def invalid(message: str) -> RequestError:

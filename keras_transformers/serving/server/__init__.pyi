@@ -4,7 +4,10 @@ from . import backend as backend
 from . import batching as batching
 from . import cancellation as cancellation
 from . import connections as connections
+from . import decoding as decoding
+from . import decoding_threads as decoding_threads
 from . import engine as engine
+from . import events as events
 from . import grpc as grpc
 from . import hosts as hosts
 from . import http as http
@@ -16,6 +19,7 @@ from . import rest as rest
 from . import saved_models as saved_models
 from . import settings as settings
 from . import statuses as statuses
+from . import steps as steps
 from . import tls as tls
 from . import warm_up as warm_up
 from .batching import BatchingOptions as BatchingOptions

@@ -39,7 +39,10 @@ class BatchingOptions:
 
     Attributes:
         enabled: False runs every request alone.
-        max_batch_size: maximum rows in a batch made of several requests.
+        max_batch_size: maximum rows in a batch made of several requests, and maximum texts of a
+            language model that are written together.
+        max_cache_bytes: how much memory the keys and values of these texts may take, for each
+            model; further texts wait. A step needs it twice.
         batch_timeout_s: the longest time that a request waits for others, once there are any.
         allowed_batch_sizes: row counts to pad batches to, for graphs that are compiled for each
             size; ascending, ending with max_batch_size. The padding repeats the first row, and its
@@ -55,6 +58,7 @@ class BatchingOptions:
 
     enabled: bool = True
     max_batch_size: int = 32
+    max_cache_bytes: int = 2**30
     batch_timeout_s: float = 0.001
     allowed_batch_sizes: tuple[int, ...] | None = None
     num_threads: int = 2
@@ -62,7 +66,7 @@ class BatchingOptions:
     long_run_s: float = 0.25
 
     def __post_init__(self) -> None:
-        for name in ("max_batch_size", "num_threads", "num_long_runs"):
+        for name in ("max_batch_size", "max_cache_bytes", "num_threads", "num_long_runs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: must be at least 1")
         for name in ("batch_timeout_s", "long_run_s"):

@@ -1,27 +1,36 @@
 """Admits requests of either protocol, finds their models and runs them within their timeout."""
 
+import asyncio
 import contextlib
+import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, SignatureInfo
-from keras_transformers.serving.server.batching import Answer, BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.decoding import Request
+from keras_transformers.serving.server.decoding_threads import DecodingThreads
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
 from keras_transformers.serving.server.saved_models import SavedModel
+from keras_transformers.serving.server.steps import Parts, beginning, outputs_of, texts_of
 
 __all__ = ["Limits"]
 
 _HELD_BODIES = 16  # how many bodies of maximum size are held at once
+_SLOW_S = 1.0  # a first answer that takes longer is logged
 _NEW_TOKENS = ("max_length", "max_new_tokens")  # inputs that limit how many tokens a model writes
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,20 @@ class Lease:
         version: the version's number.
         model: the loaded model.
         run: runs one of the model's signatures.
+        stream: answers one row in parts, while they are written: `text` is what to append, and so
+            are the tokens, the other outputs are those so far. None if the signature does not
+            write texts step by step, or there is not just one row.
     """
 
     version: int
     model: SavedModel
     run: Callable[[SignatureInfo, Arrays], Outputs]
+    stream: Callable[[SignatureInfo, Arrays], AsyncGenerator[Outputs] | None]
+
+
+class _Abandonable(Protocol):
+    def abandon(self) -> None:
+        """Gives an answer up."""
 
 
 @dataclass
@@ -90,7 +108,7 @@ class Call:
     model: str = ""
     start: float = field(default_factory=time.monotonic)
     is_abandoned: bool = False
-    answer: Answer | None = None
+    answer: _Abandonable | None = None
 
     def abandon(self) -> None:
         """Ends the request's work because its client has left; may be called by any thread."""
@@ -120,6 +138,13 @@ class Engine:
         self._lock = threading.Lock()
         self._num_requests = 0  # requests in progress
         self._held_bytes = 0  # the size of their bodies
+        self._batching = batching
+        self._decoding = DecodingThreads(
+            most_rows=batching.max_batch_size,
+            most_bytes=batching.max_cache_bytes,
+            on_step=self.metrics.on_step,
+            on_cancelled=self.metrics.on_cancelled,
+        )
         self._scheduler = Scheduler(
             batching,
             max_waiting=limits.max_requests,
@@ -205,7 +230,13 @@ class Engine:
             def run(signature: SignatureInfo, inputs: Arrays) -> Outputs:
                 return self._run(call, version, saved_model, signature, inputs)
 
-            yield Lease(version.number, saved_model, run)
+            def stream(signature: SignatureInfo, inputs: Arrays) -> AsyncGenerator[Outputs] | None:
+                begin = beginning(saved_model, signature)
+                if begin is None or rows_of(inputs) != 1:
+                    return None
+                return self._stream(call, version, saved_model, signature, begin, inputs)
+
+            yield Lease(version.number, saved_model, run, stream)
 
     def _run(
         self,
@@ -221,6 +252,11 @@ class Engine:
                 f"{rows} rows in one request, but the limit is {self.limits.max_rows}: split it"
             )
         self._check_new_tokens(inputs)
+        begin = beginning(model, signature) if self._batching.enabled else None
+        if begin is not None and rows_of(inputs):
+            request = self._write(call, version, model, begin, inputs)
+            self._result(call, model, begin, request, request.done)
+            return outputs_of(request.texts, signature)
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
         # A run may outlive its request, and needs the model until it ends.
         version.acquire_again()
@@ -230,19 +266,101 @@ class Engine:
             version.release()
             raise
         answer.add_done_callback(lambda _: version.release())
+        return self._result(call, model, signature, answer, answer)
+
+    def _write(
+        self,
+        call: Call,
+        version: Version,
+        model: SavedModel,
+        begin: SignatureInfo,
+        inputs: Arrays,
+        on_news: Callable[[], None] | None = None,
+    ) -> Request:
+        """Lets a request's texts be written, step by step."""
+        texts = texts_of(model, begin, inputs, as_it_comes=on_news is not None)
+        self.metrics.on_rows(call.model, len(texts))
+        request = Request(texts, call.deadline, on_news or (lambda: None))
+        version.acquire_again()
+        request.done.add_done_callback(lambda _: version.release())
+        try:
+            self._decoding.submit(model, request)
+        except RequestError as error:
+            request.done.set_exception(error)
+        return request
+
+    async def _stream(
+        self,
+        call: Call,
+        version: Version,
+        model: SavedModel,
+        signature: SignatureInfo,
+        begin: SignatureInfo,
+        inputs: Arrays,
+    ) -> AsyncGenerator[Outputs]:
+        self._check_new_tokens(inputs)
+        loop, has_news = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_news() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, because the server stops
+                loop.call_soon_threadsafe(has_news.set)
+
+        request = self._write(call, version, model, begin, inputs, on_news)
+        request.done.add_done_callback(lambda _: on_news())
+        self._hold(call, request)
+        try:
+            parts = Parts(request.texts[0], signature)
+            while not request.done.done():
+                try:
+                    async with asyncio.timeout(call.deadline - time.monotonic()):
+                        await has_news.wait()
+                except TimeoutError:
+                    raise self._too_late(call) from None
+                has_news.clear()
+                if (part := parts.next()) is not None:
+                    yield part
+            self._result(call, model, begin, request, request.done)
+            if (part := parts.next()) is not None:
+                yield part
+        finally:
+            request.abandon()
+
+    def _hold(self, call: Call, answer: _Abandonable) -> None:
         call.answer = answer
         if call.is_abandoned:
             answer.abandon()
+
+    def _result(
+        self,
+        call: Call,
+        model: SavedModel,
+        signature: SignatureInfo,
+        answer: _Abandonable,
+        future: "Future[Any]",
+    ) -> Any:
+        """Waits for what a request asked for, until its deadline."""
+        self._hold(call, answer)
+        is_first, start = signature.name not in model.answered, time.monotonic()
         try:
-            return answer.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            outputs = future.result(timeout=max(0.0, call.deadline - time.monotonic()))
+            if is_first and (seconds := time.monotonic() - start) > _SLOW_S:
+                _logger.info(
+                    "the first answer of %s to %r took %.1f s, because it optimized the graph; "
+                    "`keras-transformers warm-up %s` does so before a version is served",
+                    call.model,
+                    signature.name,
+                    seconds,
+                    model.path,
+                )
+            return outputs
         except TimeoutError:
             answer.abandon()
-            raise self._too_late(call) from None
+            raise self._too_late(call, is_first=is_first) from None
         except CancelledError:
             raise RequestError(Code.CANCELLED, "the client has left") from None
         except RequestError as error:
             if error.code == Code.DEADLINE_EXCEEDED:  # the runtime's words are of notifications
-                raise self._too_late(call) from None
+                raise self._too_late(call, is_first=is_first) from None
             raise
 
     def _check_new_tokens(self, inputs: Arrays) -> None:
@@ -257,13 +375,17 @@ class Engine:
                     "--max-new-tokens"
                 )
 
-    def _too_late(self, call: Call) -> RequestError:
+    def _too_late(self, call: Call, *, is_first: bool) -> RequestError:
         seconds, limit = call.deadline - call.start, self.limits.timeout_s
         # The difference of two times is not exact.
         is_limit = limit - seconds < 1e-3
         remedy = "serve with a larger --timeout" if is_limit else "wait longer"
+        note = (
+            ", or ask again, because a signature's first answer takes longest" if is_first else ""
+        )
         return RequestError(
-            Code.DEADLINE_EXCEEDED, f"no answer within {seconds:.3g} s: ask for less, or {remedy}"
+            Code.DEADLINE_EXCEEDED,
+            f"no answer within {seconds:.3g} s: ask for less, or {remedy}{note}",
         )
 
     def statuses(self, spec: ModelSpec) -> list[Version]:
@@ -291,6 +413,7 @@ class Engine:
     def close(self) -> None:
         """Answers the requests in progress, then unloads the models."""
         self._scheduler.close()
+        self._decoding.close()
         self.models.close()
 
 

@@ -46,6 +46,12 @@ class Metrics:
             buckets=_SIZES,
             registry=self._registry,
         )
+        self._step_rows = Histogram(
+            "keras_transformers:serving:step_rows",
+            "Texts that get a token in one step of decoding.",
+            buckets=_SIZES,
+            registry=self._registry,
+        )
         self._cancelled_runs = Counter(
             "keras_transformers:serving:cancelled_runs",
             "Runs that ended because nobody waited for their answers any more.",
@@ -70,6 +76,10 @@ class Metrics:
         """Counts a batch that is about to run."""
         self._batch_requests.observe(requests)
         self._batch_rows.observe(rows)
+
+    def on_step(self, rows: int) -> None:
+        """Counts a step of decoding that is about to run."""
+        self._step_rows.observe(rows)
 
     def on_cancelled(self) -> None:
         """Counts a run that ended because nobody waited for it."""

@@ -73,10 +73,11 @@ class Version:
             return
         self.saved_model, self.state = saved_model, AVAILABLE
         _logger.info(
-            "serving %s: loaded in %.1f s, answered %d warm-up requests",
+            "serving %s: loaded in %.1f s, answered %d warm-up requests%s",
             self.path,
             time.monotonic() - start,
             records,
+            "" if records else "; the first answer of each signature will take longer",
         )
 
     def acquire(self) -> SavedModel | None:

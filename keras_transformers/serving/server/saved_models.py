@@ -46,11 +46,14 @@ class SavedModel:
     Attributes:
         path: the folder.
         signatures: name -> signature.
+        steps: the same for those with which the server writes texts; no request may name them.
         definitions: name -> SignatureDef from the file, including the initializer's.
+        answered: the signatures that have answered; the first run of each also optimizes its graph.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_runs: int = 2) -> None:
         self.path = Path(path)
+        self.answered: set[str] = set()
         graph = tf.Graph()
         # Allocate GPU memory as needed; run operations without a GPU kernel on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
@@ -66,15 +69,21 @@ class SavedModel:
                 loaded = tf.compat.v1.saved_model.load(
                     self._session, [tf.saved_model.SERVING], str(self.path)
                 )
-            self.definitions: dict[str, Any] = dict(loaded.signature_def)
-            self.signatures = {
+            servable = {
                 name: _signature(name, definition)
-                for name, definition in self.definitions.items()
+                for name, definition in loaded.signature_def.items()
                 if _is_servable(definition)
+            }
+            self.steps = {name: s for name, s in servable.items() if name.startswith("__")}
+            self.signatures = {n: s for n, s in servable.items() if n not in self.steps}
+            self.definitions: dict[str, Any] = {
+                name: definition
+                for name, definition in loaded.signature_def.items()
+                if name not in self.steps
             }
             self._tensors = {
                 name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
-                for name, signature in self.signatures.items()
+                for name, signature in servable.items()
             }
             graph_def = meta_graph(self.path).graph_def
             with graph.as_default(), tf.name_scope("runs"):
@@ -92,7 +101,8 @@ class SavedModel:
             if isinstance(error, tf.errors.OpError):
                 raise from_tensorflow(error) from error
             raise RequestError(
-                Code.FAILED_PRECONDITION, f"{self.path}: {type(error).__name__}: {error}"
+                Code.FAILED_PRECONDITION,
+                f"{self.path}: {type(error).__name__}: {graph_errors.sentence(str(error))}",
             ) from error
 
     def run(
@@ -118,6 +128,17 @@ class SavedModel:
         Raises:
             RequestError: the graph failed, or the run was cancelled.
         """
+        outputs = self._run(signature, inputs, timeout_s, cancellation)
+        self.answered.add(signature.name)
+        return outputs
+
+    def _run(
+        self,
+        signature: SignatureInfo,
+        inputs: Arrays,
+        timeout_s: float,
+        cancellation: Cancellation | None,
+    ) -> dict[str, Any]:
         cancellation = cancellation or Cancellation()
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
         feeds, fetches = self._tensors[signature.name]
@@ -141,6 +162,18 @@ class SavedModel:
             if not cancellation.is_cancelled:
                 raise _refusal(error) from error
         raise RequestError(Code.CANCELLED, "the run was cancelled")
+
+    def step(self, signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
+        """Runs one of `steps`, which takes too little time to end it.
+
+        Raises:
+            RequestError: the graph failed.
+        """
+        feeds, fetches = self._tensors[signature.name]
+        try:
+            return self._session.run(fetches, {feeds[n]: array for n, array in inputs.items()})
+        except (tf.errors.OpError, UnicodeDecodeError) as error:
+            raise _refusal(error) from error
 
     def close(self) -> None:
         """Frees the graph and its variables; it cannot run afterwards."""

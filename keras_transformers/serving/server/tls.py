@@ -16,6 +16,10 @@ from keras_transformers.serving.server.logs import Seldom
 __all__ = ["Tls"]
 
 _RECORD = 16 * 1024  # bytes; the largest TLS record
+_NOT_ENCRYPTED = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    b'{"error": "this port speaks TLS: send the request to https://"}'
+)
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
@@ -109,6 +113,9 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
             self._read_all = True
         except ssl.SSLError as error:
             _logger.warning("closed a TLS connection: %s", error.reason or error)
+            if error.reason == "HTTP_REQUEST":  # it understands no alert
+                self._outgoing.read()
+                self._transport.write(_NOT_ENCRYPTED)
             self._send()  # the alert with the reason
             self._transport.close()
             return

@@ -9,17 +9,25 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.decoding.greedy import greedy_search
-from keras_transformers.decoding.rows import ROW_OPTIONS, row_search, state_specs
-from keras_transformers.decoding.single_path import Path, SinglePath, Step, step_by_step
+from keras_transformers.decoding.rows import (
+    ROW_OPTIONS,
+    draw_tokens,
+    numbers_of_rows,
+    row_search,
+    state_specs,
+)
+from keras_transformers.decoding.single_path import Path, SinglePath, Step, is_any, step_by_step
 from keras_transformers.decoding.step import (
     Cache,
     Hypotheses,
     StepFunction,
+    check_logits,
     telling,
     within_vocabulary,
 )
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.pieces import pieces
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
 __all__: list[str] = []
@@ -40,7 +48,9 @@ class Decoder:
 
     `sample` runs the search in a loop of the graph. `steps` runs the same search in Python: one
     graph reads the prompts, another one takes a step. Between them is a state of tensors, the path
-    and the cache; each step also takes the rows that the first graph took.
+    and the cache; each step also takes the rows that the first graph took. `begin`, `read`, `step`
+    and `texts` are the parts of the search for a server, in which rows have taken different numbers
+    of steps.
 
     Args:
         model: a causal language model.
@@ -150,6 +160,56 @@ class Decoder:
         num_prompt_tokens = int(row["num_tokens"][0])
         return Generation(text, len(token_ids), float(log_probability), finished, num_prompt_tokens)
 
+    # The steps of a server, in which rows join and leave; see `step_names`.
+
+    def empty_cache(self, rows: int) -> Cache | None:
+        """Returns the cache before `read`; None if the model cannot read prompts in parts."""
+        make = getattr(self._model, "empty_cache", None)
+        return None if make is None else make(rows)
+
+    def begin(self, **rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns what the steps of rows, those of `Prompts.rows`, start from."""
+        max_length = self._most_steps(rows["num_tokens"], rows["max_length"])
+        longest = tf.reduce_max(tf.concat([max_length, [0]], axis=0))
+        return {
+            "token_ids": rows["token_ids"],
+            "num_tokens": rows["num_tokens"],
+            "max_length": max_length,
+            "uniform": numbers_of_rows(rows["seed"], self._longest)[:, :longest],
+        }
+
+    def read(self, token_ids: tf.Tensor, num_empty: tf.Tensor, cache: Cache) -> Cache:
+        """Returns the cache with more tokens of prompts, right-aligned (rows, new)."""
+        return self._model.read_tokens(token_ids, num_empty, cache)
+
+    def step(
+        self,
+        token_ids: tf.Tensor,
+        num_empty: tf.Tensor,
+        had: tf.Tensor,
+        uniform: tf.Tensor,
+        cache: Cache,
+        **options: tf.Tensor,
+    ) -> tuple[dict[str, tf.Tensor], Cache]:
+        """Draws the token after each row's last (rows,), as `sample` does."""
+        column = tf.shape(tf.nest.flatten(cache)[0])[_GROWING_AXIS]
+        step = self._model.decoding_step(num_empty, column + 1)
+        step = within_vocabulary(step, self._tokenizer.vocabulary_size)
+        logits, longer = step(token_ids, tf.constant(0), cache)
+        chosen, log_probs = draw_tokens(check_logits(logits), had, uniform, **options)
+        ends = [*self._also_end_token_ids]
+        if self._tokenizer.end_token_id is not None:
+            ends.append(self._tokenizer.end_token_id)
+        is_end = is_any(chosen, ends)
+        return {"token_ids": chosen, "log_probability": log_probs, "is_end": is_end}, longer
+
+    def texts(
+        self, token_ids: tf.Tensor, num_tokens: tf.Tensor, stop: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns the texts of new tokens (rows, length), and whether they contain a stop."""
+        ragged = tf.RaggedTensor.from_tensor(token_ids, num_tokens)
+        return {"text": self._text(ragged, stop), "is_stopped": self._stops(stop, ragged)}
+
     # Concrete functions: a tf.function would check every tensor of the cache at each step.
 
     @functools.cached_property
@@ -161,7 +221,7 @@ class Decoder:
             step, last_token_ids, cache = self._model.start_decoding(rows["token_ids"], mask)
             return self._search(step, last_token_ids, mask, **rows).start(last_token_ids), cache
 
-        return tf.function(start, autograph=False).get_concrete_function(**_ROWS)
+        return traced(start, **_ROWS)
 
     @functools.cached_property
     def _extend(self) -> Any:
@@ -177,12 +237,12 @@ class Decoder:
 
         path, cache = self._start.structured_outputs
         specs = state_specs(path, cache, _GROWING_AXIS)
-        return tf.function(extend, autograph=False).get_concrete_function(*specs, _ROWS)
+        return traced(extend, *specs, _ROWS)
 
     @functools.cached_property
     def _text_graph(self) -> Any:
         specs = (_ROWS["token_ids"], _ROWS["stop"])
-        return tf.function(self._text, autograph=False).get_concrete_function(*specs)
+        return traced(self._text, *specs)
 
     def _search(
         self,
@@ -195,8 +255,6 @@ class Decoder:
         stop: tf.Tensor,
         **options: tf.Tensor,
     ) -> SinglePath:
-        # The model never reads the last token, so it needs no position.
-        room = self._longest + 1 - num_tokens
         return row_search(
             within_vocabulary(step, self._tokenizer.vocabulary_size),
             last_token_ids,
@@ -206,8 +264,12 @@ class Decoder:
             also_end_token_ids=self._also_end_token_ids,
             prompt_token_ids=tf.where(mask, token_ids, token_ids[:, :1]),
             stops=functools.partial(self._stops, stop),
-            **options | {"max_length": tf.minimum(options["max_length"], room)},
+            **options | {"max_length": self._most_steps(num_tokens, options["max_length"])},
         )
+
+    def _most_steps(self, num_tokens: tf.Tensor, max_length: tf.Tensor) -> tf.Tensor:
+        # The model never reads the last token, so it needs no position.
+        return tf.minimum(max_length, self._longest + 1 - num_tokens)
 
     def _text(self, token_ids: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
         """Returns texts (batch,) up to the first of their stop strings (batch, stops)."""

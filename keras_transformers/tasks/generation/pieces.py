@@ -21,14 +21,31 @@ def pieces(texts: Iterable[str], stop: Sequence[str] = ()) -> Iterator[str]:
         >>> list(pieces(["A", "A\ufffd", "Aé", "Aé E", "Aé EN", "Aé ENd"], stop=["END"]))
         ['A', 'é', ' ', 'ENd']
     """
-    text, num_sent = "", 0
+    text, settled = "", Settled(stop)
     for text in texts:
-        num_settled = _num_settled(text, stop)
-        if num_settled > num_sent:
-            yield text[num_sent:num_settled]
-            num_sent = num_settled
-    if text[num_sent:]:
-        yield text[num_sent:]
+        if piece := settled.add(text):
+            yield piece
+    if piece := settled.add(text, is_whole=True):
+        yield piece
+
+
+class Settled:
+    """What stays of a text while it grows; see `pieces`.
+
+    Args:
+        stop: strings that end it, none of them empty.
+    """
+
+    def __init__(self, stop: Sequence[str] = ()) -> None:
+        self._stop = stop
+        self._num_sent = 0
+
+    def add(self, text: str, *, is_whole: bool = False) -> str:
+        """Returns what stays of a text beyond what earlier calls returned; "" if nothing does."""
+        num_settled = len(text) if is_whole else _num_settled(text, self._stop)
+        piece = text[self._num_sent : num_settled]
+        self._num_sent = max(self._num_sent, num_settled)
+        return piece
 
 
 def _num_settled(text: str, stop: Sequence[str]) -> int:

@@ -40,6 +40,8 @@ from keras_transformers.tasks.generation.prompts import (
     checked_options,
     in_rows,
 )
+from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
+from keras_transformers.tasks.generation.steps import step_signatures
 from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.texts import string_column, strings
@@ -49,6 +51,7 @@ from keras_transformers.tasks.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
@@ -579,8 +582,7 @@ class TextGenerator(Pipeline):
         if function.__name__ not in self._graphs:
             specs = self._input_specs(names, options)
             named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-            graph = tf.function(function, autograph=False).get_concrete_function(**named)
-            self._graphs[function.__name__] = graph
+            self._graphs[function.__name__] = traced(function, **named)
         return self._graphs[function.__name__]
 
     def _rows_of_prompts(
@@ -850,6 +852,16 @@ class TextGenerator(Pipeline):
             )
             signatures["chat_choose"] = choosing(self.choose_answer, [chat])
         return signatures
+
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns the signatures with which a server writes texts step by step."""
+        begins: dict[str, Any] = {
+            PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))
+        }
+        if self._chat.template is not None:
+            specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
+            begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
+        return step_signatures(self._decoder, begins)
 
     def _tokens_of(self, batch: Mapping[str, np.ndarray]) -> tf.RaggedTensor:
         """Returns the tokens of example prompts or conversations."""

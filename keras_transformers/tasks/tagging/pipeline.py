@@ -21,6 +21,7 @@ from keras_transformers.tasks.token_inputs import (
     joined,
     zero_at_padding,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers import offsets, windows
 from keras_transformers.tokenizers import words as running_words
 from keras_transformers.tokenizers.protocols import SpanTokenizer
@@ -305,7 +306,7 @@ class Tagger(TextPipeline):
     @functools.cached_property
     def _word_graph(self) -> Callable[..., dict[str, tf.Tensor]]:
         words = tf.TensorSpec([None, None], tf.string, name="words")
-        return tf.function(self.answer_words, autograph=False).get_concrete_function(words=words)
+        return traced(self.answer_words, words=words)
 
     def _halves(self, token_ids: tf.RaggedTensor) -> windows.Halves:
         """Plans the windows of rows of tokens (batch, None)."""

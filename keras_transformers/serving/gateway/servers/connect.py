@@ -2,21 +2,26 @@
 
 from keras_transformers.dependencies.extras import needing
 from keras_transformers.serving.client.target import Target
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.gateway.servers.transport import AsyncTransport
 
 
-def connect(target: Target, root_certificates: str | None) -> AsyncTransport:
+def connect(target: Target, tls: ClientTls) -> AsyncTransport:
     """Returns the transport for a target, importing only the libraries of its protocol.
 
     Args:
         target: the server's address.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS.
+
+    Raises:
+        ValueError: see `Target.encryption`.
     """
+    encryption = target.encryption(tls)
     with needing("serving"):
         if target.protocol == "rest":
             from keras_transformers.serving.gateway.servers.rest import AsyncRestTransport
 
-            return AsyncRestTransport(target.address, root_certificates)
+            return AsyncRestTransport(target.address, encryption)
         from keras_transformers.serving.gateway.servers.grpc import AsyncGrpcTransport
 
-        return AsyncGrpcTransport(target.address, root_certificates, tls=target.tls)
+        return AsyncGrpcTransport(target.address, encryption)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -10,6 +9,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 
 from keras_transformers.dependencies.untyped import Message
 from keras_transformers.serving.client import grpc_messages
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     SignatureInfo,
@@ -25,16 +25,13 @@ class AsyncGrpcTransport:
 
     Args:
         address: host:port.
-        root_certificates: a PEM file, or None for the system's certificates.
-        tls: whether to encrypt the connection.
+        tls: the files for TLS; None for no encryption.
     """
 
-    def __init__(self, address: str, root_certificates: str | None, *, tls: bool) -> None:
+    def __init__(self, address: str, tls: ClientTls | None) -> None:
         self._address = address
-        self._credentials: Any = None
-        if tls or root_certificates:
-            roots = Path(root_certificates).read_bytes() if root_certificates else None
-            self._credentials = grpc.ssl_channel_credentials(roots)
+        self._url = f"{'grpc' if tls is None else 'grpcs'}://{address}"
+        self._credentials = None if tls is None else tls.credentials()
 
     @functools.cached_property
     def _channel(self) -> Any:
@@ -55,7 +52,7 @@ class AsyncGrpcTransport:
         self, call: Call, inputs: Arrays, outputs: Mapping[str, TensorSpec]
     ) -> Outputs:
         request = grpc_messages.predict(call, inputs)
-        response = await _answer(self._predictions.Predict, request, call.timeout_s)
+        response = await self._answer(self._predictions.Predict, request, call.timeout_s)
         return grpc_messages.read_outputs(response)
 
     async def stream(  # noqa: D102
@@ -65,14 +62,14 @@ class AsyncGrpcTransport:
 
     async def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         request = grpc_messages.status(model)
-        response = await _answer(self._models.GetModelStatus, request, timeout_s)
+        response = await self._answer(self._models.GetModelStatus, request, timeout_s)
         return grpc_messages.read_status(response)
 
     async def signatures(  # noqa: D102
         self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         request = grpc_messages.metadata(model)
-        response = await _answer(self._predictions.GetModelMetadata, request, timeout_s)
+        response = await self._answer(self._predictions.GetModelMetadata, request, timeout_s)
         return grpc_messages.read_signatures(response)
 
     async def names(self, timeout_s: float) -> list[str] | None:  # noqa: D102
@@ -81,7 +78,6 @@ class AsyncGrpcTransport:
     async def close(self) -> None:  # noqa: D102
         await self._channel.close()
 
-
-async def _answer(method: Any, request: Message, timeout_s: float) -> Message:
-    with grpc_messages.request_errors(timeout_s):
-        return await method(request, timeout=timeout_s)
+    async def _answer(self, method: Any, request: Message, timeout_s: float) -> Message:
+        with grpc_messages.request_errors(self._url, timeout_s):
+            return await method(request, timeout=timeout_s)

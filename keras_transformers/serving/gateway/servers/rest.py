@@ -1,25 +1,21 @@
 """Asks a server over REST, which needs no TensorFlow."""
 
-import json
-import ssl
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.client import rest_messages
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import (
     Call,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
-    request_error,
 )
 from keras_transformers.serving.gateway.servers.transport import Outputs
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
-
-_EVENTS = "text/event-stream"
 
 
 class AsyncRestTransport:
@@ -27,13 +23,11 @@ class AsyncRestTransport:
 
     Args:
         url: the server's URL.
-        root_certificates: a PEM file, or None for the system's certificates.
+        tls: the files for TLS; None for no encryption.
     """
 
-    def __init__(self, url: str, root_certificates: str | None) -> None:
-        verify: ssl.SSLContext | bool = True
-        if root_certificates is not None:
-            verify = ssl.create_default_context(cafile=root_certificates)
+    def __init__(self, url: str, tls: ClientTls | None) -> None:
+        verify = False if tls is None else tls.context()
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._http = httpx.AsyncClient(base_url=url, verify=verify, limits=limits)
 
@@ -46,19 +40,17 @@ class AsyncRestTransport:
     async def stream(  # noqa: D102
         self, call: Call, inputs: Arrays, outputs: Mapping[str, TensorSpec]
     ) -> AsyncIterator[Outputs]:
-        request = rest_messages.predict(call, inputs)
+        request = rest_messages.stream(call, inputs)
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
-            async with self._http.stream(
-                **request.arguments(), headers={"Accept": _EVENTS}
-            ) as response:
-                if not response.headers.get("content-type", "").startswith(_EVENTS):
+            async with self._http.stream(**request.arguments()) as response:
+                if not rest_messages.has_events(response):
                     await response.aread()
                     answer = rest_messages.read(response, request.timeout_s)
                     yield rest_messages.read_outputs(answer, outputs)
                     return
                 async for line in response.aiter_lines():
-                    if line.startswith("data:"):
-                        yield _read_event(line.removeprefix("data:"), outputs, request.timeout_s)
+                    if (part := rest_messages.read_event(line, request.timeout_s)) is not None:
+                        yield rest_messages.read_outputs(part, outputs)
 
     async def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         return rest_messages.read_status(await self._send(rest_messages.status(model, timeout_s)))
@@ -85,10 +77,3 @@ class AsyncRestTransport:
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
             response = await self._http.request(**request.arguments())
         return rest_messages.read(response, request.timeout_s)
-
-
-def _read_event(text: str, outputs: Mapping[str, TensorSpec], timeout_s: float) -> Outputs:
-    event = json.loads(text)
-    if "error" in event:
-        raise request_error(Code.UNKNOWN, str(event["error"]), timeout_s)
-    return rest_messages.read_outputs(event, outputs)
