@@ -10,6 +10,7 @@ import tiny
 
 from keras_transformers.serving import Client, Limits, ModelSettings, Server
 from keras_transformers.serving.client.target import Target
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.gateway.servers.backend import Servers
 from keras_transformers.serving.gateway.servers.connect import connect
@@ -50,7 +51,7 @@ def openai(request, server):
     by_rest = request.param.endswith("REST")
     target = f"http://127.0.0.1:{server.rest_port}" if by_rest else f"127.0.0.1:{server.grpc_port}"
     names = None if by_rest else dict(zip(NAMES, NAMES, strict=True))
-    backend = Servers([(Replicas([connect(Target.parse(target), None)]), names)])
+    backend = Servers([(Replicas([connect(Target.parse(target), ClientTls())]), names)])
     with (
         Gateway(backend, port=0, limits=Limits(timeout_s=120.0)) as gateway,
         httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=120) as http,
@@ -144,6 +145,28 @@ def test_tokens(openai, client):
         assert joined.decode("utf-8", "replace").startswith(expected.text)
         total = np.float32(sum(np.float32(token["logprob"]) for token in tokens))
         np.testing.assert_allclose(total, expected.log_probability, rtol=1e-5)
+
+
+def test_one_of_some_strings(openai, client):
+    choices = ["yes", "no", "perhaps"]
+    columns = {"roles": [[m["role"] for m in HELLO]], "texts": [[m["content"] for m in HELLO]]}
+    expected = client.predict(
+        {**columns, "choices": [choices]}, model="talker", signature_name="chat_choose"
+    )
+    body = {"model": "talker", "messages": HELLO, "structured_outputs": {"choice": choices}}
+    answer = post(openai, CHAT, **body, logprobs=True, top_logprobs=3)
+    (choice,) = answer["choices"]
+    assert choice["message"]["content"].encode() == expected["text"][0]
+    (token,) = choice["logprobs"]["content"]
+    found = {other["token"]: np.exp(other["logprob"]) for other in token["top_logprobs"]}
+    np.testing.assert_allclose(
+        [found[text] for text in choices], expected["probabilities"][0], rtol=1e-5
+    )
+    assert answer["usage"]["completion_tokens"] == expected["num_new_tokens"][0]
+    chunks = streamed(openai, CHAT, **body)
+    assert chunks[1]["choices"][0]["delta"]["content"] == choice["message"]["content"]
+    error = openai.post(CHAT, json=body | {"structured_outputs": {"choice": ["a", "a"]}}).json()
+    assert error["error"]["param"] == "structured_outputs.choice"
 
 
 def test_completions_are_those_of_complete(openai, client):
