@@ -98,7 +98,8 @@ class TextGenerator(Pipeline):
       token_log_probabilities float32 (batch, length); see `complete_tokens`.
     - choose(prompt string (batch,), choices string (batch, choices)), chat_choose(roles, texts,
       choices) -> text string (batch,), probability float32 (batch,), probabilities float32 (batch,
-      choices), num_new_tokens and num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows of choices.
+      choices), num_new_tokens, num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows
+      of choices.
     - tokenize(prompt) -> token_ids int32 (batch, length), tokens string (batch, length), num_tokens
       int32 (batch,): the prompt as the model reads it.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,

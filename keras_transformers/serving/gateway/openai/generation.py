@@ -21,7 +21,7 @@ from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.floats import shortest
 from keras_transformers.serving.protocol.signatures import Arrays
-from keras_transformers.tasks.generation.conversations import decoding_options
+from keras_transformers.tasks.generation.conversations import OPTIONS, decoding_options
 
 FinishReason = Literal["stop", "length"]
 Outputs = Mapping[str, np.ndarray]
@@ -29,8 +29,7 @@ Outputs = Mapping[str, np.ndarray]
 _SMALLEST = float(np.finfo(np.float32).tiny)  # a smaller temperature is the same as 0
 _STREAMS_AT_ONCE = 8  # of one request
 _IMPOSSIBLE = -9999.0  # OpenAI's log-probability of what cannot occur: JSON has no infinity
-# Input of a signature -> the field that sets it, where the names differ.
-_FIELDS = {"roles": "messages", "texts": "messages", "choices": "structured_outputs.choice"}
+_TEXTS = ("prompt", "conversation", "roles", "texts")  # words for what a model goes on from
 _WORD = re.compile(r"\w+")
 
 
@@ -244,7 +243,13 @@ class Writer:
     ) -> None:
         plain, tokens, choose = signatures
         self._model, self._field, self._with_tokens = model, field, with_tokens
-        self._fields = {**_FIELDS, "max_length": request.length_field}
+        # Word in a model's refusal -> the field that it is about.
+        self._fields = {
+            **dict.fromkeys(_TEXTS, field),
+            **dict.fromkeys(("choice", "choices"), "structured_outputs.choice"),
+            **{name: name for name in OPTIONS if name in type(request).model_fields},
+            "max_length": request.length_field,
+        }
         self.rows = len(next(iter(texts.values())))
         self._choices: list[bytes] = []
         if request.structured_outputs is not None:
@@ -331,15 +336,15 @@ class Writer:
 
     @contextlib.contextmanager
     def _fields_of_errors(self) -> Iterator[None]:
-        """Adds the field to a model's refusal of its inputs, whose first name is that at fault."""
+        """Adds the field to a model's refusal of its inputs: the first that its words name."""
         try:
             yield
         except RequestError as error:
             if error.code != Code.INVALID_ARGUMENT:
                 raise
-            words = (word for word in _WORD.findall(error.message) if word in self._inputs)
-            field = self._fields.get(name, name) if (name := next(words, "")) else self._field
-            raise refusal(error.message, field=field) from None
+            words = _WORD.findall(error.message)
+            fields = (self._fields[word] for word in words if word in self._fields)
+            raise refusal(error.message, field=next(fields, self._field)) from None
 
 
 def log_probabilities(values: np.ndarray) -> list[float]:

@@ -22,12 +22,12 @@ HELLO = [
     {"role": "user", "content": "Hello, how are you?"},
 ]
 FILMS = ["a good film", "a very long film", ""]
-NAMES = ("embedding", "generation", "talker")
+NAMES = ("embedding", "talker")
 
 
 @pytest.fixture(scope="module")
 def server():
-    exports = [tiny.exported("embedding"), tiny.exported("generation"), tiny.exported_talker()]
+    exports = [tiny.exported("embedding"), tiny.exported_talker()]
     settings = [ModelSettings(export.parent.name, export.parent) for export in exports]
     limits = Limits(timeout_s=120.0, max_new_tokens=100)
     with Server(settings, rest_port=0, grpc_port=0, limits=limits) as running:
@@ -123,7 +123,8 @@ def test_a_stream_of_chat(openai, client):
 
 
 def test_streams_of_several_texts(openai):
-    body = {"model": "generation", "prompt": ["a small dog", "two dogs"], "n": 2, "seed": 3}
+    body = {"model": "talker", "prompt": ["a small dog", "two dogs"], "n": 2, "seed": 3}
+    body["temperature"] = 1.25
     expected = [choice["text"] for choice in post(openai, COMPLETIONS, **body)["choices"]]
     texts = [""] * 4
     for chunk in streamed(openai, COMPLETIONS, **body):
@@ -171,11 +172,11 @@ def test_one_of_some_strings(openai, client):
 
 def test_completions_are_those_of_complete(openai, client):
     prompts, options = ["a small dog", "two dogs", ""], {"temperature": 1.25, "top_p": 0.75}
-    answer = post(openai, COMPLETIONS, model="generation", prompt=prompts, seed=3, **options)
-    inputs = {"prompt": prompts, "stop": [[""]] * 3, "max_length": [4] * 3, "top_k": [0] * 3}
+    answer = post(openai, COMPLETIONS, model="talker", prompt=prompts, seed=3, **options)
+    inputs = {"prompt": prompts, "stop": [[""]] * 3, "max_length": [12] * 3, "top_k": [0] * 3}
     inputs |= {name: [value] * 3 for name, value in options.items()}
     inputs |= {"seed": [3] * 3, "repetition_penalty": [1.0] * 3}
-    expected = client.predict(inputs, model="generation", signature_name="complete")
+    expected = client.predict(inputs, model="talker", signature_name="complete")
     assert [choice["text"].encode() for choice in answer["choices"]] == expected["text"].tolist()
     assert answer["usage"]["completion_tokens"] == expected["num_new_tokens"].sum()
     assert answer["usage"]["prompt_tokens"] == expected["num_prompt_tokens"].sum()
