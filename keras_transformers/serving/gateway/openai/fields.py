@@ -64,7 +64,7 @@ class Neutral:
         raise PydanticCustomError("not_supported", "is not supported: {remedy}", {"remedy": remedy})
 
 
-class Usage(BaseModel):
+class CompletionUsage(BaseModel):
     """How many tokens a request took."""
 
     prompt_tokens: int = Field(description="Those that the model read, special ones included.")

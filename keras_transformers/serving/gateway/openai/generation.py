@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.gateway.apis import Body
 from keras_transformers.serving.gateway.backend import Model
-from keras_transformers.serving.gateway.openai.fields import IGNORED, Neutral, Usage
+from keras_transformers.serving.gateway.openai.fields import IGNORED, CompletionUsage, Neutral
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.floats import shortest
@@ -71,7 +71,10 @@ class GenerationRequest(Body):
 
     model: str = Field(description="NAME, NAME@VERSION or NAME@LABEL.")
     max_tokens: int | None = Field(
-        None, ge=1, lt=2**31, description="The most tokens to write; the export's own by default."
+        None,
+        ge=1,
+        le=2**31 - 1,
+        description="The most tokens to write; the export's own by default.",
     )
     temperature: float | None = Field(
         None, ge=0, le=2, description="Sample at this temperature; 0 takes the likeliest token."
@@ -80,7 +83,7 @@ class GenerationRequest(Body):
         None, gt=0, le=1, description="Sample from the likeliest tokens with this probability."
     )
     top_k: int | None = Field(
-        None, ge=0, lt=2**31, description="Sample from so many tokens; 0 for all. As in vLLM."
+        None, ge=0, le=2**31 - 1, description="Sample from so many tokens; 0 for all. As in vLLM."
     )
     repetition_penalty: float | None = Field(
         None, gt=0, le=100, description="Makes repeated tokens less likely; 1 does not. As in vLLM."
@@ -88,7 +91,7 @@ class GenerationRequest(Body):
     seed: int | None = Field(
         None,
         ge=-(2**63),
-        lt=2**63,
+        le=2**63 - 1,
         description="Of the first choice; the next has the next one. A random one by default.",
     )
     stop: _Stops | None = Field(
@@ -202,7 +205,7 @@ class Written:
     tokens: tuple[Token, ...] = ()
 
 
-def usage(rows: Sequence[Written], choices: int) -> Usage | None:
+def usage(rows: Sequence[Written], choices: int) -> CompletionUsage | None:
     """Returns how many tokens rows took; None if the model's export does not count them.
 
     Args:
@@ -214,7 +217,7 @@ def usage(rows: Sequence[Written], choices: int) -> Usage | None:
     if None in read or None in new:
         return None
     prompt, completion = sum(filter(None, read)), sum(filter(None, new))
-    return Usage(
+    return CompletionUsage(
         prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
     )
 
