@@ -42,14 +42,14 @@ class GrpcTransport:
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
         request = grpc_messages.predict(call, inputs)
-        response = _answer(self._predictions.Predict, request, call.timeout_s)
+        response = self._answer(self._predictions.Predict, request, call.timeout_s)
         return grpc_messages.read_outputs(response)
 
     def classify(  # noqa: D102
         self, call: Call, examples: Sequence[Features]
     ) -> list[list[tuple[str, float]]]:
         request = grpc_messages.classify(call, examples)
-        response = _answer(self._predictions.Classify, request, call.timeout_s)
+        response = self._answer(self._predictions.Classify, request, call.timeout_s)
         return [
             [(entry.label, entry.score) for entry in row.classes]
             for row in response.result.classifications
@@ -57,24 +57,27 @@ class GrpcTransport:
 
     def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:  # noqa: D102
         request = grpc_messages.regress(call, examples)
-        response = _answer(self._predictions.Regress, request, call.timeout_s)
+        response = self._answer(self._predictions.Regress, request, call.timeout_s)
         return [regression.value for regression in response.result.regressions]
 
     def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         request = grpc_messages.status(model)
-        return grpc_messages.read_status(_answer(self._models.GetModelStatus, request, timeout_s))
+        return grpc_messages.read_status(
+            self._answer(self._models.GetModelStatus, request, timeout_s)
+        )
 
     def signatures(  # noqa: D102
         self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         request = grpc_messages.metadata(model)
-        response = _answer(self._predictions.GetModelMetadata, request, timeout_s)
+        response = self._answer(self._predictions.GetModelMetadata, request, timeout_s)
         return grpc_messages.read_signatures(response)
 
     def close(self) -> None:  # noqa: D102
         self._channel.close()
 
-
-def _answer(method: Callable[..., Message], request: Message, timeout_s: float) -> Message:
-    with grpc_messages.request_errors(timeout_s):
-        return method(request, timeout=timeout_s)
+    def _answer(
+        self, method: Callable[..., Message], request: Message, timeout_s: float
+    ) -> Message:
+        with grpc_messages.request_errors(timeout_s):
+            return method(request, timeout=timeout_s)

@@ -8,7 +8,7 @@ import contextlib
 import json
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import httpx
@@ -52,13 +52,15 @@ class Request:
         method: "GET" or "POST".
         path: the path on the server.
         timeout_s: seconds until it fails.
-        content: the body, in JSON; None if there is none.
+        content: the body; None if there is none.
+        headers: more headers.
     """
 
     method: Literal["GET", "POST"]
     path: str
     timeout_s: float
-    content: str | None = None
+    content: str | bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments of `httpx.Client.request` and `httpx.AsyncClient.request`."""
@@ -67,6 +69,7 @@ class Request:
             "url": self.path,
             "content": self.content,
             "timeout": self.timeout_s,
+            **({"headers": self.headers} if self.headers else {}),
         }
 
 

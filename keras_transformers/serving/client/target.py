@@ -2,13 +2,15 @@
 
 import contextlib
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from keras_transformers.dependencies.extras import needing
 from keras_transformers.serving.client.transport import Transport
 from keras_transformers.serving.protocol.pem import check_certificates
+
+_KSERVE = "kserve+"  # before a scheme
 
 
 @dataclass(frozen=True)
@@ -19,22 +21,28 @@ class Target:
         protocol: "rest" or "grpc".
         address: a URL for REST, host:port for gRPC.
         tls: whether the connection is encrypted.
+        api: what the server speaks: TF Serving's API, or the Open Inference Protocol (KServe v2).
     """
 
     protocol: Literal["rest", "grpc"]
     address: str
     tls: bool
+    api: Literal["tf_serving", "kserve"] = "tf_serving"
 
     @classmethod
     def parse(cls, text: str) -> "Target":
         """Parses a target as a user types it.
 
         >>> Target.parse("localhost:8500")
-        Target(protocol='grpc', address='localhost:8500', tls=False)
+        Target(protocol='grpc', address='localhost:8500', tls=False, api='tf_serving')
+        >>> Target.parse("kserve+http://localhost:8080")
+        Target(protocol='rest', address='http://localhost:8080', tls=False, api='kserve')
 
         Raises:
             ValueError: the port is missing, or the scheme is unknown.
         """
+        if text.startswith(_KSERVE):
+            return replace(cls.parse(text.removeprefix(_KSERVE)), api="kserve")
         with contextlib.suppress(ValueError):  # the port is not a number, or a bracket is left open
             url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
             if url.scheme in ("http", "https") and url.hostname:
@@ -42,7 +50,10 @@ class Target:
             is_whole = url.hostname and url.port and url.path in ("", "/")
             if url.scheme in ("grpc", "grpcs") and is_whole:
                 return cls("grpc", url.netloc, url.scheme == "grpcs")
-        raise ValueError(f"target {text!r}: pass http://host:port for REST, or host:port for gRPC")
+        raise ValueError(
+            f"target {text!r}: pass http://host:port for REST, or host:port for gRPC; with "
+            f"{_KSERVE} before http:// or grpc:// for servers that speak KServe's protocol"
+        )
 
 
 def connect(target: Target, root_certificates: str | None) -> Transport:
@@ -62,6 +73,8 @@ def connect(target: Target, root_certificates: str | None) -> Transport:
     if root_certificates is not None:
         check_certificates(Path(root_certificates))
     with needing("serving"):
+        if target.api == "kserve":
+            return _connect_kserve(target, root_certificates)
         if target.protocol == "rest":
             from keras_transformers.serving.client.rest import RestTransport
 
@@ -69,3 +82,13 @@ def connect(target: Target, root_certificates: str | None) -> Transport:
         from keras_transformers.serving.client.grpc import GrpcTransport
 
         return GrpcTransport(target.address, root_certificates, tls=target.tls)
+
+
+def _connect_kserve(target: Target, root_certificates: str | None) -> Transport:
+    if target.protocol == "rest":
+        from keras_transformers.serving.client.kserve.rest import KServeRestTransport
+
+        return KServeRestTransport(target.address, root_certificates)
+    from keras_transformers.serving.client.kserve.grpc import KServeGrpcTransport
+
+    return KServeGrpcTransport(target.address, root_certificates, tls=target.tls)

@@ -15,13 +15,15 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json
+from keras_transformers.files.surrogates import half_of_a_pair
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
@@ -31,8 +33,15 @@ from keras_transformers.serving.server.logs import Seldom
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
 _MOST_FIELDS = 1000  # of an object in a request
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _T = TypeVar("_T")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
+_OWN = "Value error, "  # before the words of our own checks
+_WORDS = {  # type of pydantic's error -> what is wrong with the field
+    "missing": "is missing",
+    "extra_forbidden": "there is no such field",
+    "model_attributes_type": "must be an object",
+}
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
 
@@ -86,11 +95,24 @@ def router(
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
                     number = status(refused)
                     headers = {"Retry-After": "1"} if number in (429, 503) else None
-                    return JSONResponse(error_shape(refused), number, headers)
+                    return _json(error_shape(refused), number, headers)
 
             return respond
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+def answered(model: BaseModel) -> Response:
+    """Returns a response with the fields of a model that were set, also those that are None.
+
+    A route that returns it names the model's type as its `response_model`, for the page at `/docs`.
+    """
+    return Response(model.model_dump_json(exclude_unset=True), media_type="application/json")
+
+
+def _json(content: Json, status: int, headers: Mapping[str, str] | None) -> Response:
+    # In ASCII, because a message may quote half of a surrogate pair, which has no UTF-8.
+    return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
 def as_refusal(error: Exception, place: str) -> RefusalError:
@@ -114,21 +136,22 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     return refusal("internal error; see the server's log", code=Code.INTERNAL)
 
 
-def _of_fields(error: RequestValidationError) -> RefusalError:
+def _of_fields(failure: RequestValidationError) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
-    places = [_place(fault, error.body) for fault in error.errors()]
+    errors = failure.errors()
+    places = [_place(error, failure.body) for error in errors]
     texts = [
-        f"{place or 'body'}: {fault['msg'].removeprefix('Value error, ')}"
-        for place, fault in zip(places, error.errors(), strict=True)
+        f"{place or 'body'}: {_in_words(error)}"
+        for place, error in zip(places, errors, strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
 
 
-def _place(fault: Mapping[str, Any], body: Json) -> str:
+def _place(error: Mapping[str, Any], body: Json) -> str:
     """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
     parts, value = [], body
-    for part in fault["loc"][1:]:
-        if isinstance(value, dict) and (part in value or fault["type"] == "missing"):
+    for part in error["loc"][1:]:
+        if isinstance(value, dict) and (part in value or error["type"] == "missing"):
             value = value.get(part)
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
@@ -136,6 +159,13 @@ def _place(fault: Mapping[str, Any], body: Json) -> str:
             continue
         parts.append(str(part))
     return ".".join(parts)
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    """Returns what is wrong with a field, without pydantic's terms."""
+    if error["type"] in _WORDS:
+        return _WORDS[error["type"]]
+    return _SUBJECT.sub("must", error["msg"].removeprefix(_OWN)).replace(" after validation", "")
 
 
 class CheckedRequest(Request):
@@ -166,14 +196,12 @@ class CheckedRequest(Request):
         text = self.json_part(self._body)
         try:
             self._json = json.loads(text, object_pairs_hook=_object)
+            if _SURROGATE.search(text):
+                _check_texts(self._json)
         except RecursionError:
             raise refusal("the body is not JSON that can be read: nested too deeply") from None
         except ValueError as error:  # includes UnicodeDecodeError
             raise refusal(f"the body is not JSON: {error}") from None
-        if _SURROGATE.search(text) and (place := _broken_text(self._json)) is not None:
-            raise refusal(
-                f"{place or 'body'}: half of a surrogate pair is not Unicode text", field=place
-            )
 
     def json_part(self, body: bytes) -> bytes:
         """Returns the JSON in a body, which is all of it.
@@ -190,6 +218,7 @@ class CheckedRequest(Request):
 
 
 def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Returns an object of a body; each of a million unknown fields would become an error."""
     if len(fields) > _MOST_FIELDS:
         raise refusal(
             f"{fields[0][0][:100]} and more: an object has {len(fields)} fields, but the limit is "
@@ -198,23 +227,19 @@ def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
     return dict(fields)
 
 
-def _broken_text(value: Json) -> str | None:
-    """Returns the place of a string in JSON that is not Unicode text; None if there is none."""
-    waiting: list[tuple[str, Json]] = [("", value)]
-    while waiting:
-        place, value = waiting.pop()
-        if isinstance(value, str):
-            try:
-                value.encode("utf-8")
-            except UnicodeEncodeError:
-                return place
-        elif isinstance(value, dict | list):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, item in items:
-                waiting.append((f"{place}.{key}" if place else str(key), item))
-                if isinstance(key, str):
-                    waiting.append((place, key))
-    return None
+def _check_texts(document: Json) -> None:
+    """Refuses a body that has half of a surrogate pair, by its place; it cannot be sent on."""
+    left: list[tuple[tuple[str, ...], Json]] = [((), document)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str) and (reason := half_of_a_pair(value)):
+            field = ".".join(place)
+            raise refusal(f"{field}: {value!r:.60} has {reason}", field=field)
+        if isinstance(value, dict):
+            left.extend((place, name) for name in value)
+        if isinstance(value, dict | list):
+            parts = value.items() if isinstance(value, dict) else enumerate(value)
+            left.extend(((*place, str(part)), inner) for part, inner in parts)
 
 
 def _too_large(limit: int) -> RefusalError:
@@ -253,26 +278,39 @@ async def event_stream(
     A client that leaves closes the items.
 
     Args:
-        items: the data of each event.
+        items: the data of each event; the fields that were set, also those that are None.
         error_shape: makes the data of an error.
         end: the data of an event after the last one.
     """
     first = await anext(items)
 
     async def events() -> AsyncIterator[bytes]:
-        async with contextlib.aclosing(items):
-            try:
-                yield _event(first.model_dump_json(exclude_unset=True))
-                async for item in items:
-                    yield _event(item.model_dump_json(exclude_unset=True))
-                if end is not None:
-                    yield _event(end)
-            except Exception as error:
-                yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
+        try:
+            yield _event(first.model_dump_json(exclude_unset=True))
+            async for item in items:
+                yield _event(item.model_dump_json(exclude_unset=True))
+            if end is not None:
+                yield _event(end)
+        except Exception as error:
+            yield _event(json.dumps(error_shape(as_refusal(error, "a stream"))))
 
-    return StreamingResponse(
-        events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-    )
+    return _EventStream(events(), items)
+
+
+class _EventStream(StreamingResponse):
+    """A response of server-sent events, which closes what they come from when it ends."""
+
+    def __init__(
+        self, events: AsyncIterator[bytes], source: AsyncGenerator[BaseModel, None]
+    ) -> None:
+        super().__init__(
+            events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
+        )
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(self._source):
+            await super().__call__(scope, receive, send)
 
 
 def _event(data: str) -> bytes:

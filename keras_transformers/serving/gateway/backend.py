@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,8 +16,8 @@ from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.generation.conversations import OLD_OPTIONS
 
-_ROWS_OF_A_REQUEST = 32  # as `Client` sends them, so that answers are the same
-_REQUESTS_AT_A_TIME = 4  # for one request with many rows, so that others get their turn
+_ROWS_OF_A_RUN = 32  # as `Client` sends them, so that answers are the same
+_RUNS_OF_A_REQUEST = 4  # at the same time
 
 
 class Backend(Protocol):
@@ -57,7 +58,7 @@ class Model:
         spec: the model and its version.
         signatures: its signatures by name.
         backend: runs them.
-        timeout_s: seconds that a request may take.
+        deadline: when the answer to the request is due, by time.monotonic.
         max_rows: how many texts a request may have.
     """
 
@@ -65,7 +66,7 @@ class Model:
     spec: ModelSpec
     signatures: Mapping[str, SignatureInfo]
     backend: Backend
-    timeout_s: float
+    deadline: float
     max_rows: int = 1024
 
     @property
@@ -108,37 +109,42 @@ class Model:
     async def rows(self, signature_name: str, inputs: Arrays) -> list[dict[str, Any]]:
         """Runs a signature and returns its outputs as rows: name -> str, number or nested list.
 
-        Many rows become several requests, some at the same time, as large as those of `Client`.
+        Many rows become several runs, see `parts`.
         """
         answer = reading.answer_type(self.task)
         outputs = self.signatures[signature_name].outputs
         padded = [name for name, info in outputs.items() if info.grows]
-        count = len(next(iter(inputs.values())))
-        places = asyncio.Semaphore(_REQUESTS_AT_A_TIME)
-
-        async def part(start: int) -> dict[str, np.ndarray]:
-            rows = slice(start, start + _ROWS_OF_A_REQUEST)
-            async with places:
-                return await self.predict(
-                    signature_name, {name: array[rows] for name, array in inputs.items()}
-                )
-
-        try:
-            async with asyncio.TaskGroup() as group:  # if one fails, the others are cancelled
-                running = [
-                    group.create_task(part(start)) for start in range(0, count, _ROWS_OF_A_REQUEST)
-                ]
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        parts = [task.result() for task in running]
+        parts = await self.parts(signature_name, inputs)
         return [row for part in parts for row in reading.rows(part, padded, answer)]
+
+    async def parts(self, signature_name: str, inputs: Arrays) -> list[dict[str, np.ndarray]]:
+        """Runs a signature on rows of any number, as many at once as `Client` sends.
+
+        A few runs are in progress at the same time, so that replicas share them but one request
+        does not take the places of all others.
+        """
+        places = asyncio.Semaphore(_RUNS_OF_A_REQUEST)
+
+        async def run(start: int) -> dict[str, np.ndarray]:
+            rows = slice(start, start + _ROWS_OF_A_RUN)
+            async with places:
+                return await self.predict(signature_name, {n: a[rows] for n, a in inputs.items()})
+
+        count = len(next(iter(inputs.values())))
+        runs = [asyncio.ensure_future(run(start)) for start in range(0, count, _ROWS_OF_A_RUN)]
+        try:
+            return await asyncio.gather(*runs)
+        finally:  # if one has failed
+            for other in runs:
+                other.cancel()
 
     def stream(self, signature_name: str, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:
         """Runs a signature of one row that writes text; see `Backend.stream`."""
         return self.backend.stream(self._call(signature_name), inputs)
 
     def _call(self, signature_name: str) -> Call:
-        return Call(self.spec, signature_name, self.timeout_s)
+        left_s = max(0.001, self.deadline - time.monotonic())
+        return Call(self.spec, signature_name, left_s)
 
 
 class Models:
@@ -169,6 +175,7 @@ class Models:
             RefusalError: there is no such model.
             RequestError: its server does not answer.
         """
+        deadline = time.monotonic() + self._timeout_s
         spec = _spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
@@ -178,7 +185,7 @@ class Models:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
                 raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
             raise
-        return Model(name, spec, signatures, self._backend, self._timeout_s, self._max_rows)
+        return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
     async def only(self, purpose: str, fits: Callable[[Model], bool], remedy: str) -> Model:
         """Returns the only model that can answer, for requests that name none.

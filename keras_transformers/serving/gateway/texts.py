@@ -7,7 +7,7 @@ import numpy as np
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.protocol.errors import Code
-from keras_transformers.serving.protocol.json_tensors import shorten_floats
+from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 
 

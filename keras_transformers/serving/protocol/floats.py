@@ -1,4 +1,6 @@
-"""Writes floats with the fewest digits; it needs no TensorFlow."""
+"""Writes float32 values with the fewest digits that identify them, without TensorFlow."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,3 +16,8 @@ def shortest(array: np.ndarray) -> np.ndarray:
     if array.dtype != np.float16:
         array = array.astype(np.float32)  # bfloat16 has no short form in numpy
     return array.astype("U").astype(np.float64)
+
+
+def shorten_floats(values: Sequence[float]) -> list[float]:
+    """Returns float32 values as floats that print with the fewest digits."""
+    return shortest(np.asarray(values, np.float32)).tolist()

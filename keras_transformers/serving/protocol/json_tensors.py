@@ -81,11 +81,6 @@ def write_outputs(outputs: Arrays, format: Format) -> dict[str, Any]:
     return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
 
 
-def shorten_floats(values: Sequence[float]) -> list[float]:
-    """Returns float32 values as floats that print with the fewest digits."""
-    return shortest(np.asarray(values, np.float32)).tolist()
-
-
 def _check_rows(outputs: Arrays) -> None:
     size = None
     for name, array in sorted(outputs.items()):

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from keras_transformers.dependencies.untyped import Json, Message
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
+from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
 from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
@@ -238,7 +239,7 @@ def _classify(lease: Lease, body: bytes) -> dict[str, Any]:
     with _room_to_parse(body):
         signature, examples = _examples(lease, body, CLASSIFY)
     rows = requests.classify(signature, examples, lease.run)
-    scores = iter(json_tensors.shorten_floats([score for row in rows for _, score in row]))
+    scores = iter(shorten_floats([score for row in rows for _, score in row]))
     return {"results": [[[label, next(scores)] for label, _ in row] for row in rows]}
 
 
@@ -246,7 +247,7 @@ def _regress(lease: Lease, body: bytes) -> dict[str, Any]:
     with _room_to_parse(body):
         signature, examples = _examples(lease, body, REGRESS)
     values = requests.regress(signature, examples, lease.run)
-    return {"results": json_tensors.shorten_floats(values)}
+    return {"results": shorten_floats(values)}
 
 
 def _examples(lease: Lease, body: bytes, method: str) -> tuple[SignatureInfo, Any]:

@@ -11,7 +11,14 @@ def connect(target: Target, root_certificates: str | None) -> AsyncTransport:
     Args:
         target: the server's address.
         root_certificates: a PEM file, or None for the system's certificates.
+
+    Raises:
+        ValueError: the target speaks KServe's protocol.
     """
+    if target.api != "tf_serving":
+        raise ValueError(
+            f"server {target.address}: a gateway asks TF Serving's API: leave out 'kserve+'"
+        )
     with needing("serving"):
         if target.protocol == "rest":
             from keras_transformers.serving.gateway.servers.rest import AsyncRestTransport

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.refusals import refusal
-from keras_transformers.serving.protocol.json_tensors import shorten_floats
+from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 
 _CLASSIFY = "classify"

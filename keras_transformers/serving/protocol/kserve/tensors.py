@@ -94,6 +94,18 @@ def from_json(data: Sequence[Json], datatype: str, shape: Sequence[int]) -> np.n
     return _array(values, datatype, dtype).reshape(shape)
 
 
+def from_answer(data: Sequence[Json], datatype: str, shape: Sequence[int]) -> np.ndarray:
+    """Returns the array whose elements are in a server's JSON, where floats may be NaN.
+
+    Raises:
+        ValueError: the type is unknown, or the elements do not fit type and shape.
+    """
+    values = _flat(data)
+    if datatype == BYTES:
+        values = [value.encode("utf-8") for value in values]
+    return from_values(values, datatype, shape)
+
+
 def from_values(values: Sequence[Any], datatype: str, shape: Sequence[int]) -> np.ndarray:
     """Returns the array with these elements: bytes for BYTES, else numbers or bool.
 
