@@ -149,15 +149,18 @@ def _of_fields(failure: RequestValidationError) -> RefusalError:
 
 def _place(error: Mapping[str, Any], body: Json) -> str:
     """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
+    place = error["loc"][1:]
+    lacking = place[-1:] if error["type"] == "missing" else ()
     parts, value = [], body
-    for part in error["loc"][1:]:
-        if isinstance(value, dict) and (part in value or error["type"] == "missing"):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+    for part in place[: len(place) - len(lacking)]:
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        ):
             value = value[part]
         else:  # one of the types that a field may have
             continue
         parts.append(str(part))
+    parts += map(str, lacking)
     return ".".join(parts)
 
 

@@ -168,7 +168,8 @@ def _inputs(wanted: list[InputTensor], binary: bytes) -> list[inference.Input]:
         place = f"inputs.{index}"
         if (size is None) == (tensor.data is None):
             raise refusal(
-                f"{place}: send either data or parameters.binary_data_size", field=f"{place}.data"
+                f"{place}.data: send either it or parameters.binary_data_size",
+                field=f"{place}.data",
             )
         try:
             array: np.ndarray
