@@ -171,12 +171,12 @@ def _inputs(request: Message) -> list[inference.Input]:
     return inputs
 
 
-def _parameters(parameters: Any, place: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _parameters(parameters: Any, place: str, supported: tuple[str, ...]) -> dict[str, Any]:
     values = converting.read_parameters(parameters)
     for name in values:
-        if name not in known:
+        if name not in supported:
             raise refusal(
-                f"{place}.{name[:200]} is not supported; there are {', '.join(known)}",
+                f"{place}.{name[:200]} is not supported; there are {', '.join(supported)}",
                 field=f"{place}.{name}",
             )
     return values
