@@ -102,6 +102,14 @@ def router(
     return APIRouter(route_class=Route, strict_content_type=False, **options)
 
 
+def described_errors(error: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Returns the `responses` of a router, for the page at `/docs`: the shape of its errors.
+
+    Without it, FastAPI describes its own, which are never sent.
+    """
+    return {"default": {"model": error, "description": "The request is refused, or failed."}}
+
+
 def answered(model: BaseModel) -> Response:
     """Returns a response with the fields of a model that were set, also those that are None.
 

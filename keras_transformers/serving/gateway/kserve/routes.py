@@ -8,10 +8,11 @@ import numpy as np
 from fastapi import Request, Response
 from starlette.types import Receive, Scope
 
-from keras_transformers.serving.gateway.apis import Asked, CheckedRequest, router
+from keras_transformers.serving.gateway.apis import Asked, CheckedRequest, described_errors, router
 from keras_transformers.serving.gateway.kserve import inference
 from keras_transformers.serving.gateway.kserve.types import (
     AnswerTensor,
+    Error,
     InferAnswer,
     InferRequest,
     InputTensor,
@@ -64,7 +65,13 @@ class _Request(CheckedRequest):
         return body[:size]
 
 
-routes = router(error_shape, request_class=_Request, prefix="/v2", tags=["KServe v2"])
+routes = router(
+    error_shape,
+    request_class=_Request,
+    prefix="/v2",
+    tags=["KServe v2"],
+    responses=described_errors(Error),
+)
 
 
 @routes.get("")

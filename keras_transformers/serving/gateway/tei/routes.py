@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from keras_transformers.serving.gateway import texts
-from keras_transformers.serving.gateway.apis import router
+from keras_transformers.serving.gateway.apis import described_errors, router
 from keras_transformers.serving.gateway.backend import Model, Models
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.gateway.tei.classes import classified, label_scores
-from keras_transformers.serving.gateway.tei.errors import error_shape, status
+from keras_transformers.serving.gateway.tei.errors import Error, error_shape, status
 from keras_transformers.serving.gateway.tei.types import (
     EmbedRequest,
     Info,
@@ -32,7 +32,12 @@ __all__: list[str] = []
 _TOKENIZE = "tokenize"
 _KINDS = {"embedding": "embedding", "reranking": "reranker"}  # task -> kind of model
 _REMEDY = "put its name into the path, /models/NAME/..."
-routes = router(error_shape, status=status, tags=["Text Embeddings Inference"])
+routes = router(
+    error_shape,
+    status=status,
+    tags=["Text Embeddings Inference"],
+    responses=described_errors(Error),
+)
 _Route = Callable[..., Any]
 
 
