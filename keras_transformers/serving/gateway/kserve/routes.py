@@ -12,8 +12,8 @@ from keras_transformers.serving.gateway.apis import Asked, CheckedRequest, descr
 from keras_transformers.serving.gateway.kserve import inference
 from keras_transformers.serving.gateway.kserve.types import (
     AnswerTensor,
-    Error,
     InferAnswer,
+    InferError,
     InferRequest,
     InputTensor,
     Live,
@@ -70,7 +70,7 @@ routes = router(
     request_class=_Request,
     prefix="/v2",
     tags=["KServe v2"],
-    responses=described_errors(Error),
+    responses=described_errors(InferError),
 )
 
 

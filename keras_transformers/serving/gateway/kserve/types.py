@@ -137,7 +137,7 @@ class ModelReady(BaseModel):
     ready: bool
 
 
-class Error(BaseModel):
+class InferError(BaseModel):
     """The answer to a request that is refused or fails."""
 
     error: str

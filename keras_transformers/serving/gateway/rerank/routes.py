@@ -22,7 +22,7 @@ __all__: list[str] = []
 _TASK = "reranking"
 
 
-class Error(BaseModel):
+class RerankError(BaseModel):
     """The answer to a request that is refused or fails."""
 
     message: str
@@ -34,7 +34,7 @@ def error_shape(error: RefusalError) -> dict[str, str]:
     return {"message": error.message, "detail": error.message}
 
 
-routes = router(error_shape, tags=["Jina and Cohere"], responses=described_errors(Error))
+routes = router(error_shape, tags=["Jina and Cohere"], responses=described_errors(RerankError))
 
 
 @routes.post("/v1/rerank", response_model_exclude_none=True)

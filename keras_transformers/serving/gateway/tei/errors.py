@@ -8,7 +8,7 @@ from keras_transformers.serving.gateway.refusals import RefusalError
 from keras_transformers.serving.protocol.errors import Code
 
 
-class Error(BaseModel):
+class TeiError(BaseModel):
     """The answer to a request that is refused or fails."""
 
     error: str

@@ -11,7 +11,7 @@ from keras_transformers.serving.gateway.apis import described_errors, router
 from keras_transformers.serving.gateway.backend import Model, Models
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.gateway.tei.classes import classified, label_scores
-from keras_transformers.serving.gateway.tei.errors import Error, error_shape, status
+from keras_transformers.serving.gateway.tei.errors import TeiError, error_shape, status
 from keras_transformers.serving.gateway.tei.types import (
     EmbedRequest,
     Info,
@@ -36,7 +36,7 @@ routes = router(
     error_shape,
     status=status,
     tags=["Text Embeddings Inference"],
-    responses=described_errors(Error),
+    responses=described_errors(TeiError),
 )
 _Route = Callable[..., Any]
 
