@@ -10,7 +10,14 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -51,6 +58,45 @@ _logger.addFilter(Seldom())  # clients can cause these records
 ListOf = Annotated[list[_T], Field(fail_fast=True)]
 
 
+class Room:
+    """Limits the requests in progress, once their bodies have arrived.
+
+    Args:
+        max_requests: how many there may be.
+        max_bytes: how large their bodies may be together.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int) -> None:
+        self._max_requests, self._max_bytes = max_requests, max_bytes
+        self._num_requests, self._num_bytes = 0, 0
+
+    @contextlib.contextmanager
+    def place(self, size: int) -> Iterator[None]:
+        """Admits a request with a body of this size; one without a body always.
+
+        Raises:
+            RefusalError: there are too many, or their bodies are too large.
+        """
+        if not size:
+            yield
+            return
+        if self._num_requests >= self._max_requests:
+            raise _busy(f"{self._num_requests} requests are in progress")
+        if self._num_bytes + size > self._max_bytes:
+            raise _busy(f"the requests in progress have {self._num_bytes} bytes")
+        self._num_requests += 1
+        self._num_bytes += size
+        try:
+            yield
+        finally:
+            self._num_requests -= 1
+            self._num_bytes -= size
+
+
+def _busy(reason: str) -> RefusalError:
+    return refusal(f"{reason}: try again later", code=Code.RESOURCE_EXHAUSTED)
+
+
 class Body(BaseModel):
     """A request: fields that it lacks are refused by name, and so are values of other types."""
 
@@ -89,8 +135,10 @@ def router(
             async def respond(request: Request) -> Response:
                 checked = checked_request(request.scope, request.receive)
                 try:
-                    await checked.read()
-                    return await _while_connected(checked, answer)
+                    size = await checked.read()
+                    with request.app.state.room.place(size):
+                        checked.parse()
+                        return await _while_connected(checked, answer)
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
                     number = status(refused)
@@ -182,11 +230,11 @@ def _in_words(error: Mapping[str, Any]) -> str:
 class CheckedRequest(Request):
     """A request whose body has a limit and is JSON, which FastAPI finds parsed."""
 
-    async def read(self) -> None:
-        """Reads the body, if there is one.
+    async def read(self) -> int:
+        """Reads the body and returns its size in bytes.
 
         Raises:
-            RefusalError: it is too large, or no JSON.
+            RefusalError: it is too large, or compressed.
         """
         encoding = self.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
@@ -202,7 +250,15 @@ class CheckedRequest(Request):
             if len(body) > limit:
                 raise _too_large(limit)
         self._body = bytes(body)
-        if not body:
+        return len(body)
+
+    def parse(self) -> None:
+        """Parses the body, if there is one.
+
+        Raises:
+            RefusalError: it is no JSON.
+        """
+        if not self._body:
             return
         text = self.json_part(self._body)
         try:

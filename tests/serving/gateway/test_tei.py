@@ -117,6 +117,12 @@ def test_without_a_name_the_only_model_that_can_answers(ask, simple):
     assert "'nobody'" in refused(ask("/models/nobody/embed", {"inputs": "a"}), 404)
 
 
+def test_health_is_that_of_all_models(ask, simple):
+    assert ask("/health").status_code == 200
+    simple.loading.add("judge")
+    refused(ask("/health"), 503, "Unhealthy")
+
+
 LONE = '"\\ud83d"'
 
 

@@ -38,7 +38,7 @@ class Methods:
         return messages().ServerLiveResponse(live=True)
 
     async def ServerReady(self, request: Message) -> Message:  # noqa: D102, N802
-        return messages().ServerReadyResponse(ready=await inference.is_ready(self._models))
+        return messages().ServerReadyResponse(ready=await self._models.are_ready())
 
     async def ModelReady(self, request: Message) -> Message:  # noqa: D102, N802
         name = inference.versioned(request.name, request.version)
@@ -65,8 +65,9 @@ class Methods:
         parameters = _parameters(request.parameters, "parameters", _PARAMETERS)
         for index, output in enumerate(request.outputs):
             _parameters(output.parameters, f"outputs.{index}.parameters", ("content_type",))
+        inputs = await asyncio.to_thread(_inputs, request)
         outputs = await inference.infer(
-            model, _inputs(request), [output.name for output in request.outputs], parameters
+            model, inputs, [output.name for output in request.outputs], parameters
         )
         response = messages().ModelInferResponse(
             model_name=request.model_name, model_version=request.model_version, id=request.id

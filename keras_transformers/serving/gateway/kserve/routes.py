@@ -1,5 +1,6 @@
 """Defines the routes of the protocol's REST API, with Triton's binary tensors."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -89,7 +90,7 @@ async def live() -> Live:
 @routes.get("/health/ready")
 async def ready(models: Asked, response: Response) -> Ready:
     """Says whether all models answer; 503 if not."""
-    is_ready = await inference.is_ready(models)
+    is_ready = await models.are_ready()
     response.status_code = 200 if is_ready else 503
     return Ready(ready=is_ready)
 
@@ -129,9 +130,11 @@ async def infer(
     model = await models.find(inference.versioned(name, version))
     parameters = body.parameters or Parameters()
     assert isinstance(request, _Request)
+    # Large tensors take long to read, and other requests are not to wait.
+    inputs = await asyncio.to_thread(_inputs, body.inputs, request.binary)
     outputs = await inference.infer(
         model,
-        _inputs(body.inputs, request.binary),
+        inputs,
         [output.name for output in body.outputs or ()],
         parameters.model_dump(),
     )

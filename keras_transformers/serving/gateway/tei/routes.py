@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from keras_transformers.serving.gateway import texts
-from keras_transformers.serving.gateway.apis import described_errors, router
+from keras_transformers.serving.gateway.apis import Asked, described_errors, router
 from keras_transformers.serving.gateway.backend import Model, Models
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.gateway.tei.classes import classified, label_scores
@@ -183,6 +183,13 @@ async def tokenize(body: TokenizeRequest, model: _Tokenizer) -> list[list[Token]
         ]
         for tokens in answers
     ]
+
+
+@routes.get("/health")
+async def health(models: Asked) -> None:
+    """Says whether all models answer; 503 if not."""
+    if not await models.are_ready():
+        raise refusal("a model has no version that answers", code=Code.UNAVAILABLE)
 
 
 @_both(routes.get, "/info")
