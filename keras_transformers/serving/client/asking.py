@@ -55,7 +55,9 @@ class Client:
 
     Args:
         target: "http://host:port" for REST, "host:port" for gRPC; "https://host:port" and
-            "grpcs://host:port" for the same with TLS.
+            "grpcs://host:port" for the same with TLS. "kserve+http://host:port", and likewise
+            kserve+https, kserve+grpc and kserve+grpcs, for servers that speak the Open Inference
+            Protocol (KServe v2); they have no `classify` and no `regress`.
         timeout_s: seconds for each request, including its retries.
         max_attempts: how many times to try a request. Only requests that the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from keras_transformers.serving.gateway import sagemaker
+from keras_transformers.serving.gateway.apis import Room
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
@@ -35,6 +36,8 @@ def application(
     timeout_s: float = 30.0,
     max_body_bytes: int = 16 * 1024 * 1024,
     max_rows: int = 1024,
+    max_requests: int = 64,
+    max_held_bytes: int = 256 * 1024 * 1024,
     fallback: ASGIApp | None = None,
 ) -> FastAPI:
     """Returns the gateway's routes, as an ASGI application.
@@ -44,6 +47,8 @@ def application(
         timeout_s: seconds that a request may take.
         max_body_bytes: the size of a request's body.
         max_rows: how many texts a request may have.
+        max_requests: how many requests with bodies may be in progress.
+        max_held_bytes: how large these bodies may be together.
         fallback: answers the requests for paths that no API has; 404 by default.
     """
     app = FastAPI(
@@ -55,6 +60,7 @@ def application(
     )
     app.state.models = Models(backend, timeout_s=timeout_s, max_rows=max_rows)
     app.state.max_body_bytes = max_body_bytes
+    app.state.room = Room(max_requests, max_held_bytes)
     for routes in _APIS:
         app.include_router(routes)
     app.add_api_route("/docs", _docs, include_in_schema=False)

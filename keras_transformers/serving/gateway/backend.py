@@ -236,6 +236,13 @@ class Models:
             raise
         return any(version.state == "AVAILABLE" for version in versions)
 
+    async def are_ready(self) -> bool:
+        """Returns whether every model has a version that answers."""
+        for name in await self.names():
+            if not await self.is_ready(name):
+                return False
+        return True
+
     async def versions(self, name: str) -> list[int]:
         """Returns the versions of a model that answer, the oldest first."""
         versions = await self._backend.status(_spec(name), self._timeout_s)

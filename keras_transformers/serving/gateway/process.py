@@ -61,6 +61,8 @@ class Gateway:
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
+            max_requests=limits.max_requests,
+            max_held_bytes=limits.max_held_bytes,
         )
         guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
         self._http = uvicorn.Server(http_config(guarded, limits, tls))

@@ -100,6 +100,8 @@ class Server:
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
+            max_requests=limits.max_requests,
+            max_held_bytes=limits.max_held_bytes,
             fallback=rest.application(self.engine, self._executor),
         )
         app = rest.application(self.engine, self._executor, others)

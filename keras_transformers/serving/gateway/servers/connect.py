@@ -14,8 +14,12 @@ def connect(target: Target, tls: ClientTls) -> AsyncTransport:
         tls: the files for TLS.
 
     Raises:
-        ValueError: see `Target.encryption`.
+        ValueError: the target speaks KServe's protocol; or see `Target.encryption`.
     """
+    if target.api != "tf_serving":
+        raise ValueError(
+            f"server {target.address}: a gateway asks TF Serving's API: leave out 'kserve+'"
+        )
     encryption = target.encryption(tls)
     with needing("serving"):
         if target.protocol == "rest":
