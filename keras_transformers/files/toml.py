@@ -32,7 +32,7 @@ class Table:
         self.place = place
         self._values = dict(values)
         self._folder = folder
-        self._known: list[str] = []
+        self._taken: list[str] = []
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Table":
@@ -61,7 +61,7 @@ class Table:
         Raises:
             ValueError: the value is of another kind.
         """
-        self._known.append(key)
+        self._taken.append(key)
         if key not in self._values:
             return None
         value = self._values.pop(key)
@@ -118,7 +118,7 @@ class Table:
             ValueError: there is one.
         """
         for key in self._values:
-            raise self.error(key, f"is unknown: the keys are {', '.join(self._known)}")
+            raise self.error(key, f"is unknown: the keys are {', '.join(self._taken)}")
 
     def error(self, key: str, problem: str) -> ValueError:
         """Returns an error about a key: where it is and what is wrong."""

@@ -79,7 +79,9 @@ def request_errors(server: str, timeout_s: float) -> Iterator[None]:
         message = error.details() or ""
         if message.startswith(_NO_CONNECTION):
             message = connection_failure(server, message.removeprefix(_NO_CONNECTION))
-        raise request_error(Code[error.code().name], message, timeout_s) from error
+        trailing = dict(error.trailing_metadata() or ())
+        headers = {key: value for key, value in trailing.items() if isinstance(value, str)}
+        raise request_error(Code[error.code().name], message, timeout_s, headers) from error
 
 
 def read_outputs(response: Message) -> dict[str, np.ndarray]:

@@ -124,7 +124,8 @@ def read(response: httpx.Response, timeout_s: float) -> Json:
         return answer
     text = answer.get("error") if isinstance(answer, dict) else response.text[:500]
     code = code_of_http_status(response.status_code)
-    raise request_error(code, f"{text or response.reason_phrase}", timeout_s)
+    message = f"{text or response.reason_phrase}"
+    raise request_error(code, message, timeout_s, response.headers)
 
 
 def read_outputs(answer: Json, outputs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:

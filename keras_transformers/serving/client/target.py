@@ -64,7 +64,7 @@ class Target:
         return None
 
 
-def connect(target: Target, tls: ClientTls) -> Transport:
+def connect(target: Target, tls: ClientTls, api_key: str | None = None) -> Transport:
     """Returns the transport for a target, importing only the libraries of its protocol.
 
     It sends nothing yet.
@@ -72,6 +72,7 @@ def connect(target: Target, tls: ClientTls) -> Transport:
     Args:
         target: the server's address.
         tls: the files for TLS.
+        api_key: the key to show; None for none.
 
     Raises:
         MissingExtraError: the libraries are not installed.
@@ -82,7 +83,7 @@ def connect(target: Target, tls: ClientTls) -> Transport:
         if target.protocol == "rest":
             from keras_transformers.serving.client.rest import RestTransport
 
-            return RestTransport(target.address, encryption)
+            return RestTransport(target.address, encryption, api_key)
         from keras_transformers.serving.client.grpc import GrpcTransport
 
-        return GrpcTransport(target.address, encryption)
+        return GrpcTransport(target.address, encryption, api_key)

@@ -2,16 +2,20 @@
 
 import asyncio
 import logging
+import os
 import threading
 from typing import Self
 
 import uvicorn
 
-from keras_transformers.serving.gateway.application import application
-from keras_transformers.serving.gateway.backend import Backend
+from keras_transformers.serving.gateway.application import application, refusal
+from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.server.engine import Limits
+from keras_transformers.serving.server.guard import Guard, Health
 from keras_transformers.serving.server.hosts import HostCheck
 from keras_transformers.serving.server.http import http_config, listen
+from keras_transformers.serving.server.keys import ApiKeys
 from keras_transformers.serving.server.tls import Tls
 
 __all__ = ["Gateway"]
@@ -30,8 +34,11 @@ class Gateway:
         allowed_hosts: see `Server`.
         limits: see `Limits`; those on rows and new tokens are the servers'.
         tls: see `Tls`; None turns encryption off.
+        api_keys: a file of the keys that requests must show; see `ApiKeys`. None for no keys.
+        log_requests: whether to log a line for each request.
 
     Raises:
+        ValueError: see `ApiKeys`.
         OSError: the port is in use, the address is not this machine's, or a certificate is invalid.
 
     Attributes:
@@ -47,6 +54,8 @@ class Gateway:
         allowed_hosts: tuple[str, ...] = (),
         limits: Limits | None = None,
         tls: Tls | None = None,
+        api_keys: str | os.PathLike[str] | None = None,
+        log_requests: bool = False,
     ) -> None:
         limits = limits or Limits()
         self._backend = backend
@@ -57,8 +66,11 @@ class Gateway:
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
         )
-        guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
-        self._http = uvicorn.Server(http_config(guarded, limits, tls))
+        self._models: Models = app.state.models
+        keys = None if api_keys is None else ApiKeys(api_keys)
+        guarded = Guard(app, refusal, keys=keys, log_requests=log_requests)
+        checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
+        self._http = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._listening = listen(host, port)
         self.port = self._listening.getsockname()[1]
@@ -83,6 +95,19 @@ class Gateway:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+    async def _problem(self) -> str:
+        """Returns which model no server answers for; empty if none."""
+        if self._http.should_exit:
+            return "the gateway is stopping"
+        try:
+            names = await self._models.names()
+            for name in names:
+                if not await self._models.is_ready(name):
+                    return f"no server has a version of {name} that answers"
+        except RequestError as error:
+            return error.message
+        return "" if names else "the servers name no model"
 
     def _serve(self) -> None:
         asyncio.run(self._serve_and_close())

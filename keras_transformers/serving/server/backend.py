@@ -1,6 +1,7 @@
 """Lets the gateway's routes ask the local server's own engine."""
 
 import asyncio
+import contextvars
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor
 
@@ -46,8 +47,9 @@ class EngineBackend:
             self._engine.call("gateway", "Predict", call.timeout_s) as counted,
             self._engine.slot(size),
         ):
+            context = contextvars.copy_context()
             running = asyncio.get_running_loop().run_in_executor(
-                self._executor, self._answer, counted, call, inputs
+                self._executor, context.run, self._answer, counted, call, inputs
             )
             try:
                 return await running

@@ -22,6 +22,8 @@ from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.serving.server.engine import Call, Engine
+from keras_transformers.serving.server.grpc_guard import GrpcGuard, abort
+from keras_transformers.serving.server.keys import ApiKeys
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
 
@@ -32,9 +34,6 @@ SERVICES = (
 )
 _SPARE_THREADS = 8  # for health, status and rejected requests
 _GRACE_S = 1.0  # how long many calls may wait for their messages
-# An error may quote its request. It is sent in a header, with three characters per non-ASCII byte,
-# and gRPC rejects answers with more than 8 KiB of headers.
-_LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
@@ -229,13 +228,14 @@ def make_executor(engine: Engine) -> ThreadPoolExecutor:
 
 
 def make_server(
-    engine: Engine, executor: ThreadPoolExecutor
+    engine: Engine, executor: ThreadPoolExecutor, *, keys: ApiKeys | None = None
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """Returns a gRPC server that has no port yet, and its health service.
 
     Args:
         engine: answers the requests.
         executor: the threads from `make_executor`.
+        keys: the keys that calls must show; None for no keys.
 
     Returns:
         The grpc.Server, and the HealthServicer for `set_health`.
@@ -245,7 +245,7 @@ def make_server(
     most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
     server = grpc.server(
         executor,
-        interceptors=[_Arrivals(most_arriving)],
+        interceptors=[GrpcGuard(keys), _Arrivals(most_arriving)],
         # Beyond this, gRPC itself answers RESOURCE_EXHAUSTED.
         maximum_concurrent_rpcs=_threads(engine),
         options=[
@@ -285,9 +285,7 @@ def _answered(context: ServicerContext, answer: Callable[[], Message]) -> Messag
     except Exception:
         _logger.exception("a gRPC call failed")
         failure = RequestError(Code.INTERNAL, "internal error; see the server's log")
-    message = failure.message.encode("utf-8", "replace")[:_LONGEST_MESSAGE]
-    code = getattr(grpc.StatusCode, failure.code.name)
-    return context.abort(code, message.decode("utf-8", "ignore"))
+    return abort(context, failure)
 
 
 def _model_spec(message: Message) -> ModelSpec:

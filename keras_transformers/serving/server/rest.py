@@ -6,6 +6,7 @@ the file system: the model's name is only a dictionary key.
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import logging
 import re
@@ -37,6 +38,7 @@ from keras_transformers.serving.protocol.signatures import (
 )
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Call, Engine, Lease
+from keras_transformers.serving.server.guard import retry_headers
 from keras_transformers.serving.server.hosts import split_target
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
@@ -83,14 +85,14 @@ def application(
             return await _route(engine, executor, request, path)
         except RequestError as error:
             status = error.status if isinstance(error, _HttpError) else HTTP_STATUS[error.code]
-            return _json({"error": error.message}, status)
+            return _json({"error": error.message}, status, retry_headers(status, error))
         except Exception:
             _logger.exception("%s %s failed", request.method, path)
             return _json({"error": "internal error; see the server's log"}, 500)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         _, path = split_target(scope)
-        if others and not path.lower().startswith("/v1/models/") and path != metrics.PATH:
+        if others and not is_of_this_api(path):
             await others(scope, receive, send)
             return
         response = await respond(Request(scope, receive))
@@ -145,7 +147,8 @@ async def _infer(
                 return _json(_ANSWERS[method](lease, content))
 
         with engine.slot(len(body) + unzipped):
-            running = asyncio.get_running_loop().run_in_executor(executor, answer)
+            context = contextvars.copy_context()
+            running = asyncio.get_running_loop().run_in_executor(executor, context.run, answer)
             watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
             try:
                 return await running
@@ -284,7 +287,18 @@ def _message(message: Message) -> dict[str, Any]:
     )
 
 
-def _json(content: Json, status: int = 200) -> Response:
+def refusal(scope: Scope, error: RequestError) -> Response:
+    """Returns a refusal in TF Serving's shape."""
+    status = HTTP_STATUS[error.code]
+    return _json({"error": error.message}, status, retry_headers(status, error))
+
+
+def is_of_this_api(path: str) -> bool:
+    """Returns whether a path is one of TF Serving's API or its metrics."""
+    return path.lower().startswith("/v1/models/") or path == metrics.PATH
+
+
+def _json(content: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     text = json.dumps(content, ensure_ascii=False, separators=(", ", ": "))
     data = text.encode("utf-8", "replace")
-    return Response(data, status_code=status, media_type="application/json")
+    return Response(data, status_code=status, headers=headers, media_type="application/json")

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from keras_transformers.serving.client.transport import Call, SignatureInfo, VersionStatus
 from keras_transformers.serving.gateway.servers.transport import AsyncTransport, Outputs
+from keras_transformers.serving.protocol import tracing
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
 
@@ -22,6 +23,7 @@ class _Server:
     """A server, its requests in progress, and when it may be asked again."""
 
     transport: AsyncTransport
+    number: int
     num_requests: int = 0
     rests_until: float = 0.0
 
@@ -32,7 +34,7 @@ class _Server:
             yield
         except RequestError as error:
             if error.code == Code.UNAVAILABLE:
-                self.rests_until = time.monotonic() + _REST_S
+                self.rests_until = time.monotonic() + (error.retry_after_s or _REST_S)
             raise
         finally:
             self.num_requests -= 1
@@ -49,7 +51,7 @@ class Replicas:
     """
 
     def __init__(self, transports: Sequence[AsyncTransport]) -> None:
-        self._servers = [_Server(transport) for transport in transports]
+        self._servers = [_Server(transport, number) for number, transport in enumerate(transports)]
         self._signatures: dict[ModelSpec, tuple[float, Mapping[str, SignatureInfo]]] = {}
 
     async def predict(self, call: Call, inputs: Arrays) -> Outputs:
@@ -69,15 +71,19 @@ class Replicas:
         deadline = time.monotonic() + call.timeout_s
         with self._dropping_old_signatures(call.model):
             for server, is_last in self._in_order():
-                started = False
+                started, begun = False, time.monotonic()
                 left = replace(call, timeout_s=max(0.001, deadline - time.monotonic()))
                 try:
                     with server.busy():
                         pieces = server.transport.stream(left, inputs, outputs)
-                        async with contextlib.aclosing(pieces):  # type: ignore[type-var]
-                            async for piece in pieces:
-                                started = True
-                                yield piece
+                        try:
+                            async with contextlib.aclosing(pieces):  # type: ignore[type-var]
+                                async for piece in pieces:
+                                    started = True
+                                    yield piece
+                        finally:  # a span around it would be the current one of its caller too
+                            now = time.monotonic()
+                            tracing.record("backend request", begun, now, replica=server.number)
                     return
                 except RequestError as error:
                     if started or is_last or error.code not in _RETRIED:
@@ -112,7 +118,10 @@ class Replicas:
         deadline = time.monotonic() + timeout_s
         for server, is_last in self._in_order():
             try:
-                with server.busy():
+                with (
+                    server.busy(),
+                    tracing.span("backend request", "client", replica=server.number),
+                ):
                     return await send(server.transport, max(0.001, deadline - time.monotonic()))
             except RequestError as error:
                 if is_last or error.code not in _RETRIED:
