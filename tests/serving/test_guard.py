@@ -1,5 +1,6 @@
 """API keys and their limits, probes, request ids: in the local server and in the gateway."""
 
+import asyncio
 import hashlib
 import logging
 import time
@@ -17,7 +18,7 @@ from keras_transformers.serving.gateway.servers.backend import Servers
 from keras_transformers.serving.gateway.servers.connect import connect
 from keras_transformers.serving.gateway.servers.replicas import Replicas
 from keras_transformers.serving.protocol import request_ids
-from keras_transformers.serving.protocol.errors import Code as Codes
+from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.serving.server import keys as keys_module
 from keras_transformers.serving.server.keys import ApiKeys, read_keys
 
@@ -162,7 +163,7 @@ def test_a_client_waits_as_long_as_it_is_told(served, monkeypatch):
     with Client(f"http://127.0.0.1:{served.rest_port}") as client:
 
         def refuse(spec, timeout_s):
-            raise RequestError(Codes.RESOURCE_EXHAUSTED, "busy", retry_after_s=7.0)
+            raise RequestError(Code.RESOURCE_EXHAUSTED, "busy", retry_after_s=7.0)
 
         monkeypatch.setattr(client._transport, "status", refuse)
         with pytest.raises(RequestError):
@@ -213,7 +214,7 @@ def test_an_id_is_echoed_or_made(url, gateway):
         assert len(long) == 32
 
 
-def test_an_id_goes_from_the_gateway_to_the_server_and_into_the_log(gateway, caplog):
+def test_the_log_of_a_request_has_its_id_and_the_keys_name(gateway):
     handler = logging.StreamHandler()
     handler.setFormatter(request_ids.RequestFormatter("%(message)s"))
     lines = []
@@ -224,11 +225,28 @@ def test_an_id_goes_from_the_gateway_to_the_server_and_into_the_log(gateway, cap
     try:
         sent = {"authorization": "Bearer secret", "x-request-id": "order-18"}
         assert httpx.get(f"{gateway}/v1/models/m", headers=sent).status_code == 200
+        deadline = time.monotonic() + 10
+        while "GET /v1/models/m: 200" not in "".join(lines) and time.monotonic() < deadline:
+            time.sleep(0.01)  # the line comes after the answer
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
     (at_gateway,) = [line for line in lines if line.startswith("GET /v1/models/m: 200")]
     assert at_gateway.endswith(", key alice [request order-18]")
+
+
+def test_a_gateway_passes_the_id_on(target):
+    async def ask():
+        request_ids.current.set("order-20")
+        servers = backend(target)
+        try:
+            return await servers.signatures(ModelSpec("m", version=9), 10)
+        finally:
+            await servers.close()
+
+    with pytest.raises(RequestError) as caught:
+        asyncio.run(ask())
+    assert (caught.value.code, caught.value.request_id) == (Code.NOT_FOUND, "order-20")
 
 
 def test_an_error_of_a_client_has_the_id(target):
