@@ -11,12 +11,25 @@ from starlette.types import ASGIApp, Scope
 from keras_transformers.serving.gateway import sagemaker
 from keras_transformers.serving.gateway.apis import as_refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.kserve import routes as kserve
+from keras_transformers.serving.gateway.openai import chat, completions, embeddings
 from keras_transformers.serving.gateway.openai import models as openai_models
+from keras_transformers.serving.gateway.rerank import routes as rerank
+from keras_transformers.serving.gateway.tei import routes as tei
 from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.server.guard import retry_headers
 
 # The routers of all APIs. One more API is one more module, named here.
-_APIS = (openai_models.routes, sagemaker.routes)
+_APIS = (
+    openai_models.routes,
+    chat.routes,
+    completions.routes,
+    embeddings.routes,
+    rerank.routes,
+    tei.routes,
+    kserve.routes,
+    sagemaker.routes,
+)
 
 
 def application(

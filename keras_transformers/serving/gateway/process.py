@@ -10,7 +10,9 @@ import uvicorn
 
 from keras_transformers.serving.gateway.application import application, refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.kserve import grpc as kserve
 from keras_transformers.serving.protocol.errors import RequestError
+from keras_transformers.serving.server import grpc
 from keras_transformers.serving.server.engine import Limits
 from keras_transformers.serving.server.guard import Guard, Health
 from keras_transformers.serving.server.hosts import HostCheck
@@ -30,7 +32,8 @@ class Gateway:
     Args:
         backend: what runs the models.
         host: the address to listen on. Only this machine can reach the default.
-        port: the port; 0 picks a free one.
+        port: REST's port; 0 picks a free one.
+        grpc_port: the port of KServe's gRPC API; 0 picks a free one, None turns it off.
         allowed_hosts: see `Server`.
         limits: see `Limits`; those on rows and new tokens are the servers'.
         tls: see `Tls`; None turns encryption off.
@@ -39,10 +42,11 @@ class Gateway:
 
     Raises:
         ValueError: see `ApiKeys`.
-        OSError: the port is in use, the address is not this machine's, or a certificate is invalid.
+        OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
 
     Attributes:
-        port: the port.
+        port: REST's port.
+        grpc_port: gRPC's port; None if it is off.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Gateway:
         *,
         host: str = "127.0.0.1",
         port: int = 8080,
+        grpc_port: int | None = None,
         allowed_hosts: tuple[str, ...] = (),
         limits: Limits | None = None,
         tls: Tls | None = None,
@@ -66,7 +71,6 @@ class Gateway:
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
         )
-        self._models: Models = app.state.models
         keys = None if api_keys is None else ApiKeys(api_keys)
         guarded = Guard(app, refusal, keys=keys, log_requests=log_requests)
         checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
@@ -74,6 +78,16 @@ class Gateway:
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._listening = listen(host, port)
         self.port = self._listening.getsockname()[1]
+        self._models = Models(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
+        self._grpc_executor = grpc.make_executor(limits)
+        self._grpc = grpc.bare_server(limits, self._grpc_executor, keys=keys)
+        self.grpc_port = None
+        if grpc_port is not None:
+            try:
+                self.grpc_port = grpc.bind(self._grpc, host, grpc_port, tls)
+            except OSError:
+                self._listening.close()
+                raise
 
     def start(self) -> None:
         """Answers requests from now on."""
@@ -81,6 +95,7 @@ class Gateway:
 
     def stop(self) -> None:
         """Refuses new requests, answers those in progress, and shuts down."""
+        self._grpc.stop(self._timeout_s)  # from now on, it refuses calls
         self._http.should_exit = True
         for patience_s in (self._timeout_s + _PATIENCE_S, _PATIENCE_S):
             self._thread.join(patience_s)
@@ -88,6 +103,7 @@ class Gateway:
         if self._thread.is_alive():
             _logger.warning("the gateway did not stop; its thread ends with the process")
         self._listening.close()
+        self._grpc_executor.shutdown(wait=False)
 
     def __enter__(self) -> Self:
         self.start()
@@ -113,5 +129,11 @@ class Gateway:
         asyncio.run(self._serve_and_close())
 
     async def _serve_and_close(self) -> None:
+        if self.grpc_port is not None:
+            run = kserve.in_loop(asyncio.get_running_loop())
+            self._grpc.add_generic_rpc_handlers((kserve.handler(self._models, run),))
+            self._grpc.start()
         await self._http.serve(sockets=[self._listening])
+        if self.grpc_port is not None:  # its calls need this event loop
+            await asyncio.to_thread(self._grpc.stop(self._timeout_s).wait)
         await self._backend.close()  # its connections belong to this event loop

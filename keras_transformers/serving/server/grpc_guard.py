@@ -11,7 +11,8 @@ from keras_transformers.serving.protocol.errors import HTTP_STATUS, RequestError
 from keras_transformers.serving.server.guard import retry_headers
 from keras_transformers.serving.server.keys import ApiKey, ApiKeys
 
-_WITHOUT_KEYS = ("/grpc.health.v1.Health/",)
+# For probes: the standard service, and KServe's methods.
+_WITHOUT_KEYS = ("/grpc.health.v1.Health/", "/inference.GRPCInferenceService/Server")
 # An error may quote its request. It is sent in a header, with three characters per non-ASCII byte,
 # and gRPC rejects answers with more than 8 KiB of headers.
 _LONGEST_MESSAGE = 2000  # bytes
@@ -24,12 +25,10 @@ class GrpcGuard(grpc.ServerInterceptor):
 
     Args:
         keys: the keys that are admitted; None for all calls.
-        without_keys: the beginnings of the methods that need none, such as those for probes.
     """
 
-    def __init__(self, keys: ApiKeys | None, *, without_keys: tuple[str, ...] = ()) -> None:
+    def __init__(self, keys: ApiKeys | None) -> None:
         self._keys = keys
-        self._without_keys = (*_WITHOUT_KEYS, *without_keys)
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         """Returns the method's handler, or one that refuses the call before its message is read."""
@@ -42,7 +41,7 @@ class GrpcGuard(grpc.ServerInterceptor):
         number = request_ids.request_id(metadata.get(request_ids.HEADER))
         key: ApiKey | None = None
         try:
-            if self._keys is not None and not method.startswith(self._without_keys):
+            if self._keys is not None and not method.startswith(_WITHOUT_KEYS):
                 key = self._keys.check(metadata)
         except RequestError as error:
             refused = error

@@ -7,6 +7,7 @@ the file system: the model's name is only a dictionary key.
 import asyncio
 import contextlib
 import contextvars
+import functools
 import json
 import logging
 import re
@@ -15,7 +16,7 @@ import urllib.parse
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from starlette.requests import ClientDisconnect, Request
@@ -23,9 +24,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json, Message
-from keras_transformers.serving.gateway.openai.models import ModelCard
+from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
+from keras_transformers.serving.protocol.events import MEDIA_TYPE
 from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
@@ -38,6 +40,7 @@ from keras_transformers.serving.protocol.signatures import (
 )
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Call, Engine, Lease
+from keras_transformers.serving.server.events import Events
 from keras_transformers.serving.server.guard import retry_headers
 from keras_transformers.serving.server.hosts import split_target
 from keras_transformers.serving.server.logs import Seldom
@@ -52,6 +55,7 @@ _NO_MODEL = re.compile(r"/v1/models", re.IGNORECASE)
 _LARGE = 2**20  # bytes of a body
 _large_bodies = threading.BoundedSemaphore(2)  # bodies parsed at the same time
 
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
 
@@ -131,7 +135,8 @@ async def _infer(
 ) -> Response:
     method = match[4].lower()
     spec, limit = _spec(match), engine.limits.max_body_bytes
-    with engine.call("REST", method.capitalize()) as call:
+    with contextlib.ExitStack() as held:
+        call = held.enter_context(engine.call("REST", method.capitalize()))
         zipped = _is_zipped(request)
         try:
             async with asyncio.timeout(engine.limits.timeout_s):
@@ -141,20 +146,34 @@ async def _infer(
 
         unzipped = _unzipped_size(body, limit) if zipped else 0
 
-        def answer() -> Response:
-            content = _unzipped(body, unzipped, limit) if zipped else body
-            with engine.lease(call, spec) as lease:
-                return _json(_ANSWERS[method](lease, content))
+        def content() -> bytes:
+            return _unzipped(body, unzipped, limit) if zipped else body
 
-        with engine.slot(len(body) + unzipped):
-            context = contextvars.copy_context()
-            running = asyncio.get_running_loop().run_in_executor(executor, context.run, answer)
-            watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
-            try:
-                return await running
-            finally:
-                watching.cancel()
-                call.abandon()  # in case this task was cancelled, because the server stops
+        def answer() -> Response:
+            with engine.lease(call, spec) as lease:
+                return _json(_ANSWERS[method](lease, content()))
+
+        held.enter_context(engine.slot(len(body) + unzipped))
+        context = contextvars.copy_context()  # with the request's id and trace
+
+        def in_executor(function: Callable[[], _T]) -> "asyncio.Future[_T]":
+            return asyncio.get_running_loop().run_in_executor(executor, context.run, function)
+
+        watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
+        try:
+            if method == "predict" and MEDIA_TYPE in request.headers.get("accept", ""):
+                lease = held.enter_context(engine.lease(call, spec))
+                parts = lease.stream(*await in_executor(lambda: _checked(lease, content())))
+                if parts is not None:
+                    first = await anext(parts)
+                    watch = functools.partial(_abandon_if_client_leaves, request, call)
+                    return Events(first, parts, held.pop_all(), watch)
+            return await in_executor(answer)
+        except BaseException:
+            call.abandon()  # in case this task was cancelled, because the server stops
+            raise
+        finally:
+            watching.cancel()
 
 
 async def _abandon_if_client_leaves(request: Request, call: Call) -> None:
@@ -239,6 +258,14 @@ def _prediction(lease: Lease, body: bytes) -> tuple[SignatureInfo, Arrays, json_
     return signature, *json_tensors.read_inputs(document, signature)
 
 
+def _checked(lease: Lease, body: bytes) -> tuple[SignatureInfo, Arrays]:
+    """Returns the signature that a Predict request names, and its inputs."""
+    with _room_to_parse(body):
+        signature, inputs, _ = _prediction(lease, body)
+    requests.check_inputs(signature, inputs)
+    return signature, inputs
+
+
 def _classify(lease: Lease, body: bytes) -> dict[str, Any]:
     with _room_to_parse(body):
         signature, examples = _examples(lease, body, CLASSIFY)
@@ -271,8 +298,8 @@ def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
     """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
         status = _message(status_response(engine.statuses(spec)))
-        # OpenAI's clients ask at the same address what a model is.
-        return _json(status | ModelCard(id=spec.name).model_dump())
+        is_whole = spec == ModelSpec(spec.name)  # its path is one of OpenAI's API, too
+        return _json(status | (openai_models.card(spec.name) if is_whole else {}))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
         model = {"name": spec.name, "signature_name": "", "version": str(version.number)}

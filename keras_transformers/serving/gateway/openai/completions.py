@@ -1,0 +1,194 @@
+"""Continues prompts: /v1/completions."""
+
+import codecs
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Literal
+
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from keras_transformers.dependencies.untyped import Json
+from keras_transformers.serving.gateway.apis import Asked, answered, event_stream
+from keras_transformers.serving.gateway.openai.errors import error_shape, openai_router
+from keras_transformers.serving.gateway.openai.fields import Neutral, Texts, Usage
+from keras_transformers.serving.gateway.openai.generation import (
+    FinishReason,
+    GenerationRequest,
+    Token,
+    Writer,
+    Written,
+    new_id,
+    now,
+    strings,
+    usage,
+)
+from keras_transformers.serving.gateway.refusals import refusal
+
+__all__: list[str] = []
+
+routes = openai_router()
+_SIGNATURES = ("complete", "complete_tokens", "choose")
+
+
+class CompletionRequest(GenerationRequest):
+    """Prompts to continue."""
+
+    prompt: Texts = Field(
+        min_length=1, max_length=1024, description="A text or texts; not token ids."
+    )
+    logprobs: int | None = Field(
+        None,
+        ge=0,
+        description="0 returns the tokens and their log-probabilities; more are for "
+        "structured_outputs.choice, of which so many are listed.",
+    )
+    echo: Annotated[Json, Neutral(False)] = None
+    best_of: Annotated[Json, Neutral(1)] = None
+    suffix: Annotated[Json, Neutral("")] = None
+
+
+class CompletionLogprobs(BaseModel):
+    """The tokens of a text or of a piece, with those of a stop string."""
+
+    tokens: list[str] = Field(description="Their texts; U+FFFD for a part of a character.")
+    token_logprobs: list[float] = Field(description="Before any option applies.")
+    top_logprobs: list[dict[str, float]] | None = Field(
+        description="Of the likeliest of structured_outputs.choice, among all of them."
+    )
+    text_offset: list[int] = Field(description="Characters of the text before each token.")
+
+
+class CompletionChoice(BaseModel):
+    """One of the texts, or a piece of it."""
+
+    index: int = Field(description="All n of the first prompt come first.")
+    text: str = Field(description="The text after the prompt, without the stop string.")
+    logprobs: CompletionLogprobs | None = Field(description="Its tokens, if asked for.")
+    finish_reason: FinishReason | None = Field(
+        description='"length" if the most tokens or the last position are reached, else "stop"; '
+        "null in a piece before the end."
+    )
+
+
+class Completion(BaseModel):
+    """The continuations of prompts, or an event of a stream, which ends with `data: [DONE]`."""
+
+    id: str = Field(description="A new one for each answer, the same for all its chunks.")
+    object: Literal["text_completion"] = Field(description="The type.")
+    created: int = Field(description="Seconds since 1970.")
+    model: str = Field(description="As in the request.")
+    choices: list[CompletionChoice] = Field(description="The texts.")
+    usage: Usage | None = Field(
+        default=None,
+        description="In the last event of a stream, if asked for; null for old exports.",
+    )
+
+
+@routes.post(
+    "/completions",
+    response_model=Completion,
+    response_model_exclude_unset=True,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
+async def complete(request: CompletionRequest, models: Asked) -> Response:
+    """Continues prompts; with `stream`, in events as the texts are written."""
+    if request.logprobs and request.structured_outputs is None:
+        raise refusal(
+            "logprobs: other tokens are not supported: send 0 for those of the text",
+            field="logprobs",
+        )
+    model = await models.find(request.model)
+    prompts = [prompt for prompt in request.prompt for _ in range(request.choices)]
+    writer = Writer(
+        request,
+        model,
+        {"prompt": strings(prompts)},
+        _SIGNATURES,
+        "prompt",
+        with_tokens=request.logprobs is not None,
+    )
+    if request.stream:
+        return await event_stream(_chunks(request, writer), error_shape, end="[DONE]")
+    rows = await writer.write()
+    return answered(
+        Completion(
+            **_common(request),
+            choices=[
+                CompletionChoice(
+                    index=index,
+                    text=row.text,
+                    logprobs=_Logprobs(request).of(row),
+                    finish_reason=row.finish_reason,
+                )
+                for index, row in enumerate(rows)
+            ],
+            usage=usage(rows, request.choices),
+        )
+    )
+
+
+async def _chunks(request: CompletionRequest, writer: Writer) -> AsyncGenerator[Completion, None]:
+    last: dict[int, Written] = {}
+    logprobs = [_Logprobs(request) for _ in range(writer.rows)]
+    common = _common(request) | ({"usage": None} if request.with_usage else {})
+
+    def chunk(index: int, text: str, **rest: Any) -> Completion:
+        choice: dict[str, Any] = {
+            "index": index,
+            "text": text,
+            "logprobs": None,
+            "finish_reason": None,
+        }
+        return Completion(**common, choices=[CompletionChoice(**choice | rest)])
+
+    async with contextlib.aclosing(writer.stream()) as pieces:
+        async for index, piece in pieces:
+            if piece is None:
+                yield chunk(index, "", finish_reason=last[index].finish_reason)
+                continue
+            last[index] = piece
+            if piece.text or piece.tokens:
+                yield chunk(index, piece.text, logprobs=logprobs[index].of(piece))
+    tokens = usage([last[index] for index in range(writer.rows)], request.choices)
+    if request.with_usage and tokens is not None:
+        yield Completion(**common | {"choices": [], "usage": tokens})
+
+
+def _common(request: CompletionRequest) -> dict[str, Any]:
+    return {
+        "id": new_id("cmpl"),
+        "object": "text_completion",
+        "created": now(),
+        "model": request.model,
+    }
+
+
+class _Logprobs:
+    """Describes the tokens of one text, piece by piece."""
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request = request
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._offset = 0
+
+    def of(self, written: Written) -> CompletionLogprobs | None:
+        """Returns the tokens of the text or of its next piece."""
+        if self._request.logprobs is None:
+            return None
+        tokens = written.tokens
+        has_others = self._request.structured_outputs is not None
+        return CompletionLogprobs(
+            tokens=[token.text for token in tokens],
+            token_logprobs=[token.log_probability for token in tokens],
+            top_logprobs=[self._others(token) for token in tokens] if has_others else None,
+            text_offset=[self._after(token) for token in tokens],
+        )
+
+    def _others(self, token: Token) -> dict[str, float]:
+        return {text.decode(): logprob for text, logprob in token.others[: self._request.logprobs]}
+
+    def _after(self, token: Token) -> int:
+        offset = self._offset
+        self._offset += len(self._decoder.decode(token.content))
+        return offset

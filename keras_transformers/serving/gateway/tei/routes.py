@@ -1,0 +1,225 @@
+"""Defines the routes of Text Embeddings Inference, each with and without /models/NAME."""
+
+from collections.abc import Callable, Coroutine
+from importlib import metadata
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from keras_transformers.serving.gateway import texts
+from keras_transformers.serving.gateway.apis import router
+from keras_transformers.serving.gateway.backend import Model, Models
+from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.gateway.tei.classes import classified, label_scores
+from keras_transformers.serving.gateway.tei.errors import error_shape, status
+from keras_transformers.serving.gateway.tei.types import (
+    EmbedRequest,
+    Info,
+    Prediction,
+    PredictRequest,
+    Rank,
+    RerankRequest,
+    SimilarityRequest,
+    Token,
+    TokenizeRequest,
+)
+from keras_transformers.serving.protocol.errors import Code
+from keras_transformers.serving.protocol.floats import shortest
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+
+__all__: list[str] = []
+
+_TOKENIZE = "tokenize"
+_KINDS = {"embedding": "embedding", "reranking": "reranker"}  # task -> kind of model
+_REMEDY = "put its name into the path, /models/NAME/..."
+routes = router(error_shape, status=status, tags=["Text Embeddings Inference"])
+_Route = Callable[..., Any]
+
+
+def _model(
+    purpose: str, fits: Callable[[Model], bool]
+) -> Callable[[Request], Coroutine[Any, Any, Model]]:
+    """Returns a function that finds the model in a request's path, or else the only one.
+
+    Args:
+        purpose: what the route is for, such as "embedding".
+        fits: whether a model can answer.
+    """
+
+    async def find(request: Request) -> Model:
+        models: Models = request.app.state.models
+        name = request.path_params.get("name")
+        if name is None:
+            return await models.only(purpose, fits, _REMEDY)
+        model = await models.find(name)
+        if not fits(model):
+            raise refusal(
+                f"model {name!r} is for {model.task or 'an unknown task'}, not for {purpose}",
+                field="model",
+                code=Code.FAILED_PRECONDITION,
+                status=424,
+            )
+        return model
+
+    return find
+
+
+def _tokenizes_texts(model: Model) -> bool:
+    inputs = model.signatures[_TOKENIZE].inputs if _TOKENIZE in model.signatures else {}
+    return [spec.shape for spec in inputs.values()] == [(None,)]
+
+
+def _is_for(task: str) -> Callable[[Request], Coroutine[Any, Any, Model]]:
+    return _model(task, lambda model: model.task == task)
+
+
+_Embedder = Annotated[Model, Depends(_is_for("embedding"))]
+_Reranker = Annotated[Model, Depends(_is_for("reranking"))]
+_Classifier = Annotated[Model, Depends(_model("classification", classified))]
+_Tokenizer = Annotated[Model, Depends(_model("tokenizing single texts", _tokenizes_texts))]
+_Described = Annotated[
+    Model, Depends(_model("texts", lambda model: model.task in _KINDS or classified(model)))
+]
+
+
+def _post(path: str, **options: Any) -> Callable[[_Route], _Route]:
+    return _both(routes.post, path, **options)
+
+
+def _both(add: Callable[..., Any], path: str, **options: Any) -> Callable[[_Route], _Route]:
+    """Adds a route twice: for the only model, and for the one in the path."""
+
+    def register(route: _Route) -> _Route:
+        add(path, **options)(route)
+        add(f"/models/{{name}}{path}", **options)(route)
+        return route
+
+    return register
+
+
+@_post("/embed")
+async def embed(body: EmbedRequest, model: _Embedder) -> list[list[float]]:
+    """Returns the vectors of texts."""
+    inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    texts.check_count(model, inputs, "inputs")
+    vectors = await texts.embeddings(model, inputs, _prompt(model, body.prompt_name, ""))
+    size = vectors.shape[1]
+    if body.dimensions is not None and body.dimensions > size:
+        raise refusal(
+            f"dimensions is {body.dimensions}, but the vectors have {size}", field="dimensions"
+        )
+    vectors = vectors[:, : body.dimensions]
+    return shortest(texts.unit_vectors(vectors) if body.normalize else vectors).tolist()
+
+
+@_post("/similarity")
+async def similarity(body: SimilarityRequest, model: _Embedder) -> list[float]:
+    """Returns the cosine similarity of each text to the source."""
+    sentences = body.inputs.sentences
+    texts.check_count(model, sentences, "inputs.sentences")
+    prompt_name = body.parameters.prompt_name if body.parameters else None
+    signature_name = _prompt(model, prompt_name, "parameters.")
+    vectors = await texts.embeddings(
+        model, [body.inputs.source_sentence, *sentences], signature_name
+    )
+    unit = texts.unit_vectors(vectors)
+    return shortest(unit[1:] @ unit[0]).tolist()
+
+
+@_post("/rerank", response_model_exclude_none=True)
+async def rerank(body: RerankRequest, model: _Reranker) -> list[Rank]:
+    """Orders texts by how well they answer a query."""
+    return [
+        Rank(index=index, text=body.texts[index] if body.return_text else None, score=score)
+        for index, score in await texts.ranking(model, body.query, body.texts, "texts")
+    ]
+
+
+@_post("/predict")
+async def predict(
+    body: PredictRequest, model: _Classifier
+) -> list[Prediction] | list[list[Prediction]]:
+    """Returns the probability of each label, the likeliest first."""
+    inputs = body.inputs
+    if isinstance(inputs, str):
+        return (await _predictions(model, [[inputs]]))[0]
+    batch = [row for row in inputs if not isinstance(row, str)]
+    if len(batch) == len(inputs):
+        return await _predictions(model, batch)
+    return (await _predictions(model, [[row for row in inputs if isinstance(row, str)]]))[0]
+
+
+async def _predictions(model: Model, rows: list[list[str]]) -> list[list[Prediction]]:
+    texts.check_count(model, rows, "inputs")
+    return [
+        [
+            Prediction(score=score, label=label)
+            for label, score in sorted(row, key=lambda pair: -pair[1])
+        ]
+        for row in await label_scores(model, rows, "inputs")
+    ]
+
+
+@_post("/tokenize")
+async def tokenize(body: TokenizeRequest, model: _Tokenizer) -> list[list[Token]]:
+    """Returns the tokens that the model reads."""
+    inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    texts.check_count(model, inputs, "inputs")
+    (name,) = model.signatures[_TOKENIZE].inputs
+    rows = await model.rows(_TOKENIZE, {name: texts.column([*inputs, ""])})
+    *answers, around = [
+        list(zip(row["token_ids"], row["tokens"], strict=True))[: row["num_tokens"]] for row in rows
+    ]
+    return [
+        [
+            Token(id=token[0], text=token[1], special=token in around)
+            for token in tokens
+            if body.add_special_tokens or token not in around
+        ]
+        for tokens in answers
+    ]
+
+
+@_both(routes.get, "/info")
+async def info(model: _Described) -> Info:
+    """Describes the model."""
+    labels = ["LABEL_0"]  # of a reranker, as in its config.json
+    if classified(model):
+        (row,) = await label_scores(
+            model, [[""] * len(model.signatures[DEFAULT_SIGNATURE].inputs)], "inputs"
+        )
+        labels = [label for label, _ in row]
+    names = {
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
+    }
+    kind = _KINDS.get(model.task, "classifier")
+    described: dict[str, Any] = {"pooling": None} if kind == "embedding" else names
+    return Info(
+        model_id=model.name,
+        model_type={kind: described},
+        max_client_batch_size=model.max_rows,
+        version=metadata.version("keras-transformers"),
+    )
+
+
+def _prompt(model: Model, name: str | None, place: str) -> str:
+    """Returns the signature of a prompt of an embedder."""
+    if name is None:
+        return DEFAULT_SIGNATURE
+    outputs = model.signatures[DEFAULT_SIGNATURE].outputs
+    inputs = model.signatures[DEFAULT_SIGNATURE].inputs
+    prompts = [
+        other
+        for other, signature in sorted(model.signatures.items())
+        if other != DEFAULT_SIGNATURE
+        and signature.inputs == inputs
+        and signature.outputs == outputs
+    ]
+    if name not in prompts:
+        raise refusal(
+            f"{place}prompt_name is {name[:100]!r}; model {model.name!r} has the prompts: "
+            f"{', '.join(prompts) or 'none'}",
+            field=f"{place}prompt_name",
+        )
+    return name

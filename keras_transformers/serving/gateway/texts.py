@@ -1,0 +1,77 @@
+"""Makes the inputs of signatures from the texts of requests, and finds models for texts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_transformers.serving.gateway.backend import Model
+from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.protocol.errors import Code
+from keras_transformers.serving.protocol.floats import shorten_floats
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+
+
+def column(texts: Sequence[str]) -> np.ndarray:
+    """Returns texts as an array of bytes, (batch,)."""
+    array = np.empty(len(texts), object)
+    array[:] = [text.encode("utf-8") for text in texts]
+    return array
+
+
+def check_count(model: Model, texts: Sequence[object], field: str) -> None:
+    """Checks how many texts a request has.
+
+    Raises:
+        RefusalError: it has none, or too many.
+    """
+    if not texts:
+        raise refusal(f"{field} is empty: send at least one text", field=field)
+    if len(texts) > model.max_rows:
+        raise refusal(
+            f"{field} has {len(texts)} texts, but the limit is {model.max_rows}: split the request",
+            field=field,
+            code=Code.RESOURCE_EXHAUSTED,
+            status=413,
+        )
+
+
+async def embeddings(
+    model: Model, texts: Sequence[str], signature_name: str = DEFAULT_SIGNATURE
+) -> np.ndarray:
+    """Returns the vectors of texts, float32 (batch, dimensions)."""
+    (name,) = model.signatures[signature_name].inputs
+    rows = await model.rows(signature_name, {name: column(texts)})
+    return np.array([row["embedding"] for row in rows], np.float32)
+
+
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors of length 1; those that have it already are unchanged."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    is_unit = np.abs(lengths - 1) < 1e-5  # the rounding of an export that scales them itself
+    scaled = vectors / np.where(is_unit | (lengths == 0), 1, lengths)
+    return scaled.astype(np.float32)
+
+
+async def ranking(
+    model: Model, query: str, documents: Sequence[str], field: str
+) -> list[tuple[int, float]]:
+    """Returns the index and the score of each document, the best first.
+
+    Args:
+        model: a model for reranking.
+        query: what the documents may answer.
+        documents: at least one.
+        field: the request's field that has the documents.
+
+    Raises:
+        RefusalError: there are no documents, too many, or one is empty.
+    """
+    check_count(model, documents, field)
+    for index, document in enumerate(documents):
+        if not document:
+            place = f"{field}.{index}"
+            raise refusal(f"{place} is empty, which is not a document: leave it out", field=place)
+    inputs = {"text": column([query]), "documents": column(documents)[None]}
+    (row,) = await model.rows(DEFAULT_SIGNATURE, inputs)
+    scores = shorten_floats(row["scores"])
+    return [(index, scores[index]) for index in row["order"]]
