@@ -86,6 +86,20 @@ class Table:
         """Returns an array of integers; empty if the table lacks it."""
         return self._items(key, int)
 
+    def names(self, key: str) -> dict[str, str] | None:
+        """Returns a table of strings, or an array, whose strings are names of themselves."""
+        self._taken.append(key)
+        if key not in self._values:
+            return None
+        self._taken.pop()
+        if type(self._values[key]) is list:
+            return {text: text for text in self.texts(key)}
+        names = self.take(key, dict) or {}
+        for name, text in names.items():
+            if type(text) is not str:
+                raise self.error(f"{key}.{name}", f"is {short_repr(text)}: expected a string")
+        return names
+
     def path(self, key: str) -> Path | None:
         """Returns a path, which starts at the file's folder if it is relative; None for none."""
         text = self.take(key, str)

@@ -91,6 +91,7 @@ class Gateway:
 
     def start(self) -> None:
         """Answers requests from now on."""
+        self._listening.listen()  # a client that connects before the thread runs waits for it
         self._thread.start()
 
     def stop(self) -> None:

@@ -30,11 +30,7 @@ def start(endpoint: str, *, service: str) -> Callable[[], None]:
         MissingExtraError: the extra `tracing` is not installed.
         ValueError: the endpoint is not a URL.
     """
-    if not endpoint.startswith(("http://", "https://")):
-        raise ValueError(
-            f"tracing endpoint {endpoint!r}: pass a collector's URL, such as "
-            "http://127.0.0.1:4318/v1/traces"
-        )
+    check_endpoint(endpoint)
     with needing("tracing"):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -49,6 +45,31 @@ def start(endpoint: str, *, service: str) -> Callable[[], None]:
         provider.shutdown()
 
     return stop
+
+
+@contextlib.contextmanager
+def to_collector(endpoint: str | None, *, service: str) -> Iterator[None]:
+    """Sends the spans of the block to a collector; does nothing if `endpoint` is None.
+
+    Args:
+        endpoint: see `start`.
+        service: see `start`.
+    """
+    stop = None if endpoint is None else start(endpoint, service=service)
+    try:
+        yield
+    finally:
+        if stop is not None:
+            stop()
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Checks that a collector's address is a URL; ValueError if it is none."""
+    if not endpoint.startswith(("http://", "https://")):
+        raise ValueError(
+            f"tracing endpoint {endpoint!r}: pass a collector's URL, such as "
+            "http://127.0.0.1:4318/v1/traces"
+        )
 
 
 def use(provider: Any) -> None:
