@@ -85,6 +85,10 @@ class RequestError(OSError):
         self.request_id = request_id
 
 
+class UnreachableError(RequestError):
+    """Raised when there is no connection to a server; the message has its address."""
+
+
 def code_of_http_status(status: int) -> Code:
     """Returns the code for an HTTP status.
 

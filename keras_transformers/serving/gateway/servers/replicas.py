@@ -1,6 +1,7 @@
 """Asks one of several servers with the same models, and another one if it does not answer."""
 
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +10,18 @@ from typing import TypeVar
 from keras_transformers.serving.client.transport import Call, SignatureInfo, VersionStatus
 from keras_transformers.serving.gateway.servers.transport import AsyncTransport, Outputs
 from keras_transformers.serving.protocol import tracing
-from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.errors import Code, RequestError, UnreachableError
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
+from keras_transformers.serving.server.logs import Seldom
 
 _RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)  # the server did not accept the request
+# The server knows no such key, or wants one.
+_REFUSED = (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
 _REST_S = 1.0  # how long a server that did not answer is asked last
 _KEPT_S = 60.0  # how long a model's signatures are kept
 _T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients can cause these records
 
 
 @dataclass(eq=False)
@@ -35,6 +41,14 @@ class _Server:
         except RequestError as error:
             if error.code == Code.UNAVAILABLE:
                 self.rests_until = time.monotonic() + (error.retry_after_s or _REST_S)
+            # The addresses of servers, and their keys, are no matter of the gateway's clients.
+            if isinstance(error, UnreachableError):
+                _logger.warning("%s", error.message)
+                raise RequestError(error.code, "the model's server does not answer") from error
+            if error.code in _REFUSED:
+                _logger.error("a server refuses the gateway: %s", error.message)
+                text = "the model's server refuses the gateway; see its log"
+                raise RequestError(Code.INTERNAL, text) from error
             raise
         finally:
             self.num_requests -= 1
