@@ -73,7 +73,7 @@ class Target:
         return None
 
 
-def connect(target: Target, tls: ClientTls) -> Transport:
+def connect(target: Target, tls: ClientTls, api_key: str | None = None) -> Transport:
     """Returns the transport for a target, importing only the libraries of its protocol.
 
     It sends nothing yet.
@@ -81,6 +81,7 @@ def connect(target: Target, tls: ClientTls) -> Transport:
     Args:
         target: the server's address.
         tls: the files for TLS.
+        api_key: the key to show; None for none.
 
     Raises:
         MissingExtraError: the libraries are not installed.
@@ -89,21 +90,21 @@ def connect(target: Target, tls: ClientTls) -> Transport:
     encryption = target.encryption(tls)
     with needing("serving"):
         if target.api == "kserve":
-            return _connect_kserve(target, encryption)
+            return _connect_kserve(target, encryption, api_key)
         if target.protocol == "rest":
             from keras_transformers.serving.client.rest import RestTransport
 
-            return RestTransport(target.address, encryption)
+            return RestTransport(target.address, encryption, api_key)
         from keras_transformers.serving.client.grpc import GrpcTransport
 
-        return GrpcTransport(target.address, encryption)
+        return GrpcTransport(target.address, encryption, api_key)
 
 
-def _connect_kserve(target: Target, encryption: ClientTls | None) -> Transport:
+def _connect_kserve(target: Target, encryption: ClientTls | None, api_key: str | None) -> Transport:
     if target.protocol == "rest":
         from keras_transformers.serving.client.kserve.rest import KServeRestTransport
 
-        return KServeRestTransport(target.address, encryption)
+        return KServeRestTransport(target.address, encryption, api_key)
     from keras_transformers.serving.client.kserve.grpc import KServeGrpcTransport
 
-    return KServeGrpcTransport(target.address, encryption)
+    return KServeGrpcTransport(target.address, encryption, api_key)

@@ -34,6 +34,7 @@ from keras_transformers.files.surrogates import half_of_a_pair
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
+from keras_transformers.serving.server.guard import retry_headers
 from keras_transformers.serving.server.logs import Seldom
 
 # (refusal) -> the JSON of an API's error
@@ -141,11 +142,15 @@ def router(
                         return await _while_connected(checked, answer)
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
-                    number = status(refused)
-                    headers = {"Retry-After": "1"} if number in (429, 503) else None
-                    return _json(error_shape(refused), number, headers)
+                    return Route.refuse(refused)
 
             return respond
+
+        @staticmethod
+        def refuse(refused: RefusalError) -> Response:
+            """Returns a refusal in the API's shape."""
+            number = status(refused)
+            return _json(error_shape(refused), number, retry_headers(number, refused))
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
 
@@ -181,7 +186,10 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     if isinstance(error, RefusalError):
         return error
     if isinstance(error, RequestError):
-        return RefusalError(error.code, error.message, None, HTTP_STATUS[error.code])
+        number = HTTP_STATUS[error.code]
+        return RefusalError(
+            error.code, error.message, None, number, retry_after_s=error.retry_after_s
+        )
     if isinstance(error, RequestValidationError):
         return _of_fields(error)
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):

@@ -2,13 +2,14 @@
 
 from importlib import metadata
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.routing import Match
+from starlette.types import ASGIApp, Scope
 
 from keras_transformers.serving.gateway import sagemaker
-from keras_transformers.serving.gateway.apis import Room
+from keras_transformers.serving.gateway.apis import Room, as_refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
@@ -16,6 +17,8 @@ from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.gateway.page import page
 from keras_transformers.serving.gateway.rerank import routes as rerank
 from keras_transformers.serving.gateway.tei import routes as tei
+from keras_transformers.serving.protocol.errors import RequestError
+from keras_transformers.serving.server.guard import retry_headers
 
 # The routers of all APIs. One more API is one more module, named here.
 _APIS = (
@@ -74,6 +77,23 @@ async def _docs(request: Request) -> HTMLResponse:
     """Shows the description of all routes."""
     policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
     return HTMLResponse(page(request.app.openapi()), headers=policy)
+
+
+def refusal(scope: Scope, error: RequestError) -> Response:
+    """Returns a refusal of a request that no route has seen, in the shape of the API that it asks.
+
+    Args:
+        scope: the request.
+        error: why it is refused.
+    """
+    refused = as_refusal(error, scope["path"])
+    for routes in _APIS:
+        for route in routes.routes:
+            if route.matches(scope)[0] != Match.NONE and hasattr(route, "refuse"):
+                answer: Response = route.refuse(refused)
+                return answer
+    headers = retry_headers(refused.status, refused)
+    return JSONResponse({"error": refused.message}, refused.status, headers)
 
 
 async def _no_route(request: Request, error: Exception) -> JSONResponse:

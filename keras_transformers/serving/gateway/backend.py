@@ -176,7 +176,7 @@ class Models:
             RequestError: its server does not answer.
         """
         deadline = time.monotonic() + self._timeout_s
-        spec = _spec(name)
+        spec = as_spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
         try:
@@ -225,7 +225,7 @@ class Models:
             RefusalError: there is no such model.
             RequestError: its server does not answer.
         """
-        spec = _spec(name)
+        spec = as_spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
         try:
@@ -245,7 +245,7 @@ class Models:
 
     async def versions(self, name: str) -> list[int]:
         """Returns the versions of a model that answer, the oldest first."""
-        versions = await self._backend.status(_spec(name), self._timeout_s)
+        versions = await self._backend.status(as_spec(name), self._timeout_s)
         return sorted(entry.version for entry in versions if entry.state == "AVAILABLE")
 
     async def _unknown(self, name: str) -> Exception:
@@ -255,7 +255,8 @@ class Models:
         )
 
 
-def _spec(name: str) -> ModelSpec:
+def as_spec(name: str) -> ModelSpec:
+    """Returns the model and the version that a name means; see `Models`."""
     model, at, version = name.rpartition("@")
     if not at:
         return ModelSpec(name)
