@@ -48,10 +48,10 @@ def test_embeddings(where, served):
 
 
 @pytest.mark.parametrize(
-    "provider", ["cohere", "jina_ai", "hosted_vllm", "infinity"]
+    "provider", ["cohere", "jina_ai", "hosted_vllm"]
 )  # /v2/rerank, /v1/rerank for the others
 def test_reranking(provider, served):
-    url = f"{served.url}/v1" if provider in ("hosted_vllm", "infinity") else served.url
+    url = f"{served.url}/v1" if provider == "hosted_vllm" else served.url
     answer = litellm.rerank(
         f"{provider}/reranking", "a film", FILMS, top_n=2, api_base=url, api_key=KEY
     )
