@@ -33,6 +33,8 @@ class Gateway(Command):
     ] = ()
     host: str = "127.0.0.1"  # address to listen on
     port: Annotated[int, Range(at_least=0, at_most=65535)] = 8080  # 0 picks a free port
+    # of KServe's gRPC API; 0 picks a free port, -1 turns it off
+    grpc_port: Annotated[int, Range(at_least=-1, at_most=65535)] = -1
     max_requests: PositiveInt = 64  # maximum requests in progress
     max_body_mib: PositiveFloat = 16.0  # largest request in MiB
     timeout: PositiveFloat = 30.0  # seconds that a request may take
@@ -64,9 +66,13 @@ class Gateway(Command):
         stopped = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopped.set())
-        with Process(backend, host=self.host, port=self.port, limits=limits) as process:
+        grpc_port = None if self.grpc_port < 0 else self.grpc_port
+        with Process(
+            backend, host=self.host, port=self.port, grpc_port=grpc_port, limits=limits
+        ) as process:
+            also = "" if process.grpc_port is None else f", gRPC {self.host}:{process.grpc_port}"
             print(
-                f"keras-transformers gateway: http://{self.host}:{process.port}",
+                f"keras-transformers gateway: http://{self.host}:{process.port}{also}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -73,6 +73,7 @@ class Serve(Command):
     max_requests: PositiveInt = 64  # maximum requests in progress; others get 429
     max_rows: PositiveInt = 1024  # maximum rows in a request
     max_body_mib: PositiveFloat = 16.0  # largest request in MiB
+    max_cache_mib: PositiveFloat = 1024.0  # a model's memory for the keys and values of texts
     max_new_tokens: PositiveInt = 4096  # maximum tokens that a request may ask a model to write
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     poll_interval: PositiveFloat = 1.0  # seconds between checks for new versions
@@ -97,6 +98,7 @@ class Serve(Command):
         batching = BatchingOptions(
             enabled=not self.no_batching,
             max_batch_size=self.max_batch_size,
+            max_cache_bytes=int(self.max_cache_mib * 1024 * 1024),
             batch_timeout_s=self.batch_timeout / 1000,
             allowed_batch_sizes=self.allowed_batch_sizes or None,
             num_threads=self.num_threads,
@@ -150,6 +152,7 @@ class Ask(Command):
         keras-transformers ask http://127.0.0.1:8501 "Ein Hund." --model translate_de_en
         keras-transformers ask 127.0.0.1:8500 "Good." --model sentiment --label stable
         keras-transformers ask http://127.0.0.1:8501 "What is rain?" --model smollm2 --chat
+        keras-transformers ask http://127.0.0.1:8501 "What is rain?" --model smollm2 --chat --stream
     """
 
     target: Annotated[
@@ -175,6 +178,7 @@ class Ask(Command):
     signature: str = "serving_default"  # the signature to run
     chat: bool = False  # send each text as a user's message to a chat model
     system: OptionalText = None  # a system message before each text; implies --chat
+    stream: bool = False  # print a language model's text as it comes, instead of JSON
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
     client_certificate: OptionalFile = None  # PEM file to show to a server that demands one
@@ -186,8 +190,13 @@ class Ask(Command):
         from keras_transformers.tasks.texts import text_inputs
 
         talks = self.chat or self.system is not None
-        if talks and (self.text_b or self.choice or self.signature != "serving_default"):
-            raise ValueError("--chat takes only texts: leave out --text-b, --choice, --signature")
+        option = "--chat" if talks else "--stream"
+        if (talks or self.stream) and (
+            self.text_b or self.choice or self.signature != "serving_default"
+        ):
+            raise ValueError(
+                f"{option} takes only texts: leave out --text-b, --choice, --signature"
+            )
         with Client(
             self.target,
             timeout_s=self.timeout,
@@ -197,8 +206,8 @@ class Ask(Command):
         ) as client:
             which: Any = {"model": self.model, "version": self.version, "label": self.label}
             names: tuple[str, ...] = ()
-            if talks:
-                return self._talk(client, which)
+            if talks or self.stream:
+                return self._talk(client, which, chat=talks)
             if not self.texts:  # how to read a line depends on the model
                 signature = client.signatures(**which).get(self.signature)
                 names = text_inputs(list(signature.inputs)) if signature else ()
@@ -207,12 +216,19 @@ class Ask(Command):
                     print(json.dumps(row, ensure_ascii=False), flush=True)
         return 0
 
-    def _talk(self, client: Any, which: Mapping[str, Any]) -> int:
-        """Prints the answer to each text, as a separate conversation."""
+    def _talk(self, client: Any, which: Mapping[str, Any], *, chat: bool) -> int:
+        """Prints the answer to each text, as a separate prompt or conversation."""
         first = [] if self.system is None else [{"role": "system", "content": self.system}]
         for text in self.texts or stdin_lines():
-            answer = client.chat([*first, {"role": "user", "content": text}], **which)
-            print(json.dumps(dataclasses.asdict(answer), ensure_ascii=False), flush=True)
+            messages = [*first, {"role": "user", "content": text}]
+            if not self.stream:
+                answer = client.chat(messages, **which)
+                print(json.dumps(dataclasses.asdict(answer), ensure_ascii=False), flush=True)
+                continue
+            pieces = client.chat(messages, **which, stream=True) if chat else None
+            for piece in pieces or client.stream(text, **which):
+                print(piece, end="", flush=True)
+            print(flush=True)
         return 0
 
 

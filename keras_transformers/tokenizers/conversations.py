@@ -201,11 +201,13 @@ class ConversationTokenizer:
 
     def _checks(self, roles: tf.Tensor, texts: tf.Tensor) -> list[tf.Operation]:
         """Returns assertions that conversations have the form that the template expects."""
+        # TensorFlow cannot raise an error whose message is not UTF-8.
+        shown = tf.strings.unicode_transcode(roles, "UTF-8", "UTF-8", errors="replace")
 
         def breach(obeys: tf.Tensor, rule: str) -> tf.Operation | None:
             wrong = tf.where(~obeys)[:1, 0]  # the first of them, if there is one
             message = f"chat template {self.template.name!r}: {rule}; the roles of conversation"
-            data = [message, wrong, "are", tf.gather(roles, wrong)]
+            data = [message, wrong, "are", tf.gather(shown, wrong)]
             return tf.debugging.Assert(tf.reduce_all(obeys), data, summarize=20)
 
         message = "texts must have a value for each role"

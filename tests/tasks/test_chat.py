@@ -13,6 +13,7 @@ from keras_transformers.cli.main import main
 from keras_transformers.pipelines import TextGenerator
 from keras_transformers.serving import Client, ModelSettings, RequestError, Server
 from keras_transformers.tasks.generation.decoding import cut
+from keras_transformers.tasks.generation.prompts import in_rows
 
 CHAT = [{"role": "user", "content": "abc"}]
 LONGER = [{"role": "system", "content": "Hi"}, *CHAT]
@@ -143,6 +144,13 @@ def test_an_export_answers_conversations(generator, exported):
     assert found[1].decode() == texts[1][:1]
     with pytest.raises(tf.errors.InvalidArgumentError, match="last message .*user"):
         chat(roles=tf.constant([["user", "assistant"]]), texts=tf.constant([["a", "b"]]))
+
+
+def test_bytes_that_are_no_text_are_refused_as_a_role(generator):
+    roles = tf.constant([[b"us\xffer"]])
+    graph = generator._chat_graph
+    with pytest.raises(tf.errors.InvalidArgumentError, match="roles must be one of .*us\ufffder"):
+        graph(roles=roles, texts=[["a"]], **in_rows(generator.options, tf.constant([1])))
 
 
 def test_what_the_graph_refuses_is_one_sentence(generator):

@@ -1,12 +1,13 @@
 """A client for TF Serving and the local server, over REST or gRPC."""
 
+import contextlib
 import json
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     Transport,
     VersionStatus,
+    request_error,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -149,6 +151,7 @@ class Client:
         rows, _ = self._rows(ModelSpec(model, version, label), signature_name, texts, texts_b)
         return rows
 
+    @overload
     def chat(
         self,
         messages: Sequence[Any],
@@ -156,6 +159,30 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
+        stream: Literal[True],
+        **options: Any,
+    ) -> Generator[str, None, Any]: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        stream: Literal[False] = False,
+        **options: Any,
+    ) -> Any: ...
+
+    def chat(
+        self,
+        messages: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        stream: bool = False,
         **options: Any,
     ) -> Any:
         """Returns a model's answer to one conversation or several.
@@ -166,6 +193,7 @@ class Client:
             model: see `ask`.
             version: see `ask`.
             label: see `ask`.
+            stream: whether to return the answer to one conversation piece by piece; see `stream`.
             **options: max_length (of new tokens), temperature, top_k, top_p, seed,
                 repetition_penalty, and `stop`, one or several strings that end an answer; each has
                 one value for all conversations. The export's own are the defaults. `temperature`
@@ -180,6 +208,10 @@ class Client:
         """
         spec = ModelSpec(model, version, label)
         conversations, one = as_conversations(messages)
+        if stream and not one and len(conversations) != 1:
+            raise ValueError(
+                f"{len(conversations)} conversations: stream=True answers one; leave it out"
+            )
         if not conversations:
             return []
         roles, texts = conversation_columns(conversations)
@@ -187,17 +219,105 @@ class Client:
         name = "chat"
         if options:
             name = "chat_complete"
-            chosen = decoding_options(self._options(spec, name), options)
-            stop = chosen.pop("stop")
-            stops = [stop] if isinstance(stop, str) else list(stop)
-            inputs["stop"] = [stops or [""]] * len(roles)
-            inputs |= {option: [value] * len(roles) for option, value in chosen.items()}
+            inputs |= self._option_columns(spec, name, options, len(roles))
+        if stream:
+            return self._pieces(spec, name, inputs)
         outputs = self.predict(
             inputs, model=model, version=version, label=label, signature_name=name
         )
         answer = self._answer(spec, name)
         rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
         return rows[0] if one else rows
+
+    def stream(
+        self,
+        prompt: str | bytes,
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        **options: Any,
+    ) -> Generator[str, None, Any]:
+        """Continues a prompt and yields the text piece by piece, as the model writes it.
+
+        Joined, the pieces are the text of a plain answer. The local server sends them over REST;
+        TensorFlow Serving, and any server over gRPC, sends the whole text as one piece. A generator
+        that is closed, or a loop that is left, ends the work on the server.
+
+        Args:
+            prompt: one text.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+            **options: see `chat`.
+
+        Yields:
+            The pieces, none of them empty.
+
+        Returns:
+            The `results.Generation`: the value of `yield from`, or of `StopIteration`.
+
+        Raises:
+            RequestError: the server refused the request or failed, or the text was not complete
+                after the client's `timeout_s`.
+            ValueError: an option is malformed, or the model does not continue prompts.
+
+        Example:
+            for piece in client.stream("The old man and", model="gpt2", max_length=100):
+                print(piece, end="", flush=True)
+        """
+        spec = ModelSpec(model, version, label)
+        name = "complete" if options else "serving_default"
+        inputs: dict[str, Any] = {"prompt": [prompt]}
+        if options:
+            inputs |= self._option_columns(spec, name, options, 1)
+        signature = self._signature(spec, name)
+        if inputs.keys() != signature.inputs.keys():
+            raise ValueError(
+                f"signature {name!r} of {model} takes {', '.join(signature.inputs)}: it does not "
+                "continue prompts; use `Client.ask`"
+            )
+        return self._pieces(spec, name, inputs)
+
+    def _option_columns(
+        self, spec: ModelSpec, name: str, options: Mapping[str, Any], rows: int
+    ) -> dict[str, Any]:
+        """Returns all options of decoding as inputs, the same for each row."""
+        chosen = decoding_options(self._options(spec, name), options)
+        stop = chosen.pop("stop")
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        columns = {option: [value] * rows for option, value in chosen.items()}
+        return columns | {"stop": [stops or [""]] * rows}
+
+    def _pieces(
+        self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]
+    ) -> Generator[str, None, Any]:
+        """Returns a generator of the text of one row, which returns its answer."""
+        signature, arrays = self._signature(spec, name), self._arrays(spec, name, inputs)
+        answer = self._answer(spec, name)
+
+        def begin(seconds: float) -> tuple[Any, Any]:
+            parts = self._transport.stream(Call(spec, name, seconds), arrays, signature.outputs)
+            return next(parts), parts
+
+        def pieces() -> Generator[str, None, Any]:
+            deadline, texts = monotonic() + self._timeout_s, []
+            outputs, parts = self._retrying(begin)
+            with contextlib.closing(parts):
+                while outputs is not None:
+                    last = outputs
+                    (text,) = outputs["text"]
+                    texts.append(text)
+                    if text:
+                        yield text.decode("utf-8", "replace")
+                    outputs = next(parts, None)
+                    if outputs is not None and monotonic() > deadline:
+                        raise request_error(Code.DEADLINE_EXCEEDED, "", self._timeout_s)
+            last = {**last, "text": np.array([b"".join(texts)], object)}
+            (row,) = reading.rows(last, [], answer)
+            return reading.typed(row, answer)
+
+        return pieces()
 
     def predict(
         self,
@@ -226,11 +346,7 @@ class Client:
         """
         spec = ModelSpec(model, version, label)
         signature = self._signature(spec, signature_name)
-        infos = signature.inputs
-        arrays = {
-            name: _array(name, value, infos[name].dtype if name in infos else None)
-            for name, value in named_columns(inputs).items()
-        }
+        arrays = self._arrays(spec, signature_name, inputs)
         try:
             return self._retrying(
                 lambda s: self._transport.predict(
@@ -352,6 +468,16 @@ class Client:
             )
             rows.extend(reading.rows(outputs, padded, answer))
         return rows, one
+
+    def _arrays(
+        self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Returns inputs as arrays of a signature's dtypes."""
+        infos = self._signature(spec, name).inputs
+        return {
+            name: _array(name, value, infos[name].dtype if name in infos else None)
+            for name, value in named_columns(inputs).items()
+        }
 
     def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
         if spec not in self._signatures or name not in self._signatures[spec]:

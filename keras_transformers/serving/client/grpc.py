@@ -1,6 +1,6 @@
 """Defines the client's gRPC transport."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import grpc
 import numpy as np
@@ -43,6 +43,12 @@ class GrpcTransport:
         request = grpc_messages.predict(call, inputs)
         response = self._answer(self._predictions.Predict, request, call.timeout_s)
         return grpc_messages.read_outputs(response)
+
+    def stream(  # noqa: D102
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        # The service of TensorFlow Serving 2.21 has no method that answers in parts.
+        yield self.predict(call, inputs, outputs)
 
     def classify(  # noqa: D102
         self, call: Call, examples: Sequence[Features]

@@ -1,6 +1,6 @@
 """Defines the client's REST transport, which needs no TensorFlow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import httpx
 import numpy as np
@@ -33,6 +33,23 @@ class RestTransport:
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
         return rest_messages.read_outputs(self._send(rest_messages.predict(call, inputs)), outputs)
+
+    def stream(  # noqa: D102
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        request = rest_messages.stream(call, inputs)
+        with (
+            rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s),
+            self._http.stream(**request.arguments()) as response,
+        ):
+            if not rest_messages.has_events(response):
+                response.read()
+                answer = rest_messages.read(response, request.timeout_s)
+                yield rest_messages.read_outputs(answer, outputs)
+                return
+            for line in response.iter_lines():
+                if (part := rest_messages.read_event(line, request.timeout_s)) is not None:
+                    yield rest_messages.read_outputs(part, outputs)
 
     def classify(  # noqa: D102
         self, call: Call, examples: Sequence[Features]

@@ -8,7 +8,7 @@ import contextlib
 import json
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import httpx
@@ -27,6 +27,7 @@ from keras_transformers.serving.client.transport import (
     request_error,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
+from keras_transformers.serving.protocol.events import MEDIA_TYPE, data_of
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
 _DTYPES = {
@@ -55,12 +56,14 @@ class Request:
         path: the path on the server.
         timeout_s: seconds until it fails.
         content: the body, in JSON; None if there is none.
+        headers: more than httpx's own.
     """
 
     method: Literal["GET", "POST"]
     path: str
     timeout_s: float
     content: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
         """Returns the arguments of `httpx.Client.request` and `httpx.AsyncClient.request`."""
@@ -69,12 +72,18 @@ class Request:
             "url": self.path,
             "content": self.content,
             "timeout": self.timeout_s,
+            "headers": dict(self.headers),
         }
 
 
 def predict(call: Call, inputs: Mapping[str, np.ndarray]) -> Request:
     """Returns a Predict request, with the inputs in columns."""
     return _post("predict", call, "inputs", {n: to_json(array) for n, array in inputs.items()})
+
+
+def stream(call: Call, inputs: Mapping[str, np.ndarray]) -> Request:
+    """Returns a Predict request whose answer may come in parts, if the server can."""
+    return replace(predict(call, inputs), headers={"Accept": f"{MEDIA_TYPE}, application/json"})
 
 
 def with_examples(
@@ -125,6 +134,29 @@ def read(response: httpx.Response, timeout_s: float) -> Json:
     text = answer.get("error") if isinstance(answer, dict) else response.text[:500]
     code = code_of_http_status(response.status_code)
     raise request_error(code, f"{text or response.reason_phrase}", timeout_s)
+
+
+def has_events(response: httpx.Response) -> bool:
+    """Returns whether an answer comes in parts; otherwise it is a plain one."""
+    return response.headers.get("content-type", "").startswith(MEDIA_TYPE)
+
+
+def read_event(line: str, timeout_s: float) -> Json | None:
+    """Returns the part of an answer in a line of its events; None if there is none.
+
+    Raises:
+        RequestError: the server failed.
+    """
+    data = data_of(line)
+    if data is None:
+        return None
+    try:
+        part = json.loads(data)
+    except ValueError:
+        part = {"error": f"an event that is not JSON: {data[:200]}"}
+    if "error" in part:
+        raise request_error(Code.UNKNOWN, f"{part['error']}", timeout_s)
+    return part
 
 
 def read_outputs(answer: Json, outputs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:

@@ -1,6 +1,6 @@
 """Defines the interface of the client's REST and gRPC transports, and its types."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,6 +100,15 @@ class Transport(Protocol):
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
         """Sends one Predict request."""
+
+    def stream(
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Sends a Predict request of one row that writes text, and yields its outputs as it does.
+
+        `text` is what to append, and the other outputs are those so far. A server that does not
+        stream gives one piece. To close the iterator is to give the request up.
+        """
 
     def classify(self, call: Call, examples: Sequence[Features]) -> list[list[tuple[str, float]]]:
         """Sends one Classify request."""

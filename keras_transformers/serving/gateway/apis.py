@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from keras_transformers.dependencies.untyped import Json
+from keras_transformers.files.surrogates import half_of_a_pair
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
@@ -31,11 +32,11 @@ from keras_transformers.serving.server.logs import Seldom
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
+_SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
 _WORDS = {  # type of pydantic's error -> what is wrong with the field
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "model_attributes_type": "must be an object",
-    "string_unicode": "must be a string without halves of surrogate pairs",
 }
 _MOST_FIELDS = 1000  # of an object in a request
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -148,7 +149,8 @@ def _in_words(error: Mapping[str, Any]) -> str:
     """Returns what is wrong with a field, without pydantic's terms."""
     if error["type"] in _WORDS:
         return _WORDS[error["type"]]
-    return error["msg"].removeprefix("Value error, ").replace("Input should", "must")
+    text = error["msg"].removeprefix("Value error, ")
+    return _SUBJECT.sub("must", text).replace(" after validation", "")
 
 
 def _place(fault: Mapping[str, Any], body: Json) -> str:
@@ -174,6 +176,11 @@ class CheckedRequest(Request):
         Raises:
             RefusalError: it is too large, or no JSON.
         """
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise refusal(
+                f"Content-Encoding: {encoding[:60]} is not supported: send none", status=415
+            )
         limit, body = self.app.state.max_body_bytes, bytearray()
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
@@ -192,10 +199,8 @@ class CheckedRequest(Request):
             raise refusal("the body is not JSON that can be read: nested too deeply") from None
         except ValueError as error:  # includes UnicodeDecodeError
             raise refusal(f"the body is not JSON: {error}") from None
-        if _SURROGATE.search(text) and (place := _broken_text(self._json)) is not None:
-            raise refusal(
-                f"{place or 'body'}: half of a surrogate pair is not Unicode text", field=place
-            )
+        if _SURROGATE.search(text):
+            _check_texts(self._json)
 
     def json_part(self, body: bytes) -> bytes:
         """Returns the JSON in a body, which is all of it.
@@ -220,23 +225,19 @@ def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
     return dict(fields)
 
 
-def _broken_text(value: Json) -> str | None:
-    """Returns the place of a string in JSON that is not Unicode text; None if there is none."""
-    waiting: list[tuple[str, Json]] = [("", value)]
-    while waiting:
-        place, value = waiting.pop()
-        if isinstance(value, str):
-            try:
-                value.encode("utf-8")
-            except UnicodeEncodeError:
-                return place
-        elif isinstance(value, dict | list):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, item in items:
-                waiting.append((f"{place}.{key}" if place else str(key), item))
-                if isinstance(key, str):
-                    waiting.append((place, key))
-    return None
+def _check_texts(document: Json) -> None:
+    """Refuses a body that has half of a surrogate pair, by its place; it cannot be sent on."""
+    left: list[tuple[tuple[str, ...], Json]] = [((), document)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, str) and (reason := half_of_a_pair(value)):
+            field = ".".join(place)
+            raise refusal(f"{field}: {value!r:.60} has {reason}", field=field)
+        if isinstance(value, dict):
+            left.extend((place, name) for name in value)
+        if isinstance(value, dict | list):
+            parts = value.items() if isinstance(value, dict) else enumerate(value)
+            left.extend(((*place, str(part)), inner) for part, inner in parts)
 
 
 def _too_large(limit: int) -> RefusalError:

@@ -8,7 +8,9 @@ from typing import Self
 import uvicorn
 
 from keras_transformers.serving.gateway.application import application
-from keras_transformers.serving.gateway.backend import Backend
+from keras_transformers.serving.gateway.backend import Backend, Models
+from keras_transformers.serving.gateway.kserve import grpc as kserve
+from keras_transformers.serving.server import grpc
 from keras_transformers.serving.server.engine import Limits
 from keras_transformers.serving.server.hosts import HostCheck
 from keras_transformers.serving.server.http import http_config, listen
@@ -26,16 +28,18 @@ class Gateway:
     Args:
         backend: what runs the models.
         host: the address to listen on. Only this machine can reach the default.
-        port: the port; 0 picks a free one.
+        port: REST's port; 0 picks a free one.
+        grpc_port: the port of KServe's gRPC API; 0 picks a free one, None turns it off.
         allowed_hosts: see `Server`.
         limits: see `Limits`; those on rows and new tokens are the servers'.
         tls: see `Tls`; None turns encryption off.
 
     Raises:
-        OSError: the port is in use, the address is not this machine's, or a certificate is invalid.
+        OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
 
     Attributes:
-        port: the port.
+        port: REST's port.
+        grpc_port: gRPC's port; None if it is off.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Gateway:
         *,
         host: str = "127.0.0.1",
         port: int = 8080,
+        grpc_port: int | None = None,
         allowed_hosts: tuple[str, ...] = (),
         limits: Limits | None = None,
         tls: Tls | None = None,
@@ -62,6 +67,16 @@ class Gateway:
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._listening = listen(host, port)
         self.port = self._listening.getsockname()[1]
+        self._models = Models(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
+        self._grpc_executor = grpc.make_executor(limits)
+        self._grpc = grpc.bare_server(limits, self._grpc_executor)
+        self.grpc_port = None
+        if grpc_port is not None:
+            try:
+                self.grpc_port = grpc.bind(self._grpc, host, grpc_port, tls)
+            except OSError:
+                self._listening.close()
+                raise
 
     def start(self) -> None:
         """Answers requests from now on."""
@@ -69,6 +84,7 @@ class Gateway:
 
     def stop(self) -> None:
         """Refuses new requests, answers those in progress, and shuts down."""
+        self._grpc.stop(self._timeout_s)  # from now on, it refuses calls
         self._http.should_exit = True
         for patience_s in (self._timeout_s + _PATIENCE_S, _PATIENCE_S):
             self._thread.join(patience_s)
@@ -76,6 +92,7 @@ class Gateway:
         if self._thread.is_alive():
             _logger.warning("the gateway did not stop; its thread ends with the process")
         self._listening.close()
+        self._grpc_executor.shutdown(wait=False)
 
     def __enter__(self) -> Self:
         self.start()
@@ -88,5 +105,11 @@ class Gateway:
         asyncio.run(self._serve_and_close())
 
     async def _serve_and_close(self) -> None:
+        if self.grpc_port is not None:
+            run = kserve.in_loop(asyncio.get_running_loop())
+            self._grpc.add_generic_rpc_handlers((kserve.handler(self._models, run),))
+            self._grpc.start()
         await self._http.serve(sockets=[self._listening])
+        if self.grpc_port is not None:  # its calls need this event loop
+            await asyncio.to_thread(self._grpc.stop(self._timeout_s).wait)
         await self._backend.close()  # its connections belong to this event loop

@@ -40,9 +40,7 @@ def predict(
     Raises:
         RequestError: names, dtypes or shapes do not fit the signature, or `run` fails.
     """
-    check_names(signature, inputs)
-    for name, array in inputs.items():
-        _check_array(signature, name, array)
+    check_inputs(signature, inputs)
     for name in output_filter:
         if name not in signature.outputs:
             raise invalid(
@@ -166,6 +164,17 @@ def check_context(context: int, count: int) -> None:
             f"the context of {count} examples takes {context * count} bytes, more than "
             f"{_MAX_CONTEXTS}: split the request"
         )
+
+
+def check_inputs(signature: SignatureInfo, inputs: Arrays) -> None:
+    """Checks that the inputs of a Predict request are those of its signature.
+
+    Raises:
+        RequestError: names, dtypes or shapes do not fit.
+    """
+    check_names(signature, inputs)
+    for name, array in inputs.items():
+        _check_array(signature, name, array)
 
 
 def check_names(signature: SignatureInfo, names: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ from . import connections as connections
 from . import decoding as decoding
 from . import decoding_threads as decoding_threads
 from . import engine as engine
+from . import events as events
 from . import grpc as grpc
 from . import hosts as hosts
 from . import http as http

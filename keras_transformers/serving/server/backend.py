@@ -1,7 +1,8 @@
 """Lets the gateway's routes ask the local server's own engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Executor
 
 import numpy as np
@@ -12,8 +13,14 @@ from keras_transformers.serving.client.transport import SignatureInfo, VersionSt
 from keras_transformers.serving.protocol import requests
 from keras_transformers.serving.protocol.errors import invalid
 from keras_transformers.serving.protocol.messages import signature_map
-from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
-from keras_transformers.serving.server.engine import Call, Engine
+from keras_transformers.serving.protocol.signatures import (
+    Arrays,
+    ModelSpec,
+)
+from keras_transformers.serving.protocol.signatures import (
+    SignatureInfo as Served,
+)
+from keras_transformers.serving.server.engine import Call, Engine, Lease
 from keras_transformers.serving.server.statuses import status_response
 
 
@@ -39,13 +46,7 @@ class EngineBackend:
             return signature_infos(signature_map(saved_model).signature_def)
 
     async def predict(self, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:  # noqa: D102
-        size = sum(
-            sum(map(len, a.flat)) if a.dtype == object else a.nbytes for a in inputs.values()
-        )
-        with (
-            self._engine.call("gateway", "Predict", call.timeout_s) as counted,
-            self._engine.slot(size),
-        ):
+        with self._counted(call, inputs) as counted:
             running = asyncio.get_running_loop().run_in_executor(
                 self._executor, self._answer, counted, call, inputs
             )
@@ -56,16 +57,44 @@ class EngineBackend:
 
     def _answer(self, counted: Call, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:
         with self._engine.lease(counted, call.model) as lease:
-            signature = lease.model.signatures.get(call.signature_name)
-            if signature is None:
-                raise invalid(f"the model has no signature {call.signature_name[:200]!r}")
-            return dict(requests.predict(signature, inputs, lease.run))
+            return dict(requests.predict(_signature(lease, call), inputs, lease.run))
 
     async def stream(self, call: Asked, inputs: Arrays) -> AsyncIterator[dict[str, np.ndarray]]:  # noqa: D102
+        with (
+            self._counted(call, inputs) as counted,
+            self._engine.lease(counted, call.model) as lease,
+        ):
+            signature = _signature(lease, call)
+            requests.check_inputs(signature, inputs)
+            parts = lease.stream(signature, inputs)
+            if parts is not None:
+                async with contextlib.aclosing(parts):
+                    async for outputs in parts:
+                        yield outputs
+                return
         yield await self.predict(call, inputs)
+
+    @contextlib.contextmanager
+    def _counted(self, call: Asked, inputs: Arrays) -> Iterator[Call]:
+        """Counts a request, and holds its place."""
+        size = sum(
+            sum(map(len, a.flat)) if a.dtype == object else a.nbytes for a in inputs.values()
+        )
+        with (
+            self._engine.call("gateway", "Predict", call.timeout_s) as counted,
+            self._engine.slot(size),
+        ):
+            yield counted
 
     async def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         return read_status(status_response(self._engine.statuses(model)))
 
     async def close(self) -> None:  # noqa: D102
         pass  # the engine is the server's
+
+
+def _signature(lease: Lease, call: Asked) -> Served:
+    signature = lease.model.signatures.get(call.signature_name)
+    if signature is None:
+        raise invalid(f"the model has no signature {call.signature_name[:200]!r}")
+    return signature

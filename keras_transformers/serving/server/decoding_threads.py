@@ -1,13 +1,17 @@
 """Decodes the texts of each model in a thread of its own, while there are any."""
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+import numpy as np
+
 from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 from keras_transformers.serving.server.decoding import Decoding, Request
 from keras_transformers.serving.server.saved_models import SavedModel
-from keras_transformers.serving.server.steps import Steps
+from keras_transformers.serving.server.steps import Steps, outputs_of, texts_of
 
 
 class DecodingThreads:
@@ -85,3 +89,27 @@ class DecodingThreads:
         error = done.exception()
         if isinstance(error, RequestError) and error.code == Code.CANCELLED:
             self._on_cancelled()
+
+
+def write(
+    model: SavedModel, begin: SignatureInfo, inputs: Arrays, signature: SignatureInfo
+) -> dict[str, np.ndarray]:
+    """Answers a request in this thread, as the others are answered.
+
+    Args:
+        model: the model.
+        begin: see `steps.beginning`.
+        inputs: the inputs of the signature.
+        signature: one that `begin` is for.
+
+    Raises:
+        RequestError: the graph failed.
+    """
+    texts = texts_of(model, begin, inputs)
+    request = Request(texts, deadline=math.inf)
+    decoding = Decoding(Steps(model), most_rows=len(texts), most_bytes=math.inf)
+    decoding.add(request)
+    while not decoding.is_idle:
+        decoding.turn()
+    request.done.result()
+    return outputs_of(texts, signature)

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -84,7 +84,7 @@ class Lease:
     version: int
     model: SavedModel
     run: Callable[[SignatureInfo, Arrays], Outputs]
-    stream: Callable[[SignatureInfo, Arrays], AsyncIterator[Outputs] | None]
+    stream: Callable[[SignatureInfo, Arrays], AsyncGenerator[Outputs] | None]
 
 
 class _Abandonable(Protocol):
@@ -230,7 +230,7 @@ class Engine:
             def run(signature: SignatureInfo, inputs: Arrays) -> Outputs:
                 return self._run(call, version, saved_model, signature, inputs)
 
-            def stream(signature: SignatureInfo, inputs: Arrays) -> AsyncIterator[Outputs] | None:
+            def stream(signature: SignatureInfo, inputs: Arrays) -> AsyncGenerator[Outputs] | None:
                 begin = beginning(saved_model, signature)
                 if begin is None or rows_of(inputs) != 1:
                     return None
@@ -297,7 +297,7 @@ class Engine:
         signature: SignatureInfo,
         begin: SignatureInfo,
         inputs: Arrays,
-    ) -> AsyncIterator[Outputs]:
+    ) -> AsyncGenerator[Outputs]:
         self._check_new_tokens(inputs)
         loop, has_news = asyncio.get_running_loop(), asyncio.Event()
 

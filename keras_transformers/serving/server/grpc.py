@@ -21,9 +21,10 @@ from keras_transformers.dependencies.untyped import Message
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
-from keras_transformers.serving.server.engine import Call, Engine
+from keras_transformers.serving.server.engine import Call, Engine, Limits
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
+from keras_transformers.serving.server.tls import Tls
 
 SERVICES = (
     "",
@@ -156,7 +157,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                     result.model_spec.version.value = lease.version
                 return response
 
-        return _answered(context, answer)
+        return answered(context, answer)
 
     def GetModelMetadata(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
         def answer() -> Message:
@@ -170,7 +171,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 response.model_spec.version.value = version.number
                 return response
 
-        return _answered(context, answer)
+        return answered(context, answer)
 
     def _answer(
         self,
@@ -190,7 +191,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 response.model_spec.version.value = lease.version
                 return response
 
-        return _answered(context, answer)
+        return answered(context, answer)
 
     @contextlib.contextmanager
     def _call(self, entrypoint: str, context: ServicerContext) -> Iterator[Call]:
@@ -211,7 +212,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         def answer() -> Message:
             return status_response(self._engine.statuses(_model_spec(request.model_spec)))
 
-        return _answered(context, answer)
+        return answered(context, answer)
 
     def HandleReloadConfigRequest(self, request: Message, context: ServicerContext) -> Message:  # noqa: D102, N802
         def answer() -> Message:
@@ -220,12 +221,12 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
                 "a request cannot change what is served: edit its file of models, which is reread",
             )
 
-        return _answered(context, answer)
+        return answered(context, answer)
 
 
-def make_executor(engine: Engine) -> ThreadPoolExecutor:
-    """Returns the threads for `make_server`; shut them down after the server."""
-    return ThreadPoolExecutor(_threads(engine), thread_name_prefix="serving-grpc")
+def make_executor(limits: Limits) -> ThreadPoolExecutor:
+    """Returns the threads of a server; shut them down after it."""
+    return ThreadPoolExecutor(_threads(limits), thread_name_prefix="serving-grpc")
 
 
 def make_server(
@@ -240,20 +241,7 @@ def make_server(
     Returns:
         The grpc.Server, and the HealthServicer for `set_health`.
     """
-    limits = engine.limits
-    # A message also takes memory while it arrives.
-    most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
-    server = grpc.server(
-        executor,
-        interceptors=[_Arrivals(most_arriving)],
-        # Beyond this, gRPC itself answers RESOURCE_EXHAUSTED.
-        maximum_concurrent_rpcs=_threads(engine),
-        options=[
-            ("grpc.max_receive_message_length", limits.max_body_bytes),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # so that a port in use raises an error
-        ],
-    )
+    server = bare_server(engine.limits, executor)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(engine), server
     )
@@ -264,9 +252,46 @@ def make_server(
     return server, health_servicer
 
 
-def _threads(engine: Engine) -> int:
+def bare_server(limits: Limits, executor: ThreadPoolExecutor) -> grpc.Server:
+    """Returns a gRPC server without services and without a port.
+
+    Args:
+        limits: see `Limits`.
+        executor: its threads.
+    """
+    # A message also takes memory while it arrives.
+    most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
+    return grpc.server(
+        executor,
+        interceptors=[_Arrivals(most_arriving)],
+        # Beyond this, gRPC itself answers RESOURCE_EXHAUSTED.
+        maximum_concurrent_rpcs=_threads(limits),
+        options=[
+            ("grpc.max_receive_message_length", limits.max_body_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # so that a port in use raises an error
+        ],
+    )
+
+
+def _threads(limits: Limits) -> int:
     """Returns enough for the requests in progress, as many unfinished ones, and the others."""
-    return 2 * engine.limits.max_requests + _SPARE_THREADS
+    return 2 * limits.max_requests + _SPARE_THREADS
+
+
+def bind(server: grpc.Server, host: str, port: int, tls: Tls | None) -> int:
+    """Opens the port of a server and returns it.
+
+    Raises:
+        OSError: the port is in use, or the address is not this machine's.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if tls is not None:
+            return server.add_secure_port(address, tls.credentials())
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {address} for gRPC: {error}") from None
 
 
 def set_health(servicer: health.HealthServicer, *, ready: bool) -> None:
@@ -276,7 +301,7 @@ def set_health(servicer: health.HealthServicer, *, ready: bool) -> None:
         servicer.set(name, status.SERVING if ready else status.NOT_SERVING)
 
 
-def _answered(context: ServicerContext, answer: Callable[[], Message]) -> Message:
+def answered(context: ServicerContext, answer: Callable[[], Message]) -> Message:
     """Returns the result of `answer`; turns its errors into the call's status."""
     try:
         return answer()

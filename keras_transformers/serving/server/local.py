@@ -8,12 +8,14 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Self
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from keras_transformers.serving.gateway import application as gateway
+from keras_transformers.serving.gateway.backend import Models as AskedModels
+from keras_transformers.serving.gateway.kserve import grpc as kserve
 from keras_transformers.serving.server import grpc, rest
 from keras_transformers.serving.server.backend import EngineBackend
 from keras_transformers.serving.server.batching import BatchingOptions
@@ -88,10 +90,13 @@ class Server:
             batching=batching,
         )
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
-        self._grpc_executor = grpc.make_executor(self.engine)
+        self._grpc_executor = grpc.make_executor(limits)
         self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor)
+        backend = EngineBackend(self.engine, self._executor)
+        asked = AskedModels(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
+        self._grpc.add_generic_rpc_handlers((kserve.handler(asked, kserve.in_thread),))
         others = pages or gateway.application(
-            EngineBackend(self.engine, self._executor),
+            backend,
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
@@ -109,7 +114,7 @@ class Server:
         self.grpc_port = None
         if grpc_port is not None:
             try:
-                self.grpc_port = _bind(self._grpc, f"{_bracketed(host)}:{grpc_port}", tls)
+                self.grpc_port = grpc.bind(self._grpc, host, grpc_port, tls)
             except OSError:
                 if self._listening is not None:
                     self._listening.close()
@@ -180,16 +185,3 @@ class Server:
             if ready != told:
                 grpc.set_health(self._health, ready=ready)
                 told = ready
-
-
-def _bind(server: Any, address: str, tls: Tls | None) -> int:
-    try:
-        if tls is not None:
-            return server.add_secure_port(address, tls.credentials())
-        return server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {address} for gRPC: {error}") from None
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

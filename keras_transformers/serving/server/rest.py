@@ -6,6 +6,7 @@ the file system: the model's name is only a dictionary key.
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import re
@@ -25,6 +26,7 @@ from keras_transformers.dependencies.untyped import Json, Message
 from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
+from keras_transformers.serving.protocol.events import MEDIA_TYPE
 from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
@@ -37,6 +39,7 @@ from keras_transformers.serving.protocol.signatures import (
 )
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Call, Engine, Lease
+from keras_transformers.serving.server.events import Events
 from keras_transformers.serving.server.hosts import split_target
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
@@ -129,7 +132,8 @@ async def _infer(
 ) -> Response:
     method = match[4].lower()
     spec, limit = _spec(match), engine.limits.max_body_bytes
-    with engine.call("REST", method.capitalize()) as call:
+    with contextlib.ExitStack() as held:
+        call = held.enter_context(engine.call("REST", method.capitalize()))
         zipped = _is_zipped(request)
         try:
             async with asyncio.timeout(engine.limits.timeout_s):
@@ -139,19 +143,30 @@ async def _infer(
 
         unzipped = _unzipped_size(body, limit) if zipped else 0
 
-        def answer() -> Response:
-            content = _unzipped(body, unzipped, limit) if zipped else body
-            with engine.lease(call, spec) as lease:
-                return _json(_ANSWERS[method](lease, content))
+        def content() -> bytes:
+            return _unzipped(body, unzipped, limit) if zipped else body
 
-        with engine.slot(len(body) + unzipped):
-            running = asyncio.get_running_loop().run_in_executor(executor, answer)
-            watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
-            try:
-                return await running
-            finally:
-                watching.cancel()
-                call.abandon()  # in case this task was cancelled, because the server stops
+        def answer() -> Response:
+            with engine.lease(call, spec) as lease:
+                return _json(_ANSWERS[method](lease, content()))
+
+        held.enter_context(engine.slot(len(body) + unzipped))
+        in_executor = functools.partial(asyncio.get_running_loop().run_in_executor, executor)
+        watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
+        try:
+            if method == "predict" and MEDIA_TYPE in request.headers.get("accept", ""):
+                lease = held.enter_context(engine.lease(call, spec))
+                parts = lease.stream(*await in_executor(lambda: _checked(lease, content())))
+                if parts is not None:
+                    first = await anext(parts)
+                    watch = functools.partial(_abandon_if_client_leaves, request, call)
+                    return Events(first, parts, held.pop_all(), watch)
+            return await in_executor(answer)
+        except BaseException:
+            call.abandon()  # in case this task was cancelled, because the server stops
+            raise
+        finally:
+            watching.cancel()
 
 
 async def _abandon_if_client_leaves(request: Request, call: Call) -> None:
@@ -236,6 +251,14 @@ def _prediction(lease: Lease, body: bytes) -> tuple[SignatureInfo, Arrays, json_
     return signature, *json_tensors.read_inputs(document, signature)
 
 
+def _checked(lease: Lease, body: bytes) -> tuple[SignatureInfo, Arrays]:
+    """Returns the signature that a Predict request names, and its inputs."""
+    with _room_to_parse(body):
+        signature, inputs, _ = _prediction(lease, body)
+    requests.check_inputs(signature, inputs)
+    return signature, inputs
+
+
 def _classify(lease: Lease, body: bytes) -> dict[str, Any]:
     with _room_to_parse(body):
         signature, examples = _examples(lease, body, CLASSIFY)
@@ -268,7 +291,8 @@ def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
     """Answers a status or metadata request, without limits, so that probes always get through."""
     if not metadata:
         status = _message(status_response(engine.statuses(spec)))
-        return _json(status | openai_models.card(spec.name))  # one path of two APIs
+        is_whole = spec == ModelSpec(spec.name)  # its path is one of OpenAI's API, too
+        return _json(status | (openai_models.card(spec.name) if is_whole else {}))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
         signatures = _message(messages.signature_map(saved_model))
         model = {"name": spec.name, "signature_name": "", "version": str(version.number)}

@@ -8,8 +8,11 @@ from keras_transformers.saved_model.description import WARM_UP_FILE
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_logs
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.requests import rows_of
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
+from keras_transformers.serving.server.decoding_threads import write
 from keras_transformers.serving.server.saved_models import SavedModel
+from keras_transformers.serving.server.steps import beginning
 
 _TIMEOUT_S = 600.0  # of a request; the first runs of a graph also optimize it
 
@@ -28,7 +31,10 @@ def warm_up(model: SavedModel) -> int:
     """
 
     def run(signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
-        return model.run(signature, inputs, timeout_s=_TIMEOUT_S)
+        begin = beginning(model, signature)
+        if begin is None or not rows_of(inputs):
+            return model.run(signature, inputs, timeout_s=_TIMEOUT_S)
+        return write(model, begin, inputs, signature)  # as requests will be answered
 
     file, count = model.path / WARM_UP_FILE, 0
     for log in _logs(model.path):

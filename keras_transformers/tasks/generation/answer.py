@@ -1,10 +1,10 @@
-"""Defines the answer of generation: the continuation of a prompt."""
+"""Defines the answers of generation: the continuation of a prompt, or a choice between some."""
 
 from dataclasses import dataclass
 
 from keras_transformers.tasks.answers import AnswerType, Result
 
-__all__ = ["Generation"]
+__all__ = ["Generation", "Selection"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,6 +25,23 @@ class Generation(Result):
     log_probability: float
     finished: bool
     num_prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Selection(Result):
+    """Which of some texts a language model would write.
+
+    Attributes:
+        text: the likeliest of the choices, the first of equals.
+        probability: its probability among the choices.
+        probabilities: that of each choice, in their order; they add up to 1.
+        num_prompt_tokens: how many tokens the model read before them, special ones included.
+    """
+
+    text: str
+    probability: float
+    probabilities: list[float]
+    num_prompt_tokens: int
 
 
 # The signature `score` counts the tokens of a text.

@@ -9,6 +9,8 @@ from keras_transformers.tasks.texts import strings
 __all__: list[str] = []
 
 EXAMPLES = ("The old man and", "It was a day like any other, and")
+# One begins another.
+CHOICES = ("a", "ab", "c")
 _NEW_TOKENS = 8
 
 

@@ -14,8 +14,11 @@ from keras_transformers.convert.families import families
 from keras_transformers.decoding.rows import ROW_OPTIONS
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.generation.answer import ANSWER, Generation
+from keras_transformers.tasks.generation.answer import ANSWER, Generation, Selection
 from keras_transformers.tasks.generation.chat import Chat
+from keras_transformers.tasks.generation.choice_lists import choice_columns, selections
+from keras_transformers.tasks.generation.choices import Choices
+from keras_transformers.tasks.generation.choices import answers as answers_of
 from keras_transformers.tasks.generation.conversations import (
     OPTIONS,
     Message,
@@ -24,6 +27,7 @@ from keras_transformers.tasks.generation.conversations import (
 )
 from keras_transformers.tasks.generation.decoding import Decoder
 from keras_transformers.tasks.generation.examples import (
+    CHOICES,
     EXAMPLES,
     example_options,
     shortened,
@@ -40,7 +44,7 @@ from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPT
 from keras_transformers.tasks.generation.steps import step_signatures
 from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
-from keras_transformers.tasks.texts import strings
+from keras_transformers.tasks.texts import string_column, strings
 from keras_transformers.tasks.token_inputs import (
     check_vocabulary,
     one_row,
@@ -92,6 +96,9 @@ class TextGenerator(Pipeline):
     - complete_tokens(inputs of `complete`), chat_tokens(inputs of `chat_complete`) -> the same
       outputs, token_bytes string (batch, length), tokens string (batch, length),
       token_log_probabilities float32 (batch, length); see `complete_tokens`.
+    - choose(prompt string (batch,), choices string (batch, choices)), chat_choose(roles, texts,
+      choices) -> text string (batch,), probability float32 (batch,), probabilities float32 (batch,
+      choices), num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows of choices.
     - tokenize(prompt) -> token_ids int32 (batch, length), tokens string (batch, length), num_tokens
       int32 (batch,): the prompt as the model reads it.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
@@ -158,12 +165,12 @@ class TextGenerator(Pipeline):
         self._graphs: dict[str, Graph] = {}
         self._chat = Chat(chat_template, tokenizer)
         self._prompts = Prompts(tokenizer, self.max_sequence_length)
-        self._decoder = Decoder(
-            model,
-            tokenizer,
-            longest=self.max_sequence_length,
-            also_end_token_ids=self.also_end_token_ids,
-        )
+        limits: dict[str, Any] = {
+            "longest": self.max_sequence_length,
+            "also_end_token_ids": self.also_end_token_ids,
+        }
+        self._decoder = Decoder(model, tokenizer, **limits)
+        self._choices = Choices(model, tokenizer, **limits)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         chosen: dict[str, Any] = {n: value for n, value in sampling.items() if value is not None}
         chosen |= {"max_length": max_length, "seed": seed}
@@ -392,6 +399,92 @@ class TextGenerator(Pipeline):
         answers = [Generation(**row) for row in reading.rows(outputs, [], ANSWER)]
         return answers[0] if one else answers
 
+    @overload
+    def choose(  # type: ignore[overload-overlap]
+        self, prompt: str | bytes, choices: Sequence[str | bytes]
+    ) -> Selection: ...
+
+    @overload
+    def choose(
+        self,
+        prompt: Sequence[str | bytes],
+        choices: Sequence[str | bytes] | Sequence[Sequence[str | bytes]],
+    ) -> list[Selection]: ...
+
+    def choose(self, prompt: Any, choices: Any) -> Selection | list[Selection]:
+        """Finds which of some texts the model would write after a prompt, and how probably.
+
+        The probability of a choice is that the model writes its tokens and then an end token, as a
+        share of the choices' sum. So "a" and "ab" are different texts, and the model writes nothing
+        but one of them. Options of decoding, such as `temperature`, have no effect on it. A choice
+        is read as a text of its own and follows the prompt as it is: after a prompt without a space
+        at its end, most tokenizers need choices with one at their beginning, such as " Paris".
+
+        Args:
+            prompt: one text, or a sequence of them.
+            choices: strings, none of them empty or there twice; or for several prompts also a
+                sequence of strings for each.
+
+        Returns:
+            A `results.Selection` for one prompt; a list for several.
+
+        Raises:
+            ValueError: a list of choices is empty or has a choice twice, a choice is empty, does
+                not fit into the model's positions after the prompt, or is a text that the tokenizer
+                cannot write exactly. The message says which.
+
+        Example:
+            generate.choose("The capital of France is", [" Paris", " Rome"]).text
+        """
+        one = isinstance(prompt, str | bytes)
+        prompts = string_column("prompt", [prompt] if one else prompt)
+        graph = self._traced(self.choose_completion, ("prompt", "choices"), {})
+        return self._selections(graph, {"prompt": tf.constant(prompts)}, choices, one=one)
+
+    @overload
+    def choose_chat(
+        self, messages: Sequence[Message], choices: Sequence[str | bytes]
+    ) -> Selection: ...
+
+    @overload
+    def choose_chat(
+        self,
+        messages: Sequence[Sequence[Message]],
+        choices: Sequence[str | bytes] | Sequence[Sequence[str | bytes]],
+    ) -> list[Selection]: ...
+
+    def choose_chat(self, messages: Any, choices: Any) -> Selection | list[Selection]:
+        """Finds which of some answers the model would give to a conversation; see `choose`.
+
+        Args:
+            messages: see `chat`.
+            choices: see `choose`.
+
+        Returns:
+            A `results.Selection` for one conversation; a list for several.
+
+        Raises:
+            ValueError: as for `chat` and `choose`.
+        """
+        self._chat.required()
+        conversations, one = as_conversations(messages)
+        if not conversations:
+            return []
+        columns = self._chat.columns(conversations)
+        graph = self._traced(self.choose_answer, ("roles", "texts", "choices"), {})
+        return self._selections(graph, columns, choices, one=one)
+
+    def _selections(
+        self, graph: Graph, columns: Mapping[str, tf.Tensor], choices: Any, *, one: bool
+    ) -> Selection | list[Selection]:
+        number = len(next(iter(columns.values())))
+        lists = choice_columns(choices, number)
+        with graph_errors.as_value_errors():
+            tensors = graph(**columns, choices=tf.constant(lists, tf.string))
+        outputs = {name: value.numpy() for name, value in tensors.items()}
+        answers = selections(list(reading.rows(outputs, [], ANSWER)), lists)
+        return answers[0] if one else answers
+
     def stream(self, prompt: str | bytes, **options: Any) -> Generator[str, None, Generation]:
         """Continues a prompt and yields the text piece by piece, as the model writes it.
 
@@ -479,10 +572,15 @@ class TextGenerator(Pipeline):
         """Computes `chat_complete`, in the graph."""
         return self._traced(self.chat_complete, ("roles", "texts"))
 
-    def _traced(self, function: Graph, names: Sequence[str]) -> Graph:
-        """Returns the graph of a method that takes these texts and all options, traced once."""
+    def _traced(
+        self,
+        function: Graph,
+        names: Sequence[str],
+        options: Mapping[str, tf.DType] = ROW_OPTIONS,
+    ) -> Graph:
+        """Returns the graph of a method that takes these texts and options, traced once."""
         if function.__name__ not in self._graphs:
-            specs = self._input_specs(names, ROW_OPTIONS)
+            specs = self._input_specs(names, options)
             named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
             self._graphs[function.__name__] = traced(function, **named)
         return self._graphs[function.__name__]
@@ -501,12 +599,12 @@ class TextGenerator(Pipeline):
     def _prompt_tokens(self, prompt: tf.Tensor) -> tf.RaggedTensor:
         tokens = self._text_tokens(text=prompt)
         with tf.device("CPU:0"):  # ragged ops run only on the CPU
-            return self._prompts.to_continue(tokens)
+            return self._prompts.to_continue(self._prompts.with_start(tokens))
 
     @shared
     def _text_tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         with tf.device("CPU:0"):  # string ops run only on the CPU
-            return self._prompts.tokens(text)
+            return self.tokenizer.tokenize(text)
 
     @shared
     def _conversation_tokens(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -525,6 +623,56 @@ class TextGenerator(Pipeline):
     @shared
     def _sample(self, **rows: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._decoder.sample_tokens(**rows)
+
+    def choose_completion(self, prompt: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the probabilities of choices after prompts, in the graph; see `choose`.
+
+        Args:
+            prompt: strings (batch,).
+            choices: strings (batch, choices), where "" pads shorter rows.
+
+        Returns:
+            `text` strings (batch,), the likeliest choice, the first of equals; `probability`
+            float32 (batch,), its probability; `probabilities` float32 (batch, choices), 0 for
+            padding; `num_prompt_tokens` int32 (batch,).
+
+        Raises:
+            tf.errors.InvalidArgumentError: a row has no choice, one twice, one that does not fit
+                into the positions, or one that is not exactly the text of its tokens.
+        """
+        return self._chosen_of(self._prompt_tokens(prompt), "prompt", choices)
+
+    def choose_answer(
+        self, roles: tf.Tensor, texts: tf.Tensor, choices: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Computes the probabilities of answers to conversations, in the graph.
+
+        Args:
+            roles: see `chat_complete`.
+            texts: see `chat_complete`.
+            choices: see `choose_completion`.
+
+        Returns:
+            The outputs of `choose_completion`.
+
+        Raises:
+            ValueError: the pipeline has no chat template.
+            tf.errors.InvalidArgumentError: as for `choose_completion` and `chat_complete`.
+        """
+        tokens = self._conversation_tokens(roles=roles, texts=texts)
+        return self._chosen_of(tokens, "conversation", choices)
+
+    def _chosen_of(
+        self, tokens: tf.RaggedTensor, what: str, choices: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        rows = self._prompts.read(tokens, what)
+        pairs = self._choices.rows(choices, rows["num_tokens"], self._text_tokens)
+        scores = self._scores(**rows, **pairs)
+        return answers_of(choices, scores, rows["num_tokens"])
+
+    @shared
+    def _scores(self, **rows: tf.Tensor) -> tf.Tensor:
+        return self._choices.scores(**rows)
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on one text, after the start token; see `Pipeline.read`."""
@@ -583,6 +731,7 @@ class TextGenerator(Pipeline):
         """
         tokens = self._text_tokens(text=text)
         with tf.device("CPU:0"):
+            tokens = self._prompts.with_start(tokens)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32) - 1  # without the start token
             checks = [self._prompts.length_check(num_tokens, "text")]
             token_ids = self._prompts.padded(tokens, checks, width=2)
@@ -674,6 +823,24 @@ class TextGenerator(Pipeline):
                 **of_tokens,
             ),
         }
+        selected = {
+            "text": _STRINGS,
+            "probability": tf.TensorSpec([None], tf.float32),
+            "probabilities": tf.TensorSpec([None, None], tf.float32),
+            "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
+        }
+
+        def choosing(function: Graph, texts: Sequence[Mapping[str, np.ndarray]]) -> Signature:
+            names = (*texts[0], "choices")
+            tokens = [self._tokens_of(batch) for batch in texts]
+            examples = [
+                {**batch, "choices": column}
+                for batch, rows in zip(texts, tokens, strict=True)
+                if (column := self._example_choices(rows)).size or not len(column)
+            ]
+            return Signature(function, self._input_specs(names, {}), selected, examples)
+
+        signatures["choose"] = choosing(self.choose_completion, [batches[0], batches[-1]])
         if self._chat.template is not None:
             chat = self._chat.examples()
             last = {name: column[1:] for name, column in chat.items()}  # see `signatures`
@@ -683,6 +850,7 @@ class TextGenerator(Pipeline):
             signatures["chat_tokens"] = signature(
                 self.chat_tokens, names, ROW_OPTIONS, list(map(shortened, more)), **of_tokens
             )
+            signatures["chat_choose"] = choosing(self.choose_answer, [chat])
         return signatures
 
     def step_signatures(self) -> dict[str, Signature]:
@@ -694,6 +862,24 @@ class TextGenerator(Pipeline):
             specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
             begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
         return step_signatures(self._decoder, begins)
+
+    def _tokens_of(self, batch: Mapping[str, np.ndarray]) -> tf.RaggedTensor:
+        """Returns the tokens of example prompts or conversations."""
+        texts = {name: tf.constant(column, tf.string) for name, column in batch.items()}
+        return self._prompt_tokens(**texts) if "prompt" in batch else self._chat.tokens(**texts)
+
+    def _example_choices(self, tokens: tf.RaggedTensor) -> np.ndarray:
+        """Returns choices for example rows, as far as they fit and the tokenizer can write them."""
+        room = self.max_sequence_length - int(max([0, *tokens.row_lengths().numpy()]))
+        ids = self.tokenizer.tokenize(CHOICES)
+        written = self.tokenizer.detokenize(ids).numpy()
+        kept = [
+            choice
+            for choice, own, text in zip(CHOICES, ids.to_list(), written, strict=True)
+            if text == choice.encode() and len(own) <= room
+        ]
+        rows = [kept[row % 2 :] or kept for row in range(int(tokens.nrows()))]
+        return string_column("choices", rows, rank=2)
 
     def _answer_chat(self, roles: tf.Tensor, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers conversations with the pipeline's options, in the graph."""

@@ -30,7 +30,10 @@ class Prompts:
 
     def tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Returns the start token and the text's tokens, int32 (batch, None)."""
-        tokens = self._tokenizer.tokenize(text)
+        return self.with_start(self._tokenizer.tokenize(text))
+
+    def with_start(self, tokens: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Returns the start token and these tokens of texts, int32 (batch, None)."""
         starts = tf.fill([tokens.nrows(), 1], document_start(self._tokenizer))
         return tf.concat([starts, tokens], axis=1)
 
@@ -62,7 +65,6 @@ class Prompts:
         }
         with tf.device("CPU:0"):  # string ops run only on the CPU
             rows = tf.cast(tokens.nrows(), tf.int32)
-            num_tokens = tf.cast(tokens.row_lengths(), tf.int32)  # (batch,)
             rules = option_rules(options, self._tokenizer.vocabulary_size)
             checks = [
                 tf.debugging.Assert(tf.reduce_all(holds), [f"{name} must be {rule}"])
@@ -74,12 +76,26 @@ class Prompts:
                 )
                 for option, value in {**options, "stop": tf.convert_to_tensor(stop)}.items()
             ]
-            checks.append(self.length_check(num_tokens, what))
-            token_ids = self.padded(tokens, checks, width=1)
             # All signatures share one function, which is traced for these shapes.
             stop = tf.compat.v1.placeholder_with_default(stop, [None, None])
+        return {**self.read(tokens, what, checks), "stop": stop, **options}
+
+    def read(
+        self, tokens: tf.RaggedTensor, what: str, checks: Sequence[Any] = ()
+    ) -> dict[str, tf.Tensor]:
+        """Returns rows of tokens padded, `token_ids` (batch, length), and `num_tokens` (batch,).
+
+        Args:
+            tokens: int32 (batch, None), at least one in each row.
+            what: what a row is, for messages.
+            checks: other assertions, to run before.
+        """
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            num_tokens = tf.cast(tokens.row_lengths(), tf.int32)  # (batch,)
+            checks = [*checks, self.length_check(num_tokens, what)]
+            token_ids = self.padded(tokens, checks, width=1)
             token_ids = tf.compat.v1.placeholder_with_default(token_ids, [None, None])
-        return {"token_ids": token_ids, "num_tokens": num_tokens, "stop": stop, **options}
+        return {"token_ids": token_ids, "num_tokens": num_tokens}
 
     def padded(self, tokens: tf.RaggedTensor, checks: Sequence[Any], *, width: int) -> tf.Tensor:
         """Pads ragged tokens to (batch, length), at least `width` wide, once the checks pass.

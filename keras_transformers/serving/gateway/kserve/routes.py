@@ -44,7 +44,7 @@ class _Request(CheckedRequest):
     def __init__(self, scope: Scope, receive: Receive) -> None:
         names = [name for name, _ in scope["headers"]]
         if _JSON_LENGTH.lower().encode() in names:
-            # Such a body has another type, or none, but FastAPI reads JSON only, as it is from here.
+            # FastAPI reads bodies of JSON's type, or of none, and this one is JSON from here on.
             kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
             scope = {**scope, "headers": kept}
         super().__init__(scope, receive)

@@ -61,16 +61,17 @@ class EmbeddingList(BaseModel):
 async def embed(request: EmbeddingRequest, models: Asked) -> Response:
     """Turns texts into vectors."""
     model = await models.find(request.model)
-    if model.task != "embedding":
+    vector = model.signature(_SIGNATURE, "embed texts").outputs.get("embedding")
+    if vector is None:
         raise refusal(
-            f"model {model.name!r} is for {model.task or 'an unknown task'}, not for embedding",
+            f"model {model.name!r} is for {model.task or 'an unknown task'}: it returns no "
+            "embeddings",
             field="model",
         )
-    width = model.signature(_SIGNATURE, "embed texts").outputs["embedding"].shape
-    if request.dimensions and width and width[-1] and request.dimensions > width[-1]:
+    width = vector.shape[-1] if vector.shape else None
+    if width and (request.dimensions or 0) > width:
         raise refusal(
-            f"dimensions: {request.dimensions} is more than the {width[-1]} of model "
-            f"{model.name!r}",
+            f"dimensions: {request.dimensions} is more than the {width} of model {model.name!r}",
             field="dimensions",
         )
     inputs = {"text": strings(request.input)}

@@ -1,6 +1,5 @@
 """Asks a server over REST, which needs no TensorFlow."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
@@ -13,13 +12,10 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
-    request_error,
 )
 from keras_transformers.serving.gateway.servers.transport import Outputs
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
-
-_EVENTS = "text/event-stream"
 
 
 class AsyncRestTransport:
@@ -44,19 +40,17 @@ class AsyncRestTransport:
     async def stream(  # noqa: D102
         self, call: Call, inputs: Arrays, outputs: Mapping[str, TensorSpec]
     ) -> AsyncIterator[Outputs]:
-        request = rest_messages.predict(call, inputs)
+        request = rest_messages.stream(call, inputs)
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
-            async with self._http.stream(
-                **request.arguments(), headers={"Accept": _EVENTS}
-            ) as response:
-                if not response.headers.get("content-type", "").startswith(_EVENTS):
+            async with self._http.stream(**request.arguments()) as response:
+                if not rest_messages.has_events(response):
                     await response.aread()
                     answer = rest_messages.read(response, request.timeout_s)
                     yield rest_messages.read_outputs(answer, outputs)
                     return
                 async for line in response.aiter_lines():
-                    if line.startswith("data:"):
-                        yield _read_event(line.removeprefix("data:"), outputs, request.timeout_s)
+                    if (part := rest_messages.read_event(line, request.timeout_s)) is not None:
+                        yield rest_messages.read_outputs(part, outputs)
 
     async def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         return rest_messages.read_status(await self._send(rest_messages.status(model, timeout_s)))
@@ -83,10 +77,3 @@ class AsyncRestTransport:
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
             response = await self._http.request(**request.arguments())
         return rest_messages.read(response, request.timeout_s)
-
-
-def _read_event(text: str, outputs: Mapping[str, TensorSpec], timeout_s: float) -> Outputs:
-    event = json.loads(text)
-    if "error" in event:
-        raise request_error(Code.UNKNOWN, str(event["error"]), timeout_s)
-    return rest_messages.read_outputs(event, outputs)

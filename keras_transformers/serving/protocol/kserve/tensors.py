@@ -94,6 +94,27 @@ def from_json(data: Sequence[Json], datatype: str, shape: Sequence[int]) -> np.n
     return _array(values, datatype, dtype).reshape(shape)
 
 
+def from_values(values: Sequence[Any], datatype: str, shape: Sequence[int]) -> np.ndarray:
+    """Returns the array with these elements: bytes for BYTES, else numbers or bool.
+
+    Raises:
+        ValueError: the type is unknown, or the elements do not fit type and shape.
+    """
+    dtype, count = _dtype(datatype), _count(shape)
+    if len(values) != count:
+        raise ValueError(f"{len(values)} values, but shape {list(shape)} takes {count}")
+    if datatype == BYTES:
+        strings = np.empty(count, object)
+        strings[:] = list(values)
+        return strings.reshape(shape)
+    array = np.array(values)
+    if dtype.kind in "iu" and count:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise ValueError(f"a value does not fit {datatype}")
+    return array.astype(dtype).reshape(shape)
+
+
 def _from_binary_strings(data: bytes, count: int, shape: Sequence[int]) -> np.ndarray:
     items: list[bytes] = []
     start = 0
