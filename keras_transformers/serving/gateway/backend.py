@@ -183,7 +183,7 @@ class Models:
             signatures = await self._backend.signatures(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
@@ -232,7 +232,7 @@ class Models:
             versions = await self._backend.status(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return any(version.state == "AVAILABLE" for version in versions)
 
@@ -253,6 +253,10 @@ class Models:
         return refusal(
             f"no model {name[:200]!r}; there are {names}", field="model", code=Code.NOT_FOUND
         )
+
+
+def _no_version(name: str, error: RequestError) -> RequestError:
+    return refusal(f"model {name[:200]!r}: {error.message}", field="model", code=Code.NOT_FOUND)
 
 
 def as_spec(name: str) -> ModelSpec:
