@@ -13,6 +13,7 @@ import tiny
 
 from keras_transformers.serving import Client, Limits, ModelSettings, Server
 from keras_transformers.serving.client.target import Target
+from keras_transformers.serving.client.tls import ClientTls
 from keras_transformers.serving.client.transport import SignatureInfo, TensorSpec, VersionStatus
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.gateway.servers.backend import Servers
@@ -239,6 +240,6 @@ def served(request, tiny_server):
     names = None
     if request.param == "grpc":  # which cannot tell them
         names = {name: name for name in tiny_server.engine.models.names}
-    servers = Servers([(Replicas([connect(target, None)]), names)])
+    servers = Servers([(Replicas([connect(target, ClientTls())]), names)])
     with Gateway(servers, port=0, grpc_port=0) as gateway:
         yield Place(f"http://127.0.0.1:{gateway.port}", f"127.0.0.1:{gateway.grpc_port}")
