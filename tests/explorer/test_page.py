@@ -30,7 +30,7 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def address():
     exports = {
         "exported_talker": tiny.exported_talker(),
         "exported_embedder": tiny.exported("embedding"),

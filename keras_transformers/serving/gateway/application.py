@@ -3,7 +3,7 @@
 from importlib import metadata
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -12,6 +12,7 @@ from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
 from keras_transformers.serving.gateway.openai import models as openai_models
+from keras_transformers.serving.gateway.page import page
 from keras_transformers.serving.gateway.rerank import routes as rerank
 from keras_transformers.serving.gateway.tei import routes as tei
 
@@ -56,10 +57,17 @@ def application(
     app.state.max_body_bytes = max_body_bytes
     for routes in _APIS:
         app.include_router(routes)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
     app.add_exception_handler(HTTPException, _no_route)
     if fallback is not None:
         app.router.default = fallback
     return app
+
+
+async def _docs(request: Request) -> HTMLResponse:
+    """Shows the description of all routes."""
+    policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    return HTMLResponse(page(request.app.openapi()), headers=policy)
 
 
 async def _no_route(request: Request, error: Exception) -> JSONResponse:
