@@ -47,8 +47,8 @@ class BatchingOptions:
             longest has, because attention also computes padding. It holds for signatures that
             read texts as tokens (`reads_tokens`), for which larger batches make no token cheaper.
             Four bytes of text count as a token.
-        max_cache_bytes: how much memory the keys and values of texts being written may take, for each
-            model; further texts wait. A step needs it twice.
+        max_cache_bytes: how much memory the keys and values of the texts that a language model
+            writes may take; further texts wait. A step needs it twice.
         batch_timeout_s: the longest time that a request waits for others, once there are any.
         allowed_batch_sizes: row counts to pad batches to, for graphs that are compiled for each
             size; ascending, ending with max_batch_size. The padding repeats the first row, and its
