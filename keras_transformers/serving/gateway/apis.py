@@ -89,7 +89,7 @@ def router(
             async def respond(request: Request) -> Response:
                 checked = checked_request(request.scope, request.receive)
                 try:
-                    await checked.read()
+                    await _read(checked)
                     return await _while_connected(checked, answer)
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
@@ -104,6 +104,15 @@ def router(
             return _json(error_shape(refused), number, retry_headers(number, refused))
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+async def _read(request: "CheckedRequest") -> None:
+    """Reads a request's body within the time of a request."""
+    try:
+        async with asyncio.timeout(request.app.state.timeout_s):
+            await request.read()
+    except TimeoutError:
+        raise refusal("the body did not arrive in time", code=Code.DEADLINE_EXCEEDED) from None
 
 
 def answered(model: BaseModel) -> Response:

@@ -58,6 +58,7 @@ def application(
     )
     app.state.models = Models(backend, timeout_s=timeout_s, max_rows=max_rows)
     app.state.max_body_bytes = max_body_bytes
+    app.state.timeout_s = timeout_s
     for routes in _APIS:
         app.include_router(routes)
     app.add_exception_handler(HTTPException, _no_route)

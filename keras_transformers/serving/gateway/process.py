@@ -72,7 +72,13 @@ class Gateway:
             max_rows=limits.max_rows,
         )
         keys = None if api_keys is None else ApiKeys(api_keys)
-        guarded = Guard(app, refusal, keys=keys, log_requests=log_requests)
+        guarded = Guard(
+            app,
+            refusal,
+            keys=keys,
+            log_requests=log_requests,
+            max_requests=limits.max_requests,
+        )
         checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
         self._http = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
