@@ -487,7 +487,7 @@ def test_a_client_that_leaves_abandons_all_its_streams(gateway, backend):
 def test_a_gateway_that_stops_lets_streams_end(backend):
     """The first piece arrives before, the others after; new requests are refused."""
     own = type(backend)()
-    own.pause_s = 1.0
+    own.pause_s = 0.3
     gateway = Gateway(own, port=0)
     gateway.start()
     url = f"http://127.0.0.1:{gateway.port}"
