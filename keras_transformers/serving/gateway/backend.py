@@ -183,7 +183,7 @@ class Models:
             signatures = await self._backend.signatures(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
@@ -232,7 +232,7 @@ class Models:
             versions = await self._backend.status(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return any(version.state == "AVAILABLE" for version in versions)
 
@@ -255,8 +255,16 @@ class Models:
         )
 
 
+<<<<<<< HEAD
 def as_spec(name: str) -> ModelSpec:
     """Returns the model and the version that a name means; see `Models`."""
+=======
+def _no_version(name: str, error: RequestError) -> RequestError:
+    return refusal(f"model {name[:200]!r}: {error.message}", field="model", code=Code.NOT_FOUND)
+
+
+def _spec(name: str) -> ModelSpec:
+>>>>>>> p26-proof
     model, at, version = name.rpartition("@")
     if not at:
         return ModelSpec(name)
