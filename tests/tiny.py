@@ -295,3 +295,9 @@ def export_tiny(task: str, base: Path) -> Path:
 def exported(task: str) -> Path:
     """The version folder of one export of the tiny pipeline, for all tests: read only."""
     return export_tiny(task, Path(_exports.name, task))
+
+
+@functools.cache
+def exported_talker() -> Path:
+    """The version folder of one export of `talker`, for all tests: read only, not checked."""
+    return kt.export(talker(), Path(_exports.name, "talker"), check=False)

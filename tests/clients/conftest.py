@@ -27,6 +27,7 @@ class Model:
     """The address of the other APIs, and a client of TF Serving's for the answers to expect."""
 
     url: str
+    grpc: str  # host:port of the Open Inference Protocol
     client: Client
 
 
@@ -74,10 +75,11 @@ def served(request, local):
     rest, grpc = local
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(Client(rest, timeout_s=120))
-        url = rest
+        addresses = rest, grpc
         if request.param != "serve":
             backend = rest if request.param.endswith("REST") else grpc
             names = [f"--model={name}" for name in (*TASKS, "talker")]
-            command = ("gateway", backend, *names, "--port", "0", "--timeout", "120")
-            (url,) = stack.enter_context(started("gateway: http", *command))
-        yield Model(url, client)
+            ports = ("--port", "0", "--grpc-port", "0")
+            command = ("gateway", backend, *names, *ports, "--timeout", "120")
+            addresses = stack.enter_context(started("gateway: http", *command))
+        yield Model(*addresses, client)

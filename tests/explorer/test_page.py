@@ -7,7 +7,6 @@ import shutil
 import pytest
 import tiny
 
-import keras_transformers as kt
 from keras_transformers.explorer import subjects
 from keras_transformers.explorer.application import explorer_server
 from keras_transformers.serving.server.settings import model_settings
@@ -31,9 +30,11 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    talker = kt.export(tiny.talker(), tmp_path_factory.mktemp("talker"), check=False)
-    exports = {"exported_talker": talker, "exported_embedder": tiny.exported("embedding")}
+def address():
+    exports = {
+        "exported_talker": tiny.exported_talker(),
+        "exported_embedder": tiny.exported("embedding"),
+    }
     found = [subjects.of_pipeline(task, tiny.pipeline(task)) for task in TASKS]
     export = subjects._open(tiny.exported("translation"))
     settings = model_settings(f"exported={tiny.exported('translation').parent}")

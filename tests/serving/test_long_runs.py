@@ -70,7 +70,7 @@ def until(condition):
 
 
 def running(server):
-    return list(server.engine._scheduler._runs)
+    return [*server.engine._scheduler._runs, *server.engine._decoding._threads]
 
 
 def cancelled(server):

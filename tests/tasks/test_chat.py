@@ -163,6 +163,15 @@ def test_what_the_graph_refuses_is_one_sentence(generator):
         assert not re.search(r"assertion failed|node|File|Graph execution|\n", str(caught.value))
 
 
+def assert_same(found, expected):
+    """Compares selections, whose floats a graph in another batch may round otherwise."""
+    pairs = zip(found, expected, strict=True) if isinstance(found, list) else [(found, expected)]
+    for one, other in pairs:
+        assert (one.text, one.num_prompt_tokens) == (other.text, other.num_prompt_tokens)
+        assert one.probabilities == pytest.approx(other.probabilities, rel=1e-4)
+        assert one.probability == max(one.probabilities)
+
+
 @pytest.mark.slow
 def test_a_server_answers_conversations_by_both_protocols(generator, exported, capsys):
     with Server([ModelSettings("chat", exported.parent)], rest_port=0, grpc_port=0) as server:
@@ -182,10 +191,25 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
                 assert found.text != generator.chat(CHAT).text
                 only_length = client.chat(CHAT, model="chat", max_length=5)
                 assert only_length.text == generator.chat(CHAT, max_length=5).text
+                choices = ["Paris", "Rome"]
+                for prompts, lists in (("abc", choices), (["abc", "a"], [choices, ["b"]])):
+                    found = client.choose(prompts, lists, model="chat")
+                    assert_same(found, generator.choose(prompts, lists))
+                found = client.choose_chat([CHAT, LONGER], choices, model="chat")
+                assert_same(found, generator.choose_chat([CHAT, LONGER], choices))
+                assert client.choose([], choices, model="chat") == []
+                with pytest.raises(ValueError, match=r"choices\[1\] is 'a'"):
+                    client.choose("abc", ["a", "a"], model="chat")
+                with pytest.raises(RequestError, match="exactly .*im_end"):
+                    client.choose_chat(CHAT, ["<|im_end|>"], model="chat")
                 with pytest.raises(ValueError, match="options beams"):
                     client.chat(CHAT, model="chat", beams=2)
                 with pytest.raises(RequestError, match="last message .*user"):
                     client.chat([{"role": "assistant", "content": "a"}], model="chat")
+        asked = ["abc\tParis\tRome", "--model", "chat", "--signature", "choose"]
+        assert main(["ask", rest, *asked]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["text"] == generator.choose("abc", choices).text
         assert main(["ask", rest, "abc", "--model", "chat", "--system", "Hi"]) == 0
         answer = json.loads(capsys.readouterr().out)
         assert answer["text"] == generator.chat(LONGER).text

@@ -57,6 +57,8 @@ def test_probabilities_are_the_models_own_token_by_token(generate, prompt):
     best = int(np.argmax(answer.probabilities))
     assert (answer.text, answer.probability) == (CHOICES[best], answer.probabilities[best])
     assert answer.num_prompt_tokens == len(prompt_ids)
+    (token_ids,) = generate.tokenizer.tokenize([answer.text]).to_list()
+    assert answer.num_new_tokens == len(token_ids) + 1
 
 
 def test_every_end_token_ends_a_choice(generate):

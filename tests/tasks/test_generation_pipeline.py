@@ -300,7 +300,9 @@ def test_the_export_does_what_the_pipeline_does(exported, generate, pipeline):
     assert list(check.failures(str(exported))) == []
     loaded = tf.saved_model.load(str(exported))
     signatures = loaded.signatures
-    assert set(signatures) == {"serving_default", "generate", "complete", "score"}
+    assert set(signatures) == {
+        "serving_default", "generate", "complete", "complete_tokens", "choose", "score", "tokenize"
+    }  # fmt: skip
     options = {"max_length": 6, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 11}
     expected = generate(TEXTS, **options)
     columns = {k: tf.fill([4], tf.cast(v, DTYPES.get(k, tf.int32))) for k, v in options.items()}
@@ -312,6 +314,13 @@ def test_the_export_does_what_the_pipeline_does(exported, generate, pipeline):
     np.testing.assert_allclose(
         scored["log_probability"], pipeline.score(tf.constant(TEXTS))["log_probability"], rtol=1e-4
     )
+    choices = tf.constant([["two", "two dogs"]] * 4)
+    chosen = signatures["choose"](prompt=tf.constant(TEXTS), choices=choices)
+    for answer, row in zip(pipeline.choose(TEXTS, ["two", "two dogs"]), range(4), strict=True):
+        assert chosen["text"][row].numpy().decode() == answer.text
+        np.testing.assert_allclose(chosen["probabilities"][row], answer.probabilities, rtol=1e-4)
+    read = signatures["tokenize"](prompt=tf.constant(TEXTS))
+    assert read["num_tokens"].numpy().tolist() == expected["num_prompt_tokens"].numpy().tolist()
     columns["temperature"] = tf.zeros([4])
     with pytest.raises(tf.errors.InvalidArgumentError, match="temperature must be above 0"):
         signatures["generate"](prompt=tf.constant(TEXTS), **columns)
@@ -331,7 +340,7 @@ def test_predict_runs_it(exported, pipeline):
     rows = predictor({"prompt": TEXTS})
     assert [row["text"] for row in rows] == [generation.text for generation in pipeline(TEXTS)]
     assert {tuple(row) for row in rows} == {
-        ("finished", "log_probability", "num_new_tokens", "text")
+        ("finished", "log_probability", "num_new_tokens", "num_prompt_tokens", "text")
     }
     scores = Predictor(exported, signature="score")({"text": TEXTS})
     assert [len(row["tokens"]) for row in scores] == [row["num_tokens"] for row in scores]
@@ -352,6 +361,9 @@ def test_the_description_tells_task_options_and_size(exported, model):
         "generate": 3,
         "score": 3,
         "complete": 1,
+        "complete_tokens": 1,
+        "choose": 2,
+        "tokenize": 3,
     }
 
 

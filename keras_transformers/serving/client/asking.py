@@ -26,6 +26,8 @@ from keras_transformers.serving.client.transport import (
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.tasks import answers as reading
+from keras_transformers.tasks.generation.answer import Selection
+from keras_transformers.tasks.generation.choice_lists import choice_columns, selections
 from keras_transformers.tasks.generation.conversations import (
     OLD_OPTIONS,
     as_conversations,
@@ -53,7 +55,9 @@ class Client:
 
     Args:
         target: "http://host:port" for REST, "host:port" for gRPC; "https://host:port" and
-            "grpcs://host:port" for the same with TLS.
+            "grpcs://host:port" for the same with TLS. "kserve+http://host:port", and likewise
+            kserve+https, kserve+grpc and kserve+grpcs, for servers that speak the Open Inference
+            Protocol (KServe v2); they have no `classify` and no `regress`.
         timeout_s: seconds for each request, including its retries.
         max_attempts: how many times to try a request. Only requests that the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.
@@ -320,6 +324,93 @@ class Client:
             return reading.typed(row, answer)
 
         return pieces()
+
+    def choose(
+        self,
+        prompt: str | bytes | Sequence[str | bytes],
+        choices: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+    ) -> Any:
+        """Returns which of some texts a model would write after a prompt, and how probably.
+
+        Args:
+            prompt: one text, or a sequence of them.
+            choices: strings, none of them empty or there twice; or for several prompts also a
+                sequence of strings for each. See `pipelines.TextGenerator.choose`.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+
+        Returns:
+            A `results.Selection` for one prompt; a list for several.
+
+        Raises:
+            RequestError: the server refused the request or failed.
+            ValueError: the choices are malformed, or the model does not choose.
+        """
+        one = isinstance(prompt, str | bytes)
+        columns = {"prompt": string_column("prompt", [prompt] if one else prompt)}
+        spec = ModelSpec(model, version, label)
+        rows = self._choose(columns, choices, spec, signature_name="choose")
+        return rows[0] if one else rows
+
+    def choose_chat(
+        self,
+        messages: Sequence[Any],
+        choices: Sequence[Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+    ) -> Any:
+        """Returns which of some answers a model would give to a conversation; see `choose`.
+
+        Args:
+            messages: see `chat`.
+            choices: see `choose`.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+
+        Returns:
+            A `results.Selection` for one conversation; a list for several.
+
+        Raises:
+            RequestError: the server refused the request or failed.
+            ValueError: a message or the choices are malformed, or the model does not choose.
+        """
+        conversations, one = as_conversations(messages)
+        roles, texts = conversation_columns(conversations)
+        columns = {"roles": _strings("roles", roles), "texts": _strings("texts", texts)}
+        spec = ModelSpec(model, version, label)
+        rows = self._choose(columns, choices, spec, signature_name="chat_choose")
+        return rows[0] if one else rows
+
+    def _choose(
+        self,
+        columns: Mapping[str, np.ndarray],
+        choices: Sequence[Any],
+        spec: ModelSpec,
+        *,
+        signature_name: str,
+    ) -> list[Selection]:
+        number = len(next(iter(columns.values())))
+        lists = choice_columns(choices, number)
+        answers: list[Selection] = []
+        for start in range(0, number, self._batch_size):
+            some = slice(start, start + self._batch_size)
+            outputs = self.predict(
+                {name: column[some] for name, column in columns.items()} | {"choices": lists[some]},
+                model=spec.name,
+                version=spec.version,
+                label=spec.label,
+                signature_name=signature_name,
+            )
+            answers += selections(list(reading.rows(outputs, [])), lists[some])
+        return answers
 
     def predict(
         self,

@@ -77,9 +77,11 @@ class RestTransport:
         self._http.close()
 
     def _send(self, request: rest_messages.Request) -> Json:
+        return rest_messages.read(self._respond(request), request.timeout_s)
+
+    def _respond(self, request: rest_messages.Request) -> httpx.Response:
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
-            response = self._http.request(**request.arguments())
-        return rest_messages.read(response, request.timeout_s)
+            return self._http.request(**request.arguments())
 
 
 def _pass_on(request: httpx.Request) -> None:

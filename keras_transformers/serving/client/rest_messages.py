@@ -55,14 +55,14 @@ class Request:
         method: "GET" or "POST".
         path: the path on the server.
         timeout_s: seconds until it fails.
-        content: the body, in JSON; None if there is none.
+        content: the body; None if there is none.
         headers: more than httpx's own.
     """
 
     method: Literal["GET", "POST"]
     path: str
     timeout_s: float
-    content: str | None = None
+    content: str | bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:

@@ -3,17 +3,18 @@
 from importlib import metadata
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Scope
 
 from keras_transformers.serving.gateway import sagemaker
-from keras_transformers.serving.gateway.apis import as_refusal
+from keras_transformers.serving.gateway.apis import Room, as_refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
 from keras_transformers.serving.gateway.openai import models as openai_models
+from keras_transformers.serving.gateway.page import page
 from keras_transformers.serving.gateway.rerank import routes as rerank
 from keras_transformers.serving.gateway.tei import routes as tei
 from keras_transformers.serving.protocol.errors import RequestError
@@ -38,6 +39,8 @@ def application(
     timeout_s: float = 30.0,
     max_body_bytes: int = 16 * 1024 * 1024,
     max_rows: int = 1024,
+    max_requests: int = 64,
+    max_held_bytes: int = 256 * 1024 * 1024,
     fallback: ASGIApp | None = None,
 ) -> FastAPI:
     """Returns the gateway's routes, as an ASGI application.
@@ -47,6 +50,8 @@ def application(
         timeout_s: seconds that a request may take.
         max_body_bytes: the size of a request's body.
         max_rows: how many texts a request may have.
+        max_requests: how many requests with bodies may be in progress.
+        max_held_bytes: how large these bodies may be together.
         fallback: answers the requests for paths that no API has; 404 by default.
     """
     app = FastAPI(
@@ -59,12 +64,20 @@ def application(
     app.state.models = Models(backend, timeout_s=timeout_s, max_rows=max_rows)
     app.state.max_body_bytes = max_body_bytes
     app.state.timeout_s = timeout_s
+    app.state.room = Room(max_requests, max_held_bytes)
     for routes in _APIS:
         app.include_router(routes)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
     app.add_exception_handler(HTTPException, _no_route)
     if fallback is not None:
         app.router.default = fallback
     return app
+
+
+async def _docs(request: Request) -> HTMLResponse:
+    """Shows the description of all routes."""
+    policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    return HTMLResponse(page(request.app.openapi()), headers=policy)
 
 
 def refusal(scope: Scope, error: RequestError) -> Response:

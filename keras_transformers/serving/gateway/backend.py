@@ -183,7 +183,7 @@ class Models:
             signatures = await self._backend.signatures(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
@@ -232,9 +232,16 @@ class Models:
             versions = await self._backend.status(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return any(version.state == "AVAILABLE" for version in versions)
+
+    async def are_ready(self) -> bool:
+        """Returns whether every model has a version that answers."""
+        for name in await self.names():
+            if not await self.is_ready(name):
+                return False
+        return True
 
     async def versions(self, name: str) -> list[int]:
         """Returns the versions of a model that answer, the oldest first."""
@@ -246,6 +253,10 @@ class Models:
         return refusal(
             f"no model {name[:200]!r}; there are {names}", field="model", code=Code.NOT_FOUND
         )
+
+
+def _no_version(name: str, error: RequestError) -> RequestError:
+    return refusal(f"model {name[:200]!r}: {error.message}", field="model", code=Code.NOT_FOUND)
 
 
 def as_spec(name: str) -> ModelSpec:

@@ -70,6 +70,8 @@ class Gateway:
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
+            max_requests=limits.max_requests,
+            max_held_bytes=limits.max_held_bytes,
         )
         keys = None if api_keys is None else ApiKeys(api_keys)
         guarded = Guard(
@@ -77,7 +79,6 @@ class Gateway:
             refusal,
             keys=keys,
             log_requests=log_requests,
-            max_requests=limits.max_requests,
         )
         checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
         self._http = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
@@ -97,7 +98,6 @@ class Gateway:
 
     def start(self) -> None:
         """Answers requests from now on."""
-        self._listening.listen()  # a client that connects before the thread runs waits for it
         self._thread.start()
 
     def stop(self) -> None:

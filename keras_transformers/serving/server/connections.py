@@ -41,7 +41,8 @@ class BoundedConnection(H11Protocol):
     bytes loses its oldest unfinished request.
 
     Every rejection is JSON, {"error": ...}. A client that closes its half of the connection after a
-    request still gets its answer within two seconds; a client that has left looks the same.
+    request still gets its answer within two seconds; a client that has left looks the same. In the
+    middle of a stream, it has left.
 
     Args:
         max_unfinished_bytes: the limit for the bodies of all unfinished requests.
@@ -81,8 +82,11 @@ class BoundedConnection(H11Protocol):
             self._note_progress(len(data))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
-        """Keeps the connection open for an early answer: the client may still read it."""
-        self._half_closed = self._answers()
+        """Keeps the connection open for an early answer: the client may still read it.
+
+        A client that has read part of an answer, which is a stream, has left.
+        """
+        self._half_closed = self._answers() and not self.cycle.response_started
         if self._half_closed:
             self._leaving = self.loop.call_later(_LEAVING_S, self.transport.close)
         return self._half_closed

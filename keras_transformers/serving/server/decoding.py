@@ -89,7 +89,10 @@ class Decoding:
 
     def add(self, request: Request) -> None:
         """Lets the texts of a request wait."""
-        self._requests[request] = None
+        if request.texts:
+            self._requests[request] = None
+        else:
+            request.done.set_result(None)
 
     @property
     def is_idle(self) -> bool:
@@ -145,6 +148,8 @@ class Decoding:
         while self._reading and left > 0:
             rows = self._reading.popleft()
             rows.keep(self._owners)
+            if not rows.texts:
+                continue
             with self._failing([self._owners[text] for text in rows.texts]):
                 left -= self._steps.read(rows, left)
                 if rows.unread.shape[1]:

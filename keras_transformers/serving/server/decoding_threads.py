@@ -92,20 +92,20 @@ class DecodingThreads:
 
 
 def write(
-    model: SavedModel, begin: SignatureInfo, inputs: Arrays, signature: SignatureInfo
+    model: SavedModel, signature: SignatureInfo, begin: SignatureInfo, inputs: Arrays
 ) -> dict[str, np.ndarray]:
     """Answers a request in this thread, as the others are answered.
 
     Args:
         model: the model.
+        signature: one of its signatures.
         begin: see `steps.beginning`.
         inputs: the inputs of the signature.
-        signature: one that `begin` is for.
 
     Raises:
         RequestError: the graph failed.
     """
-    texts = texts_of(model, begin, inputs)
+    texts = texts_of(model, signature, begin, inputs)
     request = Request(texts, deadline=math.inf)
     decoding = Decoding(Steps(model), most_rows=len(texts), most_bytes=math.inf)
     decoding.add(request)

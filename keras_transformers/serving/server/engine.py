@@ -254,8 +254,8 @@ class Engine:
             )
         self._check_new_tokens(inputs)
         begin = beginning(model, signature) if self._batching.enabled else None
-        if begin is not None and rows_of(inputs):
-            request = self._write(call, version, model, begin, inputs)
+        if begin is not None and rows_of(inputs) is not None:
+            request = self._write(call, version, model, signature, begin, inputs)
             with tracing.span("decoding", model=call.model, rows=rows):
                 self._result(call, model, begin, request, request.done)
             return outputs_of(request.texts, signature)
@@ -282,12 +282,13 @@ class Engine:
         call: Call,
         version: Version,
         model: SavedModel,
+        signature: SignatureInfo,
         begin: SignatureInfo,
         inputs: Arrays,
         on_news: Callable[[], None] | None = None,
     ) -> Request:
         """Lets a request's texts be written, step by step."""
-        texts = texts_of(model, begin, inputs, as_it_comes=on_news is not None)
+        texts = texts_of(model, signature, begin, inputs, as_it_comes=on_news is not None)
         self.metrics.on_rows(call.model, len(texts))
         request = Request(texts, call.deadline, on_news or (lambda: None))
         version.acquire_again()
@@ -315,13 +316,18 @@ class Engine:
             with contextlib.suppress(RuntimeError):  # the loop is closed, because the server stops
                 loop.call_soon_threadsafe(has_news.set)
 
-        request = self._write(call, version, model, begin, inputs, on_news)
+        is_first = begin.name not in model.answered
+        request = self._write(call, version, model, signature, begin, inputs, on_news)
         request.done.add_done_callback(lambda _: on_news())
         self._hold(call, request)
         try:
             parts = Parts(request.texts[0], signature)
             while not request.done.done():
-                await has_news.wait()
+                try:
+                    async with asyncio.timeout(call.deadline - time.monotonic()):
+                        await has_news.wait()
+                except TimeoutError:
+                    raise self._too_late(call, is_first=is_first) from None
                 has_news.clear()
                 if (part := parts.next()) is not None:
                     yield part

@@ -4,14 +4,14 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keras_transformers.serving.protocol import request_ids, tracing
-from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.server.hosts import split_target
 from keras_transformers.serving.server.keys import ApiKeys
 
@@ -56,8 +56,6 @@ class Guard:
         refusal: says why one is not, in the shape of the API that it asks.
         keys: the keys that are admitted; None for all requests.
         log_requests: whether to log a line for each request.
-        max_requests: how many requests that have arrived may be in progress; the application tells
-            the next one's client so, because reading its body fails. None for any number.
     """
 
     def __init__(
@@ -67,14 +65,11 @@ class Guard:
         *,
         keys: ApiKeys | None,
         log_requests: bool,
-        max_requests: int | None = None,
     ) -> None:
         self._app = app
         self._refusal = refusal
         self._keys = keys
         self._log_requests = log_requests
-        self._max_requests = max_requests
-        self._num_requests = 0  # those that have arrived
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: D102
         if scope["type"] != "http":
@@ -109,15 +104,8 @@ class Guard:
                         stack.enter_context(self._keys.admit(key))
                 except RequestError as error:
                     answer = self._refusal(scope, error)
-
-                async def receive_counted() -> Message:
-                    message = await receive()
-                    if message["type"] == "http.request" and not message.get("more_body"):
-                        stack.enter_context(self._counted())
-                    return message
-
                 try:
-                    await answer(scope, receive_counted, send_named)
+                    await answer(scope, receive, send_named)
                 finally:
                     if span is not None:
                         _describe(span, scope, status, number)
@@ -132,20 +120,6 @@ class Guard:
                     f", key {who}" if who else "",
                 )
             request_ids.current.reset(token)
-
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Counts a request once it has arrived, so that slow clients cannot keep others out."""
-        if self._max_requests is not None and self._num_requests >= self._max_requests:
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"{self._max_requests} requests are in progress: try again later",
-            )
-        self._num_requests += 1
-        try:
-            yield
-        finally:
-            self._num_requests -= 1
 
 
 def _describe(span: Any, scope: Scope, status: int, number: str) -> None:

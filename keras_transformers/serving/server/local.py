@@ -110,6 +110,8 @@ class Server:
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
+            max_requests=limits.max_requests,
+            max_held_bytes=limits.max_held_bytes,
             fallback=rest.application(self.engine, self._executor),
         )
         app = rest.application(self.engine, self._executor, others)
@@ -135,7 +137,6 @@ class Server:
         """Opens the ports and starts loading; requests for a loading model get UNAVAILABLE."""
         self.engine.start()
         if self._listening is not None:
-            self._listening.listen()  # a client that connects before the thread runs waits for it
             self._rest_thread.start()
         if self.grpc_port is not None:
             self._grpc.start()

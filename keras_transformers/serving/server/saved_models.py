@@ -11,7 +11,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,15 +163,26 @@ class SavedModel:
                 raise _refusal(error) from error
         raise RequestError(Code.CANCELLED, "the run was cancelled")
 
-    def step(self, signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
+    def step(
+        self, signature: SignatureInfo, inputs: Arrays, outputs: Container[str] | None = None
+    ) -> dict[str, Any]:
         """Runs one of `steps`, which takes too little time to end it.
+
+        Args:
+            signature: one of `steps`.
+            inputs: name -> array.
+            outputs: the outputs to compute; all by default.
 
         Raises:
             RequestError: the graph failed.
         """
         feeds, fetches = self._tensors[signature.name]
+        if outputs is not None:
+            fetches = {name: tensor for name, tensor in fetches.items() if name in outputs}
         try:
-            return self._session.run(fetches, {feeds[n]: array for n, array in inputs.items()})
+            answer = self._session.run(fetches, {feeds[n]: array for n, array in inputs.items()})
+            self.answered.add(signature.name)
+            return answer
         except (tf.errors.OpError, UnicodeDecodeError) as error:
             raise _refusal(error) from error
 

@@ -1,8 +1,9 @@
 """Runs the steps in which a server writes texts; `step_names` describes their signatures."""
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from keras_transformers.tasks.generation.step_names import (
     TEXT,
 )
 
+_TOKENS = {"token_bytes", "tokens"}  # outputs of TEXT and of requests
+_LOG_PROBABILITIES = "token_log_probabilities"
 _COLUMNS = 2  # the axis of the cache's columns
 
 
@@ -31,6 +34,7 @@ class Progress(NamedTuple):
     log_probability: np.float32 = np.float32(0)
     finished: bool = False  # with an end token or a stop string
     ended: bool = False
+    tokens: Mapping[str, Sequence[bytes]] = MappingProxyType({})  # in the forms that TEXT has
 
 
 @dataclass(eq=False)
@@ -40,25 +44,25 @@ class Text:
     Attributes:
         begin: the signature that its prompt is an input of.
         inputs: name -> one row, all options included.
+        outputs: the names of the outputs that its request asks for.
         as_it_comes: whether somebody reads `progress` before the text has ended.
         prompt: int32 (tokens,), what the model reads; None before `Steps.begin`.
         max_length: how many tokens it may have.
         uniform: the numbers that draw them.
         token_ids: those so far.
         log_probabilities: theirs.
-        tokens: their bytes, as far as `progress`; empty if nobody asked for them.
         progress: how far it is.
     """
 
     begin: SignatureInfo
     inputs: Arrays
+    outputs: Collection[str] = ()
     as_it_comes: bool = False
     prompt: Any = None
     max_length: int = 0
     uniform: Any = None
     token_ids: list[int] = field(default_factory=list)
     log_probabilities: list[np.float32] = field(default_factory=list)
-    tokens: Sequence[bytes] = ()
     progress: Progress = field(default_factory=Progress)
 
     @property
@@ -221,19 +225,22 @@ class Steps:
         ]
         spellings = self._spelled(spelled)
         for text, is_end, is_over in zip(texts, are_ends.tolist(), ended, strict=True):
-            string, is_stopped = spellings.get(text, ("", False))
+            spelling = spellings.get(text, {})
+            is_stopped = bool(spelling.pop("is_stopped", False))
             text.progress = Progress(
-                string,
+                spelling.pop("text", b"").decode("utf-8", "replace"),
                 len(text.token_ids),
                 text.progress.log_probability + text.log_probabilities[-1],
                 is_end or is_stopped,
                 is_over or is_stopped,
+                spelling,
             )
 
-    def _spelled(self, texts: Sequence[Text]) -> dict[Text, tuple[str, bool]]:
-        """Returns each text, and whether one of its stop strings ends it."""
+    def _spelled(self, texts: Sequence[Text]) -> dict[Text, dict[str, Any]]:
+        """Returns the outputs of TEXT for each text, with those for its tokens if it needs them."""
         if not texts:
             return {}
+        names = {"text", "is_stopped"}.union(*(text.outputs for text in texts))
         most = max(text.inputs["stop"].shape[1] for text in texts)
         stops = [[*text.stops, *[b""] * most][: max(1, most)] for text in texts]
         outputs = self._model.step(
@@ -243,11 +250,12 @@ class Steps:
                 "num_tokens": np.array([len(text.token_ids) for text in texts], np.int32),
                 "stop": np.array(stops, object),
             },
+            names,
         )
-        strings = (string.decode("utf-8", "replace") for string in outputs["text"])
-        return dict(
-            zip(texts, zip(strings, outputs["is_stopped"].tolist(), strict=True), strict=True)
-        )
+        return {
+            text: {name: array[row] for name, array in outputs.items()}
+            for row, text in enumerate(texts)
+        }
 
 
 def beginning(model: SavedModel, signature: SignatureInfo) -> SignatureInfo | None:
@@ -256,7 +264,15 @@ def beginning(model: SavedModel, signature: SignatureInfo) -> SignatureInfo | No
     It has the same prompts as inputs, and all the options.
     """
     names = set(signature.inputs)
-    is_text = {"text", "num_new_tokens"} <= set(signature.outputs) <= set(_OUTPUTS)
+    is_text = (
+        {"text", "num_new_tokens"}
+        <= set(signature.outputs)
+        <= {
+            *_OUTPUTS,
+            *_TOKENS,
+            "token_log_probabilities",
+        }
+    )
     for name in (PROMPTS, CONVERSATIONS) if is_text else ():
         begin = model.steps.get(name)
         if begin is not None and set(begin.inputs) - set(_options(model)) <= names <= set(
@@ -267,7 +283,12 @@ def beginning(model: SavedModel, signature: SignatureInfo) -> SignatureInfo | No
 
 
 def texts_of(
-    model: SavedModel, begin: SignatureInfo, inputs: Arrays, *, as_it_comes: bool = False
+    model: SavedModel,
+    signature: SignatureInfo,
+    begin: SignatureInfo,
+    inputs: Arrays,
+    *,
+    as_it_comes: bool = False,
 ) -> list[Text]:
     """Returns the rows of a request as texts, with the export's values of options that it lacks."""
     (rows,) = {array.shape[0] for array in inputs.values()}
@@ -283,6 +304,7 @@ def texts_of(
         Text(
             begin,
             {name: array[row : row + 1] for name, array in inputs.items()} | defaults,
+            signature.outputs.keys(),
             as_it_comes,
         )
         for row in range(rows)
@@ -290,8 +312,28 @@ def texts_of(
 
 
 def outputs_of(texts: Sequence[Text], signature: SignatureInfo) -> dict[str, np.ndarray]:
-    """Returns a signature's outputs for texts, as far as they are."""
-    return {name: _OUTPUTS[name](texts) for name in signature.outputs}
+    """Returns a signature's outputs for texts that have ended."""
+    return _outputs(texts, signature, 0, max((text.max_length for text in texts), default=0))
+
+
+def _outputs(
+    texts: Sequence[Text], signature: SignatureInfo, start: int, end: int
+) -> dict[str, np.ndarray]:
+    """Returns outputs for texts as they are, with their tokens from one position to another."""
+
+    def matrix(rows: Sequence[Sequence[Any]], pad: Any, dtype: Any) -> np.ndarray:
+        lines = [[*row[start:end], *[pad] * (end - max(start, len(row)))] for row in rows]
+        return np.array(lines, dtype).reshape(len(lines), end - start)
+
+    of_tokens = {
+        name: matrix([text.progress.tokens.get(name, ()) for text in texts], b"", object)
+        for name in signature.outputs.keys() & _TOKENS
+    }
+    if _LOG_PROBABILITIES in signature.outputs:
+        rows = [text.log_probabilities[: text.progress.num_new_tokens] for text in texts]
+        of_tokens[_LOG_PROBABILITIES] = matrix(rows, 0, np.float32)
+    whole = signature.outputs.keys() & _OUTPUTS.keys()
+    return {name: _OUTPUTS[name](texts) for name in whole} | of_tokens
 
 
 class Parts:
@@ -306,6 +348,7 @@ class Parts:
         self._text = text
         self._signature = signature
         self._settled = Settled([stop.decode("utf-8", "replace") for stop in text.stops])
+        self._num_tokens = 0  # in the earlier parts
         self._is_complete = False
 
     def next(self) -> dict[str, np.ndarray] | None:
@@ -318,7 +361,8 @@ class Parts:
         if self._is_complete or not (piece or progress.ended):
             return None
         self._is_complete = progress.ended
-        outputs = outputs_of([self._text], self._signature)
+        start, self._num_tokens = self._num_tokens, progress.num_new_tokens
+        outputs = _outputs([self._text], self._signature, start, self._num_tokens)
         return outputs | {"text": np.array([piece.encode()], object)}
 
 
@@ -344,12 +388,14 @@ def _matrix(rows: Sequence[Sequence[int]], padding: Sequence[int]) -> np.ndarray
     return matrix
 
 
+def _column(dtype: Any, value: Callable[[Text], Any]) -> Callable[[Sequence[Text]], np.ndarray]:
+    return lambda texts: np.array([value(text) for text in texts], dtype)
+
+
 _OUTPUTS = {
-    "text": lambda texts: np.array([t.progress.text.encode() for t in texts], object),
-    "num_new_tokens": lambda texts: np.array([t.progress.num_new_tokens for t in texts], np.int32),
-    "log_probability": lambda texts: np.array(
-        [t.progress.log_probability for t in texts], np.float32
-    ),
-    "finished": lambda texts: np.array([t.progress.finished for t in texts]),
-    "num_prompt_tokens": lambda texts: np.array([len(t.prompt) for t in texts], np.int32),
+    "text": _column(object, lambda text: text.progress.text.encode()),
+    "num_new_tokens": _column(np.int32, lambda text: text.progress.num_new_tokens),
+    "log_probability": _column(np.float32, lambda text: text.progress.log_probability),
+    "finished": _column(bool, lambda text: text.progress.finished),
+    "num_prompt_tokens": _column(np.int32, lambda text: len(text.prompt)),
 }

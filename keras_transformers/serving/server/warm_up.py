@@ -32,9 +32,9 @@ def warm_up(model: SavedModel) -> int:
 
     def run(signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
         begin = beginning(model, signature)
-        if begin is None or not rows_of(inputs):
+        if begin is None or rows_of(inputs) is None:
             return model.run(signature, inputs, timeout_s=_TIMEOUT_S)
-        return write(model, begin, inputs, signature)  # as requests will be answered
+        return write(model, signature, begin, inputs)  # as requests will be answered
 
     file, count = model.path / WARM_UP_FILE, 0
     for log in _logs(model.path):

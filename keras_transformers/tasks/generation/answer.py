@@ -35,14 +35,22 @@ class Selection(Result):
         text: the likeliest of the choices, the first of equals.
         probability: its probability among the choices.
         probabilities: that of each choice, in their order; they add up to 1.
+        num_new_tokens: how many tokens the text has, with the end token after it.
         num_prompt_tokens: how many tokens the model read before them, special ones included.
     """
 
     text: str
     probability: float
     probabilities: list[float]
+    num_new_tokens: int
     num_prompt_tokens: int
 
 
 # The signature `score` counts the tokens of a text.
-ANSWER = AnswerType("generation", Generation, inputs=(("prompt",),), count="num_tokens")
+ANSWER = AnswerType(
+    "generation",
+    Generation,
+    inputs=(("prompt",), ("prompt", "choices")),
+    lists=("choices",),
+    count="num_tokens",
+)

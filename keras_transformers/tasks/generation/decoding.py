@@ -27,6 +27,7 @@ from keras_transformers.decoding.step import (
 )
 from keras_transformers.tasks.generation.answer import Generation
 from keras_transformers.tasks.generation.pieces import pieces
+from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
@@ -208,7 +209,13 @@ class Decoder:
     ) -> dict[str, tf.Tensor]:
         """Returns the texts of new tokens (rows, length), and whether they contain a stop."""
         ragged = tf.RaggedTensor.from_tensor(token_ids, num_tokens)
-        return {"text": self._text(ragged, stop), "is_stopped": self._stops(stop, ragged)}
+        pieces = token_bytes(self._tokenizer, token_ids, num_tokens)
+        return {
+            "text": self._text(ragged, stop),
+            "is_stopped": self._stops(stop, ragged),
+            "token_bytes": pieces,
+            "tokens": as_text(pieces),
+        }
 
     # Concrete functions: a tf.function would check every tensor of the cache at each step.
 

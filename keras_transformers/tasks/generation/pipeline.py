@@ -98,7 +98,8 @@ class TextGenerator(Pipeline):
       token_log_probabilities float32 (batch, length); see `complete_tokens`.
     - choose(prompt string (batch,), choices string (batch, choices)), chat_choose(roles, texts,
       choices) -> text string (batch,), probability float32 (batch,), probabilities float32 (batch,
-      choices), num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows of choices.
+      choices), num_new_tokens, num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows
+      of choices.
     - tokenize(prompt) -> token_ids int32 (batch, length), tokens string (batch, length), num_tokens
       int32 (batch,): the prompt as the model reads it.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
@@ -634,7 +635,8 @@ class TextGenerator(Pipeline):
         Returns:
             `text` strings (batch,), the likeliest choice, the first of equals; `probability`
             float32 (batch,), its probability; `probabilities` float32 (batch, choices), 0 for
-            padding; `num_prompt_tokens` int32 (batch,).
+            padding; `num_new_tokens` int32 (batch,), those of `text` and the end token;
+            `num_prompt_tokens` int32 (batch,).
 
         Raises:
             tf.errors.InvalidArgumentError: a row has no choice, one twice, one that does not fit
@@ -668,7 +670,7 @@ class TextGenerator(Pipeline):
         rows = self._prompts.read(tokens, what)
         pairs = self._choices.rows(choices, rows["num_tokens"], self._text_tokens)
         scores = self._scores(**rows, **pairs)
-        return answers_of(choices, scores, rows["num_tokens"])
+        return answers_of(choices, scores, pairs["lengths"], rows["num_tokens"])
 
     @shared
     def _scores(self, **rows: tf.Tensor) -> tf.Tensor:
@@ -827,6 +829,7 @@ class TextGenerator(Pipeline):
             "text": _STRINGS,
             "probability": tf.TensorSpec([None], tf.float32),
             "probabilities": tf.TensorSpec([None, None], tf.float32),
+            "num_new_tokens": tf.TensorSpec([None], tf.int32),
             "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
         }
 

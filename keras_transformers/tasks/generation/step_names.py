@@ -18,8 +18,8 @@ signatures ignore them.
   `top_p`, `repetition_penalty`. It returns the new `token_ids`, their `log_probability` float32
   (rows,), `is_end` bool (rows,), and the cache with one more column.
 - TEXT takes the new `token_ids` int32 (rows, length), `num_tokens` int32 (rows,) and `stop` strings
-  (rows, stops), and returns `text` strings (rows,), up to the first stop string, and `is_stopped`
-  bool (rows,), whether there was one.
+  (rows, stops), and returns `text` strings (rows,), up to the first stop string; `is_stopped` bool
+  (rows,), whether there was one; and `token_bytes` and `tokens`, those of `complete_tokens`.
 
 The cache is one input and output for each of its tensors, in the order of their names, which start
 with CACHE. Their free axis after the first is that of the columns.

@@ -72,6 +72,7 @@ def step_signatures(
     texts = {"token_ids": _TOKENS, "num_tokens": _COUNTS}
     texts["stop"] = tf.TensorSpec([None, None], tf.string)
     written = {"text": tf.TensorSpec([None], tf.string), "is_stopped": stepped["is_end"]}
+    written |= dict.fromkeys(("token_bytes", "tokens"), texts["stop"])
     signatures = {
         name: _signature(lambda rows=rows, **inputs: decoder.begin(**rows(**inputs)), specs, _BEGUN)
         for name, (rows, specs) in begins.items()

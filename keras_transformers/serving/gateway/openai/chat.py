@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.gateway.apis import Asked, Body, answered, event_stream
 from keras_transformers.serving.gateway.openai.errors import error_shape, openai_router
-from keras_transformers.serving.gateway.openai.fields import IGNORED, Neutral, Usage
+from keras_transformers.serving.gateway.openai.fields import IGNORED, CompletionUsage, Neutral
 from keras_transformers.serving.gateway.openai.generation import (
     FinishReason,
     GenerationRequest,
@@ -53,7 +53,9 @@ class Message(Body):
         description='Whose it is; "developer" is the same as "system".'
     )
     content: Annotated[
-        list[TextPart], BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart])
+        list[TextPart],
+        Field(fail_fast=True),
+        BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart]),
     ] = Field(description="The text, or parts, which are joined by line breaks.")
     name: Annotated[Json, Neutral()] = None
     refusal: Annotated[Json, Neutral()] = None
@@ -74,10 +76,13 @@ class ChatRequest(GenerationRequest):
     """A conversation to answer."""
 
     messages: list[Message] = Field(
-        min_length=1, max_length=10_000, description="The conversation; the last is the user's."
+        min_length=1,
+        max_length=10_000,
+        fail_fast=True,
+        description="The conversation; the last message is the user's.",
     )
     max_completion_tokens: int | None = Field(
-        None, ge=1, lt=2**31, description="The newer name of max_tokens, which it replaces."
+        None, ge=1, le=2**31 - 1, description="The newer name of max_tokens, which it replaces."
     )
     logprobs: bool | None = Field(
         None, description="Whether to return the tokens and their log-probabilities."
@@ -147,7 +152,7 @@ class ChatChoice(BaseModel):
     """One of the answers."""
 
     index: int = Field(description="From 0 to n - 1.")
-    message: AssistantMessage = Field(description="The answer.")
+    message: AssistantMessage = Field(description="The text of the answer.")
     logprobs: ChatLogprobs | None = Field(description="Its tokens, if asked for.")
     finish_reason: FinishReason = Field(
         description='"length" if the most tokens or the last position are reached, else "stop".'
@@ -162,7 +167,7 @@ class ChatCompletion(BaseModel):
     created: int = Field(description="Seconds since 1970.")
     model: str = Field(description="As in the request.")
     choices: list[ChatChoice] = Field(description="The answers.")
-    usage: Usage | None = Field(description="null for exports made by version 1.0.")
+    usage: CompletionUsage | None = Field(description="null for exports made by version 1.0.")
 
 
 class Delta(BaseModel):
@@ -189,12 +194,14 @@ class ChatCompletionChunk(BaseModel):
     created: int = Field(description="Seconds since 1970, the same for all chunks.")
     model: str = Field(description="As in the request.")
     choices: list[ChunkChoice] = Field(description="One piece; none beside the usage.")
-    usage: Usage | None = Field(default=None, description="In the last chunk, if asked for.")
+    usage: CompletionUsage | None = Field(
+        default=None, description="In the last chunk, if asked for."
+    )
 
 
 @routes.post(
     "/chat/completions",
-    response_model=ChatCompletion,
+    response_model=ChatCompletion | ChatCompletionChunk,
     response_model_exclude_unset=True,
     responses={200: {"content": {"text/event-stream": {}}}},
 )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.gateway.apis import Asked, answered, event_stream
 from keras_transformers.serving.gateway.openai.errors import error_shape, openai_router
-from keras_transformers.serving.gateway.openai.fields import Neutral, Texts, Usage
+from keras_transformers.serving.gateway.openai.fields import CompletionUsage, Neutral, Texts
 from keras_transformers.serving.gateway.openai.generation import (
     FinishReason,
     GenerationRequest,
@@ -20,10 +20,10 @@ from keras_transformers.serving.gateway.openai.generation import (
     Written,
     new_id,
     now,
-    strings,
     usage,
 )
 from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.gateway.texts import check_count, column
 
 __all__: list[str] = []
 
@@ -35,7 +35,7 @@ class CompletionRequest(GenerationRequest):
     """Prompts to continue."""
 
     prompt: Texts = Field(
-        min_length=1, max_length=1024, description="A text or texts; not token ids."
+        min_length=1, description="A text or texts, up to --max-rows / n; not token ids."
     )
     logprobs: int | None = Field(
         None,
@@ -79,7 +79,7 @@ class Completion(BaseModel):
     created: int = Field(description="Seconds since 1970.")
     model: str = Field(description="As in the request.")
     choices: list[CompletionChoice] = Field(description="The texts.")
-    usage: Usage | None = Field(
+    usage: CompletionUsage | None = Field(
         default=None,
         description="In the last event of a stream, if asked for; null for old exports.",
     )
@@ -100,10 +100,11 @@ async def complete(request: CompletionRequest, models: Asked) -> Response:
         )
     model = await models.find(request.model)
     prompts = [prompt for prompt in request.prompt for _ in range(request.choices)]
+    check_count(model, prompts, "prompt")
     writer = Writer(
         request,
         model,
-        {"prompt": strings(prompts)},
+        {"prompt": column(prompts)},
         _SIGNATURES,
         "prompt",
         with_tokens=request.logprobs is not None,

@@ -11,8 +11,8 @@ from keras_transformers.serving.gateway.apis import Asked, Body, answered
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.openai.errors import openai_router
 from keras_transformers.serving.gateway.openai.fields import IGNORED, EmbeddingUsage, Texts
-from keras_transformers.serving.gateway.openai.generation import strings
 from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.gateway.texts import check_count, column
 from keras_transformers.serving.protocol.floats import shortest
 
 __all__: list[str] = []
@@ -26,7 +26,7 @@ class EmbeddingRequest(Body):
 
     model: str = Field(description="NAME, NAME@VERSION or NAME@LABEL.")
     input: Texts = Field(
-        min_length=1, max_length=2048, description="A text or texts; not token ids."
+        min_length=1, description="A text or texts, up to --max-rows; not token ids."
     )
     encoding_format: Literal["float", "base64"] | None = Field(
         None, description='"float", the default, or "base64" of float32 numbers, little-endian.'
@@ -74,7 +74,8 @@ async def embed(request: EmbeddingRequest, models: Asked) -> Response:
             f"dimensions: {request.dimensions} is more than the {width} of model {model.name!r}",
             field="dimensions",
         )
-    inputs = {"text": strings(request.input)}
+    check_count(model, request.input, "input")
+    inputs = {"text": column(request.input)}
     parts = await model.parts(_SIGNATURE, inputs)
     vectors = np.concatenate([part["embedding"] for part in parts])
     if request.dimensions and request.dimensions < vectors.shape[1]:

@@ -26,7 +26,11 @@ def _as_texts(value: Json) -> Json:
 
 
 # A field that takes a text or a list of texts.
-Texts = Annotated[list[str], BeforeValidator(_as_texts, json_schema_input_type=str | list[str])]
+Texts = Annotated[
+    list[str],
+    Field(fail_fast=True),  # a million wrong items would become a million errors
+    BeforeValidator(_as_texts, json_schema_input_type=str | list[str]),
+]
 
 
 class Neutral:
@@ -60,7 +64,7 @@ class Neutral:
         raise PydanticCustomError("not_supported", "is not supported: {remedy}", {"remedy": remedy})
 
 
-class Usage(BaseModel):
+class CompletionUsage(BaseModel):
     """How many tokens a request took."""
 
     prompt_tokens: int = Field(description="Those that the model read, special ones included.")

@@ -16,12 +16,12 @@ from pydantic import BeforeValidator, Field
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.gateway.apis import Body
 from keras_transformers.serving.gateway.backend import Model
-from keras_transformers.serving.gateway.openai.fields import IGNORED, Neutral, Usage
+from keras_transformers.serving.gateway.openai.fields import IGNORED, CompletionUsage, Neutral
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.floats import shortest
 from keras_transformers.serving.protocol.signatures import Arrays
-from keras_transformers.tasks.generation.conversations import decoding_options
+from keras_transformers.tasks.generation.conversations import OPTIONS, decoding_options
 
 FinishReason = Literal["stop", "length"]
 Outputs = Mapping[str, np.ndarray]
@@ -29,8 +29,7 @@ Outputs = Mapping[str, np.ndarray]
 _SMALLEST = float(np.finfo(np.float32).tiny)  # a smaller temperature is the same as 0
 _STREAMS_AT_ONCE = 8  # of one request
 _IMPOSSIBLE = -9999.0  # OpenAI's log-probability of what cannot occur: JSON has no infinity
-# Input of a signature -> the field that sets it, where the names differ.
-_FIELDS = {"roles": "messages", "texts": "messages", "choices": "structured_outputs.choice"}
+_TEXTS = ("prompt", "conversation", "roles", "texts")  # words for what a model goes on from
 _WORD = re.compile(r"\w+")
 
 
@@ -39,7 +38,11 @@ def _as_list(value: Json) -> Json:
 
 
 Text = Annotated[str, Field(min_length=1)]
-_Stops = Annotated[list[Text], BeforeValidator(_as_list, json_schema_input_type=str | list[Text])]
+_Stops = Annotated[
+    list[Text],
+    Field(fail_fast=True),
+    BeforeValidator(_as_list, json_schema_input_type=str | list[Text]),
+]
 
 
 class StructuredOutputs(Body):
@@ -48,6 +51,7 @@ class StructuredOutputs(Body):
     choice: list[Text] = Field(
         min_length=1,
         max_length=1000,
+        fail_fast=True,
         description="The answer is the likeliest of these strings; nothing else applies to it.",
     )
 
@@ -67,7 +71,10 @@ class GenerationRequest(Body):
 
     model: str = Field(description="NAME, NAME@VERSION or NAME@LABEL.")
     max_tokens: int | None = Field(
-        None, ge=1, lt=2**31, description="The most tokens to write; the export's own by default."
+        None,
+        ge=1,
+        le=2**31 - 1,
+        description="The most tokens to write; the export's own by default.",
     )
     temperature: float | None = Field(
         None, ge=0, le=2, description="Sample at this temperature; 0 takes the likeliest token."
@@ -76,7 +83,7 @@ class GenerationRequest(Body):
         None, gt=0, le=1, description="Sample from the likeliest tokens with this probability."
     )
     top_k: int | None = Field(
-        None, ge=0, lt=2**31, description="Sample from so many tokens; 0 for all. As in vLLM."
+        None, ge=0, le=2**31 - 1, description="Sample from so many tokens; 0 for all. As in vLLM."
     )
     repetition_penalty: float | None = Field(
         None, gt=0, le=100, description="Makes repeated tokens less likely; 1 does not. As in vLLM."
@@ -84,7 +91,7 @@ class GenerationRequest(Body):
     seed: int | None = Field(
         None,
         ge=-(2**63),
-        lt=2**63,
+        le=2**63 - 1,
         description="Of the first choice; the next has the next one. A random one by default.",
     )
     stop: _Stops | None = Field(
@@ -198,7 +205,7 @@ class Written:
     tokens: tuple[Token, ...] = ()
 
 
-def usage(rows: Sequence[Written], choices: int) -> Usage | None:
+def usage(rows: Sequence[Written], choices: int) -> CompletionUsage | None:
     """Returns how many tokens rows took; None if the model's export does not count them.
 
     Args:
@@ -210,7 +217,7 @@ def usage(rows: Sequence[Written], choices: int) -> Usage | None:
     if None in read or None in new:
         return None
     prompt, completion = sum(filter(None, read)), sum(filter(None, new))
-    return Usage(
+    return CompletionUsage(
         prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
     )
 
@@ -239,7 +246,13 @@ class Writer:
     ) -> None:
         plain, tokens, choose = signatures
         self._model, self._field, self._with_tokens = model, field, with_tokens
-        self._fields = {**_FIELDS, "max_length": request.length_field}
+        # Word in a model's refusal -> the field that it is about.
+        self._fields = {
+            **dict.fromkeys(_TEXTS, field),
+            **dict.fromkeys(("choice", "choices"), "structured_outputs.choice"),
+            **{name: name for name in OPTIONS if name in type(request).model_fields},
+            "max_length": request.length_field,
+        }
         self.rows = len(next(iter(texts.values())))
         self._choices: list[bytes] = []
         if request.structured_outputs is not None:
@@ -326,15 +339,15 @@ class Writer:
 
     @contextlib.contextmanager
     def _fields_of_errors(self) -> Iterator[None]:
-        """Adds the field to a model's refusal of its inputs, whose first name is that at fault."""
+        """Adds the field to a model's refusal of its inputs: the first that its words name."""
         try:
             yield
         except RequestError as error:
             if error.code != Code.INVALID_ARGUMENT:
                 raise
-            words = (word for word in _WORD.findall(error.message) if word in self._inputs)
-            field = self._fields.get(name, name) if (name := next(words, "")) else self._field
-            raise refusal(error.message, field=field) from None
+            words = _WORD.findall(error.message)
+            fields = (self._fields[word] for word in words if word in self._fields)
+            raise refusal(error.message, field=next(fields, self._field)) from None
 
 
 def log_probabilities(values: np.ndarray) -> list[float]:

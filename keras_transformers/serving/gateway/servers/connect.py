@@ -15,8 +15,12 @@ def connect(target: Target, tls: ClientTls, api_key: str | None = None) -> Async
         api_key: the key to show; None for none.
 
     Raises:
-        ValueError: see `Target.encryption`.
+        ValueError: the target speaks KServe's protocol; or see `Target.encryption`.
     """
+    if target.api != "tf_serving":
+        raise ValueError(
+            f"server {target.address}: a gateway asks TF Serving's API: leave out 'kserve+'"
+        )
     encryption = target.encryption(tls)
     with needing("serving"):
         if target.protocol == "rest":

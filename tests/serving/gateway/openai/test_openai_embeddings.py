@@ -63,7 +63,6 @@ WRONG = [
     ("input", [1, 2]),
     ("input", [[1, 2], [3]]),
     ("input.0", [None]),
-    ("input", ["a"] * 2049),
     ("encoding_format", "int8"),
     ("dimensions", 0),
     ("dimensions", 5),
@@ -89,6 +88,13 @@ def test_token_ids_are_refused_with_a_remedy(refused):
     assert param == "input"
     assert "token ids" in message
     assert "check_embedding_ctx_length" in message
+
+
+def test_more_texts_than_the_limit_are_refused(refused):
+    message, param, _ = refused(EMBEDDINGS, 413, model="embedder", input=["a"] * 1025)
+    assert param == "input"
+    assert "1025" in message
+    assert "1024" in message
 
 
 def test_models_that_cannot(refused):

@@ -526,7 +526,10 @@ def test_requests_beyond_the_limit_are_refused(backend):
 
         unfinished = [pool.submit(slow) for _ in range(2)]
         time.sleep(0.2)
-        asked = [pool.submit(httpx.post, f"{url}{CHAT}", json=TALKER, timeout=2) for _ in range(2)]
+        asked = [
+            pool.submit(httpx.post, f"{url}{CHAT}", json={**TALKER, "stream": stream}, timeout=2)
+            for stream in (False, True)
+        ]
         deadline = time.monotonic() + 10
         while len(own.calls) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -1,0 +1,65 @@
+"""The page at /docs has every route and every field, and nothing from elsewhere."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from keras_transformers.serving.gateway.application import application
+
+
+@pytest.fixture(scope="module")
+def client():
+    return TestClient(application(None))
+
+
+@pytest.fixture(scope="module")
+def text(client):
+    answer = client.get("/docs")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    return answer.text
+
+
+@pytest.fixture(scope="module")
+def description(client):
+    return client.get("/openapi.json").json()
+
+
+def test_nothing_runs_or_comes_from_elsewhere(text):
+    assert not re.search(r"<script|<img|<link|<iframe|//|@import|url\(", text, re.IGNORECASE)
+
+
+def test_every_route_and_field_is_there(text, description):
+    for path, methods in description["paths"].items():
+        for method in methods:
+            assert f">{method.upper()} {path}<" in text
+    for name, schema in description["components"]["schemas"].items():
+        assert f'id="{name}"' in text
+        for field in schema.get("properties", ()):
+            assert f"<code>{field}</code>" in text
+
+
+def test_links_lead_somewhere(text):
+    targets = set(re.findall(r'href="#([^"]*)"', text))
+    assert targets
+    assert targets <= set(re.findall(r'id="([^"]*)"', text))
+
+
+def test_every_field_of_openais_has_a_line(description):
+    schemas = description["components"]["schemas"]
+    left = {"ChatRequest", "ChatCompletion", "ChatCompletionChunk", "CompletionRequest"}
+    left |= {"Completion", "EmbeddingRequest", "EmbeddingList", "ModelList", "Error"}
+    seen = set()
+    while left:
+        name = left.pop()
+        seen.add(name)
+        for field, schema in schemas[name]["properties"].items():
+            assert schema["description"].endswith("."), (name, field)
+            assert len(schema["description"]) < 140, (name, field)
+        left |= set(re.findall(r"#/components/schemas/(\w+)", str(schemas[name]))) - seen
+
+
+def test_names_of_types_are_plain(description):
+    assert all(name.isalnum() for name in description["components"]["schemas"])
