@@ -176,7 +176,7 @@ class Models:
             RequestError: its server does not answer.
         """
         deadline = time.monotonic() + self._timeout_s
-        spec = _spec(name)
+        spec = as_spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
         try:
@@ -225,7 +225,7 @@ class Models:
             RefusalError: there is no such model.
             RequestError: its server does not answer.
         """
-        spec = _spec(name)
+        spec = as_spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
         try:
@@ -236,9 +236,16 @@ class Models:
             raise
         return any(version.state == "AVAILABLE" for version in versions)
 
+    async def are_ready(self) -> bool:
+        """Returns whether every model has a version that answers."""
+        for name in await self.names():
+            if not await self.is_ready(name):
+                return False
+        return True
+
     async def versions(self, name: str) -> list[int]:
         """Returns the versions of a model that answer, the oldest first."""
-        versions = await self._backend.status(_spec(name), self._timeout_s)
+        versions = await self._backend.status(as_spec(name), self._timeout_s)
         return sorted(entry.version for entry in versions if entry.state == "AVAILABLE")
 
     async def _unknown(self, name: str) -> Exception:
@@ -252,7 +259,8 @@ def _no_version(name: str, error: RequestError) -> RequestError:
     return refusal(f"model {name[:200]!r}: {error.message}", field="model", code=Code.NOT_FOUND)
 
 
-def _spec(name: str) -> ModelSpec:
+def as_spec(name: str) -> ModelSpec:
+    """Returns the model and the version that a name means; see `Models`."""
     model, at, version = name.rpartition("@")
     if not at:
         return ModelSpec(name)

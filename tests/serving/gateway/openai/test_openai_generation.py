@@ -1,11 +1,13 @@
 """/v1/chat/completions and /v1/completions: shapes, options, streams, refusals."""
 
 import json
+import threading
 
 import httpx
 import numpy as np
 import pytest
 
+from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.protocol.errors import Code, RequestError
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -477,3 +479,28 @@ def test_a_client_that_leaves_abandons_all_its_streams(gateway, backend):
     with gateway.stream("POST", COMPLETIONS, json={**PROMPT, "n": 3, "stream": True}) as answer:
         next(answer.iter_lines())
     assert backend.left.wait(5)
+
+
+def test_a_gateway_that_stops_lets_streams_end(backend):
+    """The first piece arrives before, the others after; new requests are refused."""
+    own = type(backend)()
+    own.pause_s = 1.0
+    gateway = Gateway(own, port=0)
+    gateway.start()
+    url = f"http://127.0.0.1:{gateway.port}"
+    stopping = threading.Thread(target=gateway.stop)
+    with httpx.stream(
+        "POST", f"{url}{CHAT}", json={**TALKER, "stream": True}, timeout=30
+    ) as answer:
+        lines = answer.iter_lines()
+        first = next(line for line in lines if "Hi" in line)
+        stopping.start()
+        rest = [line for line in lines if line]
+    pieces = [json.loads(line.removeprefix("data: ")) for line in [first, *rest[:-1]]]
+    assert rest[-1] == "data: [DONE]"
+    text = [piece["choices"][0]["delta"].get("content") or "" for piece in pieces]
+    assert "".join(text) == "Hi é"
+    stopping.join(20)
+    assert not stopping.is_alive()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/v1/models")
