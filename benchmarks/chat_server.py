@@ -267,7 +267,9 @@ def main() -> None:
             except Exception as error:  # the others go on
                 failed[subject.name] = f"{type(error).__name__}: {error}"
                 print(f"{subject.name}: {failed[subject.name]}", file=sys.stderr)
-    print(f"{'server':28} {'n':>3} {'tokens/s':>9} {'first':>9} {'longest':>9} {'fairness':>9} asked")
+    print(
+        f"{'server':28} {'n':>3} {'tokens/s':>9} {'first':>9} {'longest':>9} {'fairness':>9} asked"
+    )
     for clients in args.clients:
         for subject in tested:
             if clients in subject.answers:

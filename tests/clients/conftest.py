@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pytest
 import tiny
 
-import keras_transformers as kt
 from keras_transformers.serving import Client
 
 TASKS = ("classification", "embedding", "generation", "reranking")
@@ -58,13 +57,11 @@ def started(ready, *command):
 
 
 @pytest.fixture(scope="session")
-def local(tmp_path_factory):
+def local():
     """The addresses of a local server with a model of each kind, and `talker`, which chats."""
-    folder = tmp_path_factory.mktemp("talker")
-    bases = [tiny.exported(task).parent for task in TASKS]
-    kt.export(tiny.talker(), folder / "talker", check=False)
+    bases = [tiny.exported_talker().parent, *(tiny.exported(task).parent for task in TASKS)]
     ports = ("--rest-port", "0", "--grpc-port", "0")
-    command = ("serve", *bases, folder / "talker", *ports, "--timeout", "120")
+    command = ("serve", *bases, *ports, "--timeout", "120")
     with started("serve: ready", *command) as addresses:
         yield addresses
 

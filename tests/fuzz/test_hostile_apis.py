@@ -14,10 +14,9 @@ import tiny
 from hypothesis import strategies as st
 from mutation import ODD_VALUES, damaged_json, search
 
-import keras_transformers as kt
 from keras_transformers.serving import Limits, ModelSettings, Server
 
-TASKS = ("classification", "embedding", "generation", "reranking")
+TASKS = ("classification", "embedding", "reranking")
 REFUSED = {400, 404, 413, 415, 422}
 MIB = 1024 * 1024
 
@@ -62,7 +61,7 @@ WRITING = {"max_tokens": 2, "temperature": 1.0, "top_p": 0.9, "n": 1, "seed": 1,
 TEXT = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a good film"]}
 ROUTES = [
     Route("/v1/chat/completions", {"model": "talker", "messages": MESSAGES} | WRITING, of_openai),
-    Route("/v1/completions", {"model": "generation", "prompt": "a dog"} | WRITING, of_openai),
+    Route("/v1/completions", {"model": "talker", "prompt": "a dog"} | WRITING, of_openai),
     Route(
         "/v1/embeddings",
         {"model": "embedding", "input": ["a"], "encoding_format": "float", "dimensions": 4},
@@ -89,13 +88,11 @@ IDS = [route.path for route in ROUTES]
 
 
 @pytest.fixture(scope="module")
-def apis(tmp_path_factory):
+def apis():
     """An HTTP client of a server with a model of each kind."""
     import httpx
 
-    folder = tmp_path_factory.mktemp("talker")
-    kt.export(tiny.talker(), folder / "talker", check=False)
-    bases = [folder / "talker", *(tiny.exported(task).parent for task in TASKS)]
+    bases = [tiny.exported_talker().parent, *(tiny.exported(task).parent for task in TASKS)]
     limits = Limits(max_body_bytes=MIB, max_rows=64, max_requests=8, timeout_s=60.0)
     settings = [ModelSettings(base.name, base) for base in bases]
     with (
