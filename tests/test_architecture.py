@@ -42,7 +42,6 @@ ALLOWED: dict[str, set[str]] = {
     "serving": {
         *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.answer"),
         *("tasks.generation.choice_lists", "tasks.generation.conversations"),
-        "tasks.generation.step_names",
         # How to write texts step by step: names of signatures, and pieces of text.
         *("tasks.generation.step_names", "tasks.generation.pieces"),
     },
