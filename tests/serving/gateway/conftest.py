@@ -88,9 +88,10 @@ class Backend:
     Attributes:
         calls: (model, signature, inputs) of the calls.
         error: what the next call raises.
-        waiting: how many calls may go on after their start; None for all.
+        holding: whether calls wait.
         abandoned: set when a call that waits is cancelled.
         loading: names of models without a version that answers.
+        models: name -> signatures.
     """
 
     def __init__(self):
@@ -206,7 +207,7 @@ def ask(arithmetic, simple):
 
 @dataclasses.dataclass
 class Place:
-    """Where the exports are served: in front of them, and what speaks to them."""
+    """Where exports are served: REST's URL and gRPC's address."""
 
     url: str
     grpc: str

@@ -1,6 +1,6 @@
 """Defines the client's transport for KServe v2 over gRPC."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,6 +38,11 @@ class KServeGrpcTransport(GrpcTransport):
             output.name: converting.read_tensor(output, response.raw_output_contents, index)
             for index, output in enumerate(response.outputs)
         }
+
+    def stream(  # noqa: D102
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        yield self.predict(call, inputs, outputs)  # the protocol answers once
 
     def classify(  # noqa: D102
         self, call: Call, examples: Sequence[Features]

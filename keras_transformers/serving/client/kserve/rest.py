@@ -2,7 +2,7 @@
 
 import json
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import httpx
@@ -64,6 +64,11 @@ class KServeRestTransport(RestTransport):
             rest_messages.Request("POST", path, call.timeout_s, content, headers)
         )
         return _read_outputs(response, call.timeout_s)
+
+    def stream(  # noqa: D102
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        yield self.predict(call, inputs, outputs)  # the protocol answers once
 
     def classify(  # noqa: D102
         self, call: Call, examples: Sequence[Features]

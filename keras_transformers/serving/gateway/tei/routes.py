@@ -107,14 +107,19 @@ async def embed(body: EmbedRequest, model: _Embedder) -> list[list[float]]:
     """Returns the vectors of texts."""
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     texts.check_count(model, inputs, "inputs")
+    _check_dimensions(model, body.dimensions)
     vectors = await texts.embeddings(model, inputs, _prompt(model, body.prompt_name, ""))
-    size = vectors.shape[1]
-    if body.dimensions is not None and body.dimensions > size:
-        raise refusal(
-            f"dimensions is {body.dimensions}, but the vectors have {size}", field="dimensions"
-        )
     vectors = vectors[:, : body.dimensions]
     return shortest(texts.unit_vectors(vectors) if body.normalize else vectors).tolist()
+
+
+def _check_dimensions(model: Model, dimensions: int | None) -> None:
+    shape = model.signatures[DEFAULT_SIGNATURE].outputs["embedding"].shape
+    size = shape[-1] if shape else None
+    if dimensions is not None and size is not None and dimensions > size:
+        raise refusal(
+            f"dimensions is {dimensions}, but the vectors have {size}", field="dimensions"
+        )
 
 
 @_post("/similarity")

@@ -9,7 +9,9 @@ import pytest
 
 from keras_transformers.results import Classification
 from keras_transformers.serving import Client, RequestError
+from keras_transformers.serving.client.transport import Call
 from keras_transformers.serving.protocol.kserve import tensors
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 TEXTS = ["good film", "a very bad film!"]
 
@@ -40,6 +42,14 @@ def test_it_gives_the_same_answers_as_the_servers_own_api(client, tiny_client):
     for name, array in client.predict(any_bytes, model="classification").items():
         wanted = tiny_client.predict(any_bytes, model="classification")[name]
         np.testing.assert_array_equal(array, wanted)
+
+
+def test_a_stream_is_one_piece(client):
+    inputs = {"text": np.array([text.encode() for text in TEXTS], object)}
+    call = Call(ModelSpec("classification"), "serving_default", 60.0)
+    (piece,) = client._transport.stream(call, inputs, {})
+    answer = client.predict(inputs, model="classification")
+    np.testing.assert_array_equal(piece["label"], answer["label"])
 
 
 def test_its_errors_are_the_servers(client):
