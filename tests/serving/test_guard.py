@@ -114,6 +114,27 @@ def test_every_api_refuses_in_its_own_shape(url, gateway):
         assert httpx.get(f"{place}/nowhere").status_code == 401
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/chat/completions", "/v1/embeddings", "/embed", "/rerank", "/v1/rerank"),
+        *("/v2/rerank", "/v2/models/m/infer", "/invocations", "/v1/models/m:predict"),
+    ],
+)
+def test_a_missing_key_is_said_as_any_other_error(url, path):
+    refused = httpx.post(f"{url}{path}", content=b"{}")
+    wrong = httpx.post(f"{url}{path}", content=b"no JSON", headers={"x-api-key": "secret"})
+    assert refused.status_code == 401
+    assert 400 <= wrong.status_code < 500
+
+    def shape(value):
+        is_object = isinstance(value, dict)
+        return {key: shape(item) for key, item in value.items()} if is_object else None
+
+    assert shape(refused.json()) == shape(wrong.json())
+    assert "no API key" in refused.text
+
+
 def test_requests_per_minute(key_file):
     keys = ApiKeys(key_file)
     key = keys.check({"x-api-key": "few"})
