@@ -35,12 +35,7 @@ def test_status_as_documented(rest):
                 "state": "AVAILABLE",
                 "status": {"error_code": "OK", "error_message": ""},
             }
-        ],
-        # Not TF Serving's, but OpenAI's: its clients ask for a model at the same address.
-        "id": "half_plus_two",
-        "object": "model",
-        "created": 0,
-        "owned_by": "keras_transformers",
+        ]
     }
     for path in (f"{MODEL}/versions/123", f"{MODEL}/labels/Version_Label"):
         response = rest.get(path)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.generation.conversations import OLD_OPTIONS
 
 _ROWS_OF_A_RUN = 32  # as `Client` sends them, so that answers are the same
+_BYTES_OF_A_RUN = 2**20  # of texts, unless a single row has more
 _RUNS_OF_A_REQUEST = 4  # at the same time
 
 
@@ -120,18 +121,17 @@ class Model:
     async def parts(self, signature_name: str, inputs: Arrays) -> list[dict[str, np.ndarray]]:
         """Runs a signature on rows of any number, as many at once as `Client` sends.
 
+        Long texts take fewer rows: a request that repeats one must not become many times as large.
         A few runs are in progress at the same time, so that replicas share them but one request
         does not take the places of all others.
         """
         places = asyncio.Semaphore(_RUNS_OF_A_REQUEST)
 
-        async def run(start: int) -> dict[str, np.ndarray]:
-            rows = slice(start, start + _ROWS_OF_A_RUN)
+        async def run(rows: slice) -> dict[str, np.ndarray]:
             async with places:
                 return await self.predict(signature_name, {n: a[rows] for n, a in inputs.items()})
 
-        count = len(next(iter(inputs.values())))
-        runs = [asyncio.ensure_future(run(start)) for start in range(0, count, _ROWS_OF_A_RUN)]
+        runs = [asyncio.ensure_future(run(rows)) for rows in _runs(inputs)]
         try:
             return await asyncio.gather(*runs)
         finally:  # if one has failed
@@ -145,6 +145,21 @@ class Model:
     def _call(self, signature_name: str) -> Call:
         left_s = max(0.001, self.deadline - time.monotonic())
         return Call(self.spec, signature_name, left_s)
+
+
+def _runs(inputs: Arrays) -> Iterator[slice]:
+    """Yields the rows of each run."""
+    count = len(next(iter(inputs.values())))
+    texts = [array.reshape(count, -1) for array in inputs.values() if array.dtype == object]
+    start = size = 0
+    for row in range(count):
+        length = sum(sum(map(len, array[row])) for array in texts)
+        if row > start and (row - start == _ROWS_OF_A_RUN or size + length > _BYTES_OF_A_RUN):
+            yield slice(start, row)
+            start, size = row, 0
+        size += length
+    if count:
+        yield slice(start, count)
 
 
 class Models:

@@ -20,7 +20,7 @@ from keras_transformers.serving.gateway.openai.generation import (
     Written,
     new_id,
     now,
-    strings,
+    row_of_strings,
     usage,
 )
 from keras_transformers.serving.gateway.refusals import refusal
@@ -219,7 +219,7 @@ async def complete_chat(request: ChatRequest, models: Asked) -> Response:
     writer = Writer(
         request,
         model,
-        {"roles": strings([roles] * rows), "texts": strings([texts] * rows)},
+        {"roles": row_of_strings(roles, rows), "texts": row_of_strings(texts, rows)},
         _SIGNATURES,
         "messages",
         with_tokens=bool(request.logprobs),

@@ -18,6 +18,7 @@ from keras_transformers.serving.gateway.apis import Body
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.openai.fields import IGNORED, CompletionUsage, Neutral
 from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.gateway.texts import check_count, column
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.floats import shortest
 from keras_transformers.serving.protocol.signatures import Arrays
@@ -26,10 +27,12 @@ from keras_transformers.tasks.generation.conversations import OPTIONS, decoding_
 FinishReason = Literal["stop", "length"]
 Outputs = Mapping[str, np.ndarray]
 
+_INTEGERS = ("max_length", "top_k")  # of the options; `seed` has more bits
 _SMALLEST = float(np.finfo(np.float32).tiny)  # a smaller temperature is the same as 0
 _STREAMS_AT_ONCE = 8  # of one request
 _IMPOSSIBLE = -9999.0  # OpenAI's log-probability of what cannot occur: JSON has no infinity
 _TEXTS = ("prompt", "conversation", "roles", "texts")  # words for what a model goes on from
+_CHOICE = "structured_outputs.choice"
 _WORD = re.compile(r"\w+")
 
 
@@ -50,7 +53,6 @@ class StructuredOutputs(Body):
 
     choice: list[Text] = Field(
         min_length=1,
-        max_length=1000,
         fail_fast=True,
         description="The answer is the likeliest of these strings; nothing else applies to it.",
     )
@@ -151,19 +153,15 @@ class GenerationRequest(Body):
         else:
             seeds = np.array([secrets.randbits(63) for _ in range(rows)], np.int64)
         columns = {
-            name: np.full(rows, value, np.float32 if isinstance(value, float) else np.int32)
+            name: np.full(rows, value, np.int32 if name in _INTEGERS else np.float32)
             for name, value in options.items()
         }
-        return {**columns, "seed": seeds, "stop": strings([stop] * rows)}
+        return {**columns, "seed": seeds, "stop": row_of_strings(stop, rows)}
 
 
-def strings(values: Sequence[Any]) -> np.ndarray:
-    """Returns nested lists of str or bytes as an array of bytes."""
-    array = np.array(values, object)
-    flat = [value.encode() if isinstance(value, str) else value for value in array.flat]
-    result = np.empty(len(flat), object)
-    result[:] = flat
-    return result.reshape(array.shape)
+def row_of_strings(texts: Sequence[str], rows: int) -> np.ndarray:
+    """Returns the same strings in each row, (rows, strings), as bytes that the rows share."""
+    return np.repeat(column(texts)[None], rows, axis=0)
 
 
 @dataclass(frozen=True)
@@ -249,7 +247,7 @@ class Writer:
         # Word in a model's refusal -> the field that it is about.
         self._fields = {
             **dict.fromkeys(_TEXTS, field),
-            **dict.fromkeys(("choice", "choices"), "structured_outputs.choice"),
+            **dict.fromkeys(("choice", "choices"), _CHOICE),
             **{name: name for name in OPTIONS if name in type(request).model_fields},
             "max_length": request.length_field,
         }
@@ -258,10 +256,12 @@ class Writer:
         if request.structured_outputs is not None:
             if request.choices > 1:
                 raise refusal("n: must be 1 where the answer is the likeliest choice", field="n")
-            self._choices = [text.encode() for text in request.structured_outputs.choice]
             self._signature = choose
-            self._inputs = {**texts, "choices": strings([self._choices] * self.rows)}
             model.signature(choose, "choose between strings")
+            check_count(model, request.structured_outputs.choice * self.rows, _CHOICE)
+            choices = row_of_strings(request.structured_outputs.choice, self.rows)
+            self._choices = choices[0].tolist()
+            self._inputs = {**texts, "choices": choices}
         else:
             self._signature = tokens if with_tokens else plain
             purpose = "return tokens" if with_tokens else "write text"

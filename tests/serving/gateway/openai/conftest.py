@@ -159,6 +159,12 @@ def rows_of(rows, outputs):
     }
 
 
+@pytest.fixture
+def vector():
+    """The vector of every text."""
+    return VECTOR
+
+
 @pytest.fixture(scope="session")
 def running():
     backend = Backend()

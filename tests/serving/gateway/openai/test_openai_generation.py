@@ -82,6 +82,8 @@ def test_options_are_the_exports_unless_the_request_has_them(ask, backend):
     assert chosen["stop"].tolist() == [[b"x"]]
     dtypes = {name: array.dtype for name, array in chosen.items()}
     assert (dtypes["seed"], dtypes["max_length"]) == (np.int64, np.int32)
+    ask(CHAT, **TALKER, temperature=1, top_p=1, repetition_penalty=1)  # integers in JSON
+    assert {name: array.dtype for name, array in backend.calls[2][1].items()} == dtypes
 
 
 @pytest.mark.parametrize("temperature", [0, 0.0, 1e-300, 1e-40])
@@ -116,6 +118,11 @@ def test_many_rows_are_several_runs(ask, backend):
     answer = ask(COMPLETIONS, model="talker", prompt=["a"] * 20, n=2)
     assert sorted(len(inputs["prompt"]) for _, inputs in backend.calls) == [8, 32]
     assert len(answer["choices"]) == 40
+
+
+def test_long_texts_repeated_are_runs_of_few_rows(ask, backend):
+    ask(CHAT, model="talker", messages=[{"role": "user", "content": "a" * 400_000}], n=5)
+    assert [len(inputs["texts"]) for _, inputs in backend.calls] == [2, 2, 1]
 
 
 def test_the_newer_name_of_max_tokens_comes_first(ask, backend):
@@ -382,6 +389,9 @@ def test_a_wrong_value_is_refused_by_its_field(gateway, backend, field, value):
 def test_what_belongs_together(refused):
     choice = {"structured_outputs": {"choice": ["a"]}}
     assert refused(CHAT, **TALKER, **choice, n=2)[1] == "n"
+    many = {"structured_outputs": {"choice": [f"{i}" for i in range(600)]}}
+    refusal = refused(COMPLETIONS, 413, model="talker", prompt=["a", "b"], **many)
+    assert refusal[1] == "structured_outputs.choice"
     assert refused(CHAT, **TALKER, **choice, top_logprobs=1)[1] == "top_logprobs"
     assert refused(COMPLETIONS, **PROMPT, logprobs=2)[1] == "logprobs"
 

@@ -132,6 +132,7 @@ def test_streams_of_several_texts(openai):
     assert texts == expected
 
 
+@pytest.mark.slow  # the first answers of these signatures
 def test_tokens(openai, client):
     expected = client.chat(HELLO, model="talker")
     body = {"model": "talker", "messages": HELLO, "logprobs": True}
@@ -148,6 +149,7 @@ def test_tokens(openai, client):
         np.testing.assert_allclose(total, expected.log_probability, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_of_some_strings(openai, client):
     choices = ["yes", "no", "perhaps"]
     columns = {"roles": [[m["role"] for m in HELLO]], "texts": [[m["content"] for m in HELLO]]}
