@@ -38,9 +38,11 @@ ALLOWED: dict[str, set[str]] = {
     },
     # The tables and jobs are for predictions on files; a report is what measuring returns.
     "saved_model": {"tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"},
-    # It knows SavedModels, never models; from the tasks it needs only their answers.
+    # It knows SavedModels, never models; from the tasks it needs only their answers, and how the
+    # client arranges conversations and choices in columns.
     "serving": {
-        *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.conversations"),
+        *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.answer"),
+        *("tasks.generation.choice_lists", "tasks.generation.conversations"),
     },
     # A page over both: it stands on the server, and looks inside models.
     "explorer": {
@@ -83,6 +85,7 @@ WITHOUT_TENSORFLOW = (
     "tasks/*/answer.py",
     "tasks/answers.py",
     "tasks/texts.py",
+    "tasks/generation/choice_lists.py",
     "tasks/generation/conversations.py",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
