@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--limits", type=int, nargs="+", default=[ROWS_ONLY, 1024, 512, 256])
+    parser.add_argument("--limits", type=int, nargs="+", default=[ROWS_ONLY, 1024, 512])
     parsed = parser.parse_args()
     model = Model(parsed.export)
     print("load", *(f"{value:.1f}" for value in os.getloadavg()))

@@ -113,14 +113,21 @@ def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager
 
 
 @contextlib.contextmanager
-def both_ways(base: Path) -> Iterator[dict[str, Running]]:
-    """Runs the local server on a base path, with batching and without."""
-    limits = ("--max-requests", "128")
-    with (
-        serving(base, options=limits) as batching,
-        serving(base, options=(*limits, "--no-batching")) as alone,
-    ):
-        yield {"batching on": batching, "batching off": alone}
+def both_ways(base: Path, *, by_rows: bool = False) -> Iterator[dict[str, Running]]:
+    """Runs the local server on a base path, with batching and without.
+
+    Args:
+        base: the base path.
+        by_rows: whether to run one whose batches have any number of tokens, too.
+    """
+    ways = {"batching on": (), "batching off": ("--no-batching",)}
+    if by_rows:
+        ways["batching by rows"] = ("--max-batch-tokens", str(2**30))
+    with contextlib.ExitStack() as stack:
+        yield {
+            name: stack.enter_context(serving(base, options=("--max-requests", "128", *options)))
+            for name, options in ways.items()
+        }
 
 
 def called_directly(base: Path) -> Ask:

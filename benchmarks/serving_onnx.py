@@ -130,7 +130,7 @@ def time_batches(sides: dict[str, Embed], texts: Sequence[str], rounds: int) -> 
 def time_servers(parsed: argparse.Namespace, base: Path, onnx: Sequence[str]) -> None:
     kinds = kinds_of(list(read_lines(parsed.texts))[: parsed.lines], parsed.requests)
     direct = called_directly(base)
-    with both_ways(base) as ours, started(SERVER, *onnx) as other:
+    with both_ways(base, by_rows=True) as ours, started(SERVER, *onnx) as other:
         servers = ours | {"ONNX Runtime": other}
         with memory_told(servers):
             for (kind, texts), clients in itertools.product(kinds.items(), parsed.clients):
@@ -153,13 +153,17 @@ def main() -> None:
     )
     parser.add_argument("minilm", type=Path)
     add_options(parser)
+    parser.add_argument("--onnx", type=Path, help="the ONNX model, if torch is not installed")
     parsed = parser.parse_args()
     texts = list(read_lines(parsed.texts))[: parsed.lines]
     with tempfile.TemporaryDirectory() as folder:
         base, graph = Path(folder, MODEL), Path(folder, "model.onnx")
         tokenizer = parsed.minilm / "tokenizer.json"
         export_saved_model(parsed.minilm, base)
-        export_onnx(parsed.minilm, graph)
+        if parsed.onnx is None:
+            export_onnx(parsed.minilm, graph)
+        else:
+            graph = parsed.onnx
         sides = {"SavedModel": saved_model_embed(base), "ONNX": onnx_embed(graph, tokenizer)}
         check_same(*sides.values(), texts)
         print(HEADER)

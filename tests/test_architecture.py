@@ -38,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     # The tables and jobs are for predictions on files; a report is what measuring returns.
     "saved_model": {"tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"},
-    # It knows SavedModels, never models; from the tasks it needs only their answers.
+    # It knows SavedModels, never models; from the tasks it needs only their answers, and how the
+    # client arranges conversations and choices in columns.
     "serving": {
         *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.answer"),
         *("tasks.generation.choice_lists", "tasks.generation.conversations"),
@@ -86,6 +87,7 @@ WITHOUT_TENSORFLOW = (
     "tasks/*/answer.py",
     "tasks/answers.py",
     "tasks/texts.py",
+    "tasks/generation/choice_lists.py",
     "tasks/generation/conversations.py",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
