@@ -79,18 +79,20 @@ def started(*command: str) -> Iterator[Running]:
 
     Args:
         command: starts the server, whose stderr says "REST on URL", perhaps "gRPC on TARGET", and
-            then ": ready:".
+            then ": ready:"; a gateway's says "gateway: URL".
     """
     start, told = time.perf_counter(), ""
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
     try:
         for line in process.stderr:
             told += line
-            if ": ready:" in line:
+            if ": ready:" in line or "gateway: http" in line:
                 break
         ready_after_s = time.perf_counter() - start
-        found = [re.search(rf"{protocol} on (\S+)", told) for protocol in ("REST", "gRPC")]
-        if found[0] is None or ": ready:" not in told:
+        found = [
+            re.search(rf"{address} (\S+)", told) for address in ("(?:REST on|gateway:)", "gRPC on")
+        ]
+        if process.poll() is not None or found[0] is None:
             raise SystemExit(f"the server did not start:\n{told}")
         # Keep reading its output, because it would block on a full pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()

@@ -23,7 +23,6 @@ import os
 import random
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -43,7 +42,6 @@ import tiny
 from serving import Running, serving, started
 from serving_soak import MAX_GROWTH, metric, same
 
-import keras_transformers as kt
 from keras_transformers.serving import Client
 
 TASKS = ("classification", "embedding", "generation", "reranking")
@@ -328,14 +326,12 @@ def growth(values: Sequence[float]) -> float:
 @contextlib.contextmanager
 def processes() -> Iterator[dict[str, Running]]:
     """Runs the local server, and the gateway in front of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        kt.export(tiny.talker(), Path(folder, "talker"), check=False)
-        bases = [Path(folder, "talker"), *(tiny.exported(task).parent for task in TASKS)]
-        limits = ("--max-requests", "256")
-        with serving(*bases, options=limits) as server:
-            command = ("-m", "keras_transformers.cli.main", "gateway", server.rest)
-            with started(*command, "--port", "0", *limits) as gateway:
-                yield {"serve": server, "gateway": gateway}
+    bases = [tiny.exported_talker().parent, *(tiny.exported(task).parent for task in TASKS)]
+    limits = ("--max-requests", "256")
+    with serving(*bases, options=limits) as server:
+        command = ("-m", "keras_transformers.cli.main", "gateway", server.rest)
+        with started(*command, "--port", "0", *limits) as gateway:
+            yield {"serve": server, "gateway": gateway}
 
 
 def soak(parsed: argparse.Namespace) -> int:

@@ -60,6 +60,8 @@ PipelinePath = Annotated[
     ),
 ]
 
+# The environment variable with the key for servers: a command line can be seen by other users.
+API_KEY = "KERAS_TRANSFORMERS_API_KEY"
 _BATCH_SIZE = 32
 
 _T = TypeVar("_T")

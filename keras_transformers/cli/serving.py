@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-import logging
+import os
 import signal
 import sys
 import threading
@@ -16,6 +16,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 
 from keras_transformers.cli.arguments import (
+    API_KEY,
     Command,
     OptionalFile,
     OptionalText,
@@ -64,6 +65,7 @@ class Serve(Command):
     grpc_port: _Port = 8500  # 0 picks a free port, -1 turns gRPC off
     no_batching: bool = False  # do not batch requests
     max_batch_size: PositiveInt = 32  # maximum rows in a batch
+    max_batch_tokens: PositiveInt = 1024  # maximum tokens in a batch of texts, padding included
     batch_timeout: NonNegativeFloat = 1.0  # milliseconds that a request waits for others
     allowed_batch_sizes: Annotated[
         Rows, arg(help="pad batches to one of these; ascending, up to --max-batch-size")
@@ -80,14 +82,17 @@ class Serve(Command):
     tls_certificate: OptionalFile = None  # PEM file, for both protocols
     tls_key: OptionalFile = None  # PEM file
     tls_client_ca: OptionalFile = None  # PEM file; clients must show a certificate signed by it
+    api_keys: OptionalFile = None  # TOML file of the keys that requests must show
+    log_requests: bool = False  # log a line for each REST request
+    tracing: OptionalText = None  # URL of a collector of OpenTelemetry traces, OTLP over HTTP
 
     def run(self) -> int:
         """Serves until SIGINT or SIGTERM."""
         from keras_transformers.serving import BatchingOptions, Limits, Server
+        from keras_transformers.serving.protocol import tracing
+        from keras_transformers.serving.server.logs import log_to_stderr
 
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-        for name in ("tensorflow", "uvicorn"):  # their start-up logs are only noise here
-            logging.getLogger(name).setLevel(logging.ERROR)
+        log_to_stderr()
         limits = Limits(
             max_body_bytes=int(self.max_body_mib * 1024 * 1024),
             max_rows=self.max_rows,
@@ -99,6 +104,7 @@ class Serve(Command):
             enabled=not self.no_batching,
             max_batch_size=self.max_batch_size,
             max_cache_bytes=int(self.max_cache_mib * 1024 * 1024),
+            max_batch_tokens=self.max_batch_tokens,
             batch_timeout_s=self.batch_timeout / 1000,
             allowed_batch_sizes=self.allowed_batch_sizes or None,
             num_threads=self.num_threads,
@@ -112,10 +118,18 @@ class Serve(Command):
             grpc_port=self.grpc_port if self.grpc_port >= 0 else None,
             limits=limits,
             batching=batching,
-            tls=self._tls(),
+            tls=tls_files(self.tls_certificate, self.tls_key, self.tls_client_ca),
             poll_interval_s=self.poll_interval,
+            api_keys=self.api_keys,
+            log_requests=self.log_requests,
         )
-        return _run_until_stopped(server, self.host, encrypted=self.tls_certificate is not None)
+        with tracing.to_collector(self.tracing, service="keras-transformers serve"):
+            return _run_until_stopped(
+                server,
+                self.host,
+                encrypted=self.tls_certificate is not None,
+                has_keys=self.api_keys is not None,
+            )
 
     def _models(self) -> "list[ModelSettings] | Callable[[], list[ModelSettings]]":
         """Returns the models to serve, or a function that rereads them from the config file."""
@@ -128,20 +142,18 @@ class Serve(Command):
         models = [settings.model_settings(path) for path in self.base_paths]
         return settings.check_models(models, "the command line")
 
-    def _tls(self) -> Any:
-        from keras_transformers.serving import Tls
 
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("--tls-certificate and --tls-key go together")
-        if self.tls_certificate is None or self.tls_key is None:
-            if self.tls_client_ca is not None:
-                raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
-            return None
-        return Tls(
-            Path(self.tls_certificate),
-            Path(self.tls_key),
-            None if self.tls_client_ca is None else Path(self.tls_client_ca),
-        )
+def tls_files(certificate: str | None, key: str | None, client_ca: str | None) -> Any:
+    """Returns a server's files for TLS; None if no option names one."""
+    from keras_transformers.serving import Tls
+
+    if (certificate is None) != (key is None):
+        raise ValueError("--tls-certificate and --tls-key go together")
+    if certificate is None or key is None:
+        if client_ca is not None:
+            raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
+        return None
+    return Tls(Path(certificate), Path(key), None if client_ca is None else Path(client_ca))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +215,7 @@ class Ask(Command):
             root_certificates=self.root_certificates,
             client_certificate=self.client_certificate,
             client_key=self.client_key,
+            api_key=os.environ.get(API_KEY),
         ) as client:
             which: Any = {"model": self.model, "version": self.version, "label": self.label}
             names: tuple[str, ...] = ()
@@ -232,18 +245,17 @@ class Ask(Command):
         return 0
 
 
-def _run_until_stopped(server: Any, host: str, *, encrypted: bool) -> int:
+def _run_until_stopped(server: Any, host: str, *, encrypted: bool, has_keys: bool) -> int:
     from keras_transformers.serving.server.hosts import is_loopback
 
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     _say("a server for development and small use; TF Serving is the production server")
-    if not is_loopback(host):
-        _say(
-            f"other machines can reach {host}: there is no authentication"
-            + ("" if encrypted else " and no encryption")
-        )
+    missing = [] if has_keys else ["no authentication"]
+    missing += [] if encrypted else ["no encryption"]
+    if missing and not is_loopback(host):
+        _say(f"other machines can reach {host}: there is {' and '.join(missing)}")
     with server:
         if server.rest_port is not None:
             _say(f"REST on {'https' if encrypted else 'http'}://{host}:{server.rest_port}")

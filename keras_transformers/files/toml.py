@@ -32,7 +32,7 @@ class Table:
         self.place = place
         self._values = dict(values)
         self._folder = folder
-        self._known: list[str] = []
+        self._taken: list[str] = []
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Table":
@@ -61,7 +61,7 @@ class Table:
         Raises:
             ValueError: the value is of another kind.
         """
-        self._known.append(key)
+        self._taken.append(key)
         if key not in self._values:
             return None
         value = self._values.pop(key)
@@ -85,6 +85,20 @@ class Table:
     def integers(self, key: str) -> tuple[int, ...]:
         """Returns an array of integers; empty if the table lacks it."""
         return self._items(key, int)
+
+    def names(self, key: str) -> dict[str, str] | None:
+        """Returns a table of strings, or an array, whose strings are names of themselves."""
+        self._taken.append(key)
+        if key not in self._values:
+            return None
+        self._taken.pop()
+        if type(self._values[key]) is list:
+            return {text: text for text in self.texts(key)}
+        names = self.take(key, dict) or {}
+        for name, text in names.items():
+            if type(text) is not str:
+                raise self.error(f"{key}.{name}", f"is {short_repr(text)}: expected a string")
+        return names
 
     def path(self, key: str) -> Path | None:
         """Returns a path, which starts at the file's folder if it is relative; None for none."""
@@ -118,7 +132,7 @@ class Table:
             ValueError: there is one.
         """
         for key in self._values:
-            raise self.error(key, f"is unknown: the keys are {', '.join(self._known)}")
+            raise self.error(key, f"is unknown: the keys are {', '.join(self._taken)}")
 
     def error(self, key: str, problem: str) -> ValueError:
         """Returns an error about a key: where it is and what is wrong."""

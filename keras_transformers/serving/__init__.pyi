@@ -8,6 +8,7 @@ from .client.asking import Client as Client
 from .gateway.process import Gateway as Gateway
 from .protocol.errors import Code as Code
 from .protocol.errors import RequestError as RequestError
+from .server.keys import ApiKeys as ApiKeys
 from .server.batching import BatchingOptions as BatchingOptions
 from .server.engine import Limits as Limits
 from .server.settings import ModelSettings as ModelSettings

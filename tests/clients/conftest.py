@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pytest
 import tiny
 
-import keras_transformers as kt
 from keras_transformers.serving import Client
 
 TASKS = ("classification", "embedding", "generation", "reranking")
@@ -27,6 +26,7 @@ class Model:
     """The address of the other APIs, and a client of TF Serving's for the answers to expect."""
 
     url: str
+    grpc: str  # host:port of the Open Inference Protocol
     client: Client
 
 
@@ -57,13 +57,11 @@ def started(ready, *command):
 
 
 @pytest.fixture(scope="session")
-def local(tmp_path_factory):
+def local():
     """The addresses of a local server with a model of each kind, and `talker`, which chats."""
-    folder = tmp_path_factory.mktemp("talker")
-    bases = [tiny.exported(task).parent for task in TASKS]
-    kt.export(tiny.talker(), folder / "talker", check=False)
+    bases = [tiny.exported_talker().parent, *(tiny.exported(task).parent for task in TASKS)]
     ports = ("--rest-port", "0", "--grpc-port", "0")
-    command = ("serve", *bases, folder / "talker", *ports, "--timeout", "120")
+    command = ("serve", *bases, *ports, "--timeout", "120")
     with started("serve: ready", *command) as addresses:
         yield addresses
 
@@ -74,10 +72,11 @@ def served(request, local):
     rest, grpc = local
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(Client(rest, timeout_s=120))
-        url = rest
+        addresses = rest, grpc
         if request.param != "serve":
             backend = rest if request.param.endswith("REST") else grpc
             names = [f"--model={name}" for name in (*TASKS, "talker")]
-            command = ("gateway", backend, *names, "--port", "0", "--timeout", "120")
-            (url,) = stack.enter_context(started("gateway: http", *command))
-        yield Model(url, client)
+            ports = ("--port", "0", "--grpc-port", "0")
+            command = ("gateway", backend, *names, *ports, "--timeout", "120")
+            addresses = stack.enter_context(started("gateway: http", *command))
+        yield Model(*addresses, client)

@@ -47,13 +47,18 @@ def test_embeddings(where, served):
     np.testing.assert_array_equal(vectors, expected)
 
 
-@pytest.mark.parametrize("provider", ["cohere", "jina_ai", "hosted_vllm", "infinity"])
+@pytest.mark.parametrize(
+    "provider", ["cohere", "jina_ai", "hosted_vllm"]
+)  # /v2/rerank, /v1/rerank for the others
 def test_reranking(provider, served):
+    url = f"{served.url}/v1" if provider == "hosted_vllm" else served.url
     answer = litellm.rerank(
-        f"{provider}/reranking", "a film", FILMS, top_n=2, api_base=served.url, api_key=KEY
+        f"{provider}/reranking", "a film", FILMS, top_n=2, api_base=url, api_key=KEY
     )
     (expected,) = served.client.ask(["a film"], [FILMS], model="reranking")
     assert [each["index"] for each in answer.results] == list(expected.order)
+    scores = np.float32([each["relevance_score"] for each in answer.results])
+    np.testing.assert_array_equal(scores, np.float32(expected.scores)[list(expected.order)])
 
 
 def test_an_error(where):

@@ -39,6 +39,8 @@ def folder(tmp_path_factory):
 def test_a_saved_pipeline_gives_its_answer(name, folder, untraced):
     pipeline = kt.load(folder / name)
     fields = answer(name, pipeline)
+    if isinstance(fields, dict):  # a minor version may add some
+        fields = {field: fields[field] for field in ANSWERS[name]}
     keras.tree.assert_same_structure(fields, ANSWERS[name])
     for one, other in zip(*map(keras.tree.flatten, (fields, ANSWERS[name])), strict=True):
         if isinstance(other, float):

@@ -15,6 +15,7 @@ uvicorn = pytest.importorskip("uvicorn")
 
 from keras_transformers.serving.server import connections  # noqa: E402
 from keras_transformers.serving.server.connections import BoundedConnection  # noqa: E402
+from keras_transformers.serving.server.http import listen  # noqa: E402
 
 IDLE_S = 0.4
 LIMIT = 8  # connections of the server `crowded`; two unfinished requests for each address
@@ -118,6 +119,11 @@ def answer(connection):
         assert piece, f"closed after {data!r}"
         data += piece
     return data
+
+
+def test_clients_that_come_before_the_event_loop_wait():
+    with listen("127.0.0.1", 0) as listening:
+        socket.create_connection(listening.getsockname(), 5).close()
 
 
 def test_a_silent_connection_is_closed(connection):

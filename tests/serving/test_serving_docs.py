@@ -1,10 +1,11 @@
-"""The commands in docs/serving.md and docs/exports.md parse, and the rest runs as printed."""
+"""The commands in these documents parse, and the rest runs as printed."""
 
 import ast
 import dataclasses
 import doctest
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import httpx
@@ -15,9 +16,13 @@ from keras_transformers.cli import main as cli
 from keras_transformers.cli.serving import Serve
 from keras_transformers.saved_model.models_config import VersionPolicy
 from keras_transformers.serving import ModelSettings, Server
+from keras_transformers.serving.gateway.configuration import read_configuration
+from keras_transformers.serving.server.keys import read_keys
 
 ROOT = Path(__file__).parents[2]
-SERVING, EXPORTS = (ROOT / "docs" / name for name in ("serving.md", "exports.md"))
+SERVING, EXPORTS, OPERATIONS = (
+    ROOT / "docs" / name for name in ("serving.md", "exports.md", "operations.md")
+)
 URL = "http://127.0.0.1:8501"  # in the documents
 
 
@@ -29,7 +34,7 @@ def commands(document, program):
     return [shlex.split(line, comments=True) for line in found]
 
 
-@pytest.mark.parametrize("document", [SERVING, EXPORTS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("document", [SERVING, EXPORTS, OPERATIONS], ids=lambda path: path.stem)
 def test_the_commands_parse(document):
     for _, *arguments in commands(document, "keras-transformers"):
         assert callable(cli.parse(arguments).run)
@@ -56,6 +61,21 @@ def test_the_table_of_pipelines_has_every_one_and_every_field_of_its_answers():
 def test_the_benchmarks_are_there():
     for _, script, *_ in commands(SERVING, "python"):
         assert (ROOT / script).is_file()
+
+
+def test_the_files_of_settings_are_read(tmp_path, certificate):
+    blocks = re.findall(r"```toml\n(.*?)```", OPERATIONS.read_text("utf-8"), re.DOTALL)
+    settings, keys = blocks
+    for name in ("server", "clients", "servers", "gateway"):
+        shutil.copy(certificate.certificate, tmp_path / f"{name}.pem")
+        shutil.copy(certificate.key, tmp_path / f"{name}.key")
+    (tmp_path / "servers.api-key").write_text("secret\n")
+    (tmp_path / "keys.toml").write_text(keys)
+    (tmp_path / "gateway.toml").write_text(settings)
+    read = read_configuration(tmp_path / "gateway.toml")
+    assert read.groups[0].models["chat"] == "smollm2@stable"
+    (alice,) = read_keys(tmp_path / "keys.toml").values()
+    assert (alice.name, alice.max_requests) == ("alice", 8)
 
 
 class Shown(ast.NodeTransformer):

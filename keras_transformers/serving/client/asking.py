@@ -55,7 +55,9 @@ class Client:
 
     Args:
         target: "http://host:port" for REST, "host:port" for gRPC; "https://host:port" and
-            "grpcs://host:port" for the same with TLS.
+            "grpcs://host:port" for the same with TLS. "kserve+http://host:port", and likewise
+            kserve+https, kserve+grpc and kserve+grpcs, for servers that speak the Open Inference
+            Protocol (KServe v2); they have no `classify` and no `regress`.
         timeout_s: seconds for each request, including its retries.
         max_attempts: how many times to try a request. Only requests that the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after growing pauses.
@@ -64,6 +66,7 @@ class Client:
             default.
         client_certificate: a PEM file of the certificate to show to a server that demands one.
         client_key: a PEM file of its private key, without a password.
+        api_key: the key to show to a server that demands one.
 
     Raises:
         ValueError: the target is malformed, a number is not positive, there are certificates for
@@ -88,6 +91,7 @@ class Client:
         root_certificates: str | os.PathLike[str] | None = None,
         client_certificate: str | os.PathLike[str] | None = None,
         client_key: str | os.PathLike[str] | None = None,
+        api_key: str | None = None,
     ) -> None:
         if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
             raise ValueError(
@@ -99,7 +103,7 @@ class Client:
         self._timeout_s = timeout_s
         self._max_attempts = max_attempts
         self._batch_size = batch_size
-        self._transport: Transport = connect(Target.parse(target), tls)
+        self._transport: Transport = connect(Target.parse(target), tls, api_key)
         self._signatures: dict[ModelSpec, Mapping[str, SignatureInfo]] = {}
 
     def ask(
@@ -605,6 +609,7 @@ class Client:
                 return send(max(0.001, deadline - monotonic()))
             except RequestError as error:
                 drawn_s = pause_s * (0.5 + random.random())  # so that clients do not retry in step
+                drawn_s += error.retry_after_s or 0.0
                 if (
                     error.code not in _RETRIED
                     or attempt == self._max_attempts

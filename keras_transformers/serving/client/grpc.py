@@ -15,6 +15,8 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    credentials,
+    outgoing,
 )
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
@@ -25,15 +27,17 @@ class GrpcTransport:
     Args:
         address: host:port.
         tls: the files for TLS; None for no encryption.
+        api_key: the key to show; None for none.
     """
 
-    def __init__(self, address: str, tls: ClientTls | None) -> None:
+    def __init__(self, address: str, tls: ClientTls | None, api_key: str | None = None) -> None:
+        self._credentials = credentials(api_key)
         self._url = f"{'grpc' if tls is None else 'grpcs'}://{address}"
         if tls is None:
             self._channel = grpc.insecure_channel(address, grpc_messages.OPTIONS)
         else:
-            credentials = tls.credentials()
-            self._channel = grpc.secure_channel(address, credentials, grpc_messages.OPTIONS)
+            of_channel = tls.credentials()
+            self._channel = grpc.secure_channel(address, of_channel, grpc_messages.OPTIONS)
         self._predictions = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
@@ -85,4 +89,5 @@ class GrpcTransport:
         self, method: Callable[..., Message], request: Message, timeout_s: float
     ) -> Message:
         with grpc_messages.request_errors(self._url, timeout_s):
-            return method(request, timeout=timeout_s)
+            metadata = tuple((self._credentials | outgoing()).items())
+            return method(request, timeout=timeout_s, metadata=metadata)

@@ -28,7 +28,7 @@ from keras_transformers.serving.client.transport import (
     VersionStatus,
     request_error,
 )
-from keras_transformers.serving.protocol.errors import Code
+from keras_transformers.serving.protocol.errors import Code, UnreachableError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
 OPTIONS = [("grpc.max_receive_message_length", -1)]  # of channels
@@ -79,7 +79,10 @@ def request_errors(server: str, timeout_s: float) -> Iterator[None]:
         message = error.details() or ""
         if message.startswith(_NO_CONNECTION):
             message = connection_failure(server, message.removeprefix(_NO_CONNECTION))
-        raise request_error(Code[error.code().name], message, timeout_s) from error
+            raise UnreachableError(Code.UNAVAILABLE, message) from error
+        trailing = dict(error.trailing_metadata() or ())
+        headers = {key: value for key, value in trailing.items() if isinstance(value, str)}
+        raise request_error(Code[error.code().name], message, timeout_s, headers) from error
 
 
 def read_outputs(response: Message) -> dict[str, np.ndarray]:

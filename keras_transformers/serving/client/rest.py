@@ -14,6 +14,8 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    credentials,
+    outgoing,
 )
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
@@ -24,10 +26,13 @@ class RestTransport:
     Args:
         url: the server's URL.
         tls: the files for TLS; None for no encryption.
+        api_key: the key to show; None for none.
     """
 
-    def __init__(self, url: str, tls: ClientTls | None) -> None:
-        self._http = httpx.Client(base_url=url, verify=False if tls is None else tls.context())
+    def __init__(self, url: str, tls: ClientTls | None, api_key: str | None = None) -> None:
+        verify = False if tls is None else tls.context()
+        self._http = httpx.Client(base_url=url, verify=verify, headers=credentials(api_key))
+        self._http.event_hooks["request"].append(_pass_on)
 
     def predict(  # noqa: D102
         self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
@@ -72,6 +77,12 @@ class RestTransport:
         self._http.close()
 
     def _send(self, request: rest_messages.Request) -> Json:
+        return rest_messages.read(self._respond(request), request.timeout_s)
+
+    def _respond(self, request: rest_messages.Request) -> httpx.Response:
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
-            response = self._http.request(**request.arguments())
-        return rest_messages.read(response, request.timeout_s)
+            return self._http.request(**request.arguments())
+
+
+def _pass_on(request: httpx.Request) -> None:
+    request.headers.update(outgoing())

@@ -26,7 +26,7 @@ from keras_transformers.serving.client.transport import (
     VersionStatus,
     request_error,
 )
-from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
+from keras_transformers.serving.protocol.errors import Code, UnreachableError, code_of_http_status
 from keras_transformers.serving.protocol.events import MEDIA_TYPE, data_of
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
@@ -55,14 +55,14 @@ class Request:
         method: "GET" or "POST".
         path: the path on the server.
         timeout_s: seconds until it fails.
-        content: the body, in JSON; None if there is none.
+        content: the body; None if there is none.
         headers: more than httpx's own.
     """
 
     method: Literal["GET", "POST"]
     path: str
     timeout_s: float
-    content: str | None = None
+    content: str | bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def request_errors(server: str, timeout_s: float) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise request_error(Code.DEADLINE_EXCEEDED, "", timeout_s) from error
     except httpx.TransportError as error:
-        raise RequestError(Code.UNAVAILABLE, connection_failure(server, f"{error}")) from error
+        raise UnreachableError(Code.UNAVAILABLE, connection_failure(server, f"{error}")) from error
 
 
 def read(response: httpx.Response, timeout_s: float) -> Json:
@@ -133,7 +133,8 @@ def read(response: httpx.Response, timeout_s: float) -> Json:
         return answer
     text = answer.get("error") if isinstance(answer, dict) else response.text[:500]
     code = code_of_http_status(response.status_code)
-    raise request_error(code, f"{text or response.reason_phrase}", timeout_s)
+    message = f"{text or response.reason_phrase}"
+    raise request_error(code, message, timeout_s, response.headers)
 
 
 def has_events(response: httpx.Response) -> bool:

@@ -1,12 +1,16 @@
 """Defines the interface of the client's REST and gRPC transports, and its types."""
 
+import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 import numpy as np
 
 from keras_transformers.dependencies.graph_errors import sentence
+from keras_transformers.serving.protocol import request_ids, tracing
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
@@ -79,18 +83,56 @@ class Call:
     timeout_s: float
 
 
-def request_error(code: Code, message: str, timeout_s: float) -> RequestError:
+def request_error(
+    code: Code, message: str, timeout_s: float, headers: Mapping[str, str] | None = None
+) -> RequestError:
     """Returns a server's error with only the sentence of its message.
 
     Args:
         code: the kind of failure.
         message: what the server said.
         timeout_s: how long the request was allowed to take.
+        headers: of the answer, or its metadata, with names in lower case: the request's id, and
+            when to try again.
     """
+    headers = headers or {}
     text = sentence(message)
     if code == Code.DEADLINE_EXCEEDED and text in _TIMES_UP:
         text = f"no answer within {timeout_s:.3g} s: ask for less, or pass a larger timeout"
-    return RequestError(code, text)
+    return RequestError(
+        code,
+        text,
+        retry_after_s=_seconds(headers.get("retry-after", "")),
+        request_id=headers.get(request_ids.HEADER, ""),
+    )
+
+
+def outgoing() -> dict[str, str]:
+    """Returns the headers that pass on the id and the trace of the request in progress here."""
+    number = request_ids.current.get()
+    return tracing.headers() | ({request_ids.HEADER: number} if number else {})
+
+
+def credentials(api_key: str | None) -> dict[str, str]:
+    """Returns the header that shows an API key; empty without one.
+
+    Raises:
+        ValueError: the key cannot be part of a header.
+    """
+    if api_key is None:
+        return {}
+    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise ValueError("api_key must be of printable ASCII characters without spaces")
+    return {"authorization": f"Bearer {api_key}"}
+
+
+def _seconds(text: str) -> float | None:
+    """Returns the seconds in a Retry-After header, which may also be a date; None if it is none."""
+    if text.isdecimal():
+        return float(text[:9])
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    return None
 
 
 class Transport(Protocol):

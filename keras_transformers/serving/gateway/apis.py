@@ -10,7 +10,14 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -27,20 +34,22 @@ from keras_transformers.files.surrogates import half_of_a_pair
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError
+from keras_transformers.serving.server.guard import retry_headers
 from keras_transformers.serving.server.logs import Seldom
 
 # (refusal) -> the JSON of an API's error
 ErrorShape = Callable[[RefusalError], Mapping[str, Json]]
 _LONGEST_MESSAGE = 1000  # characters
+_MOST_FIELDS = 1000  # of an object in a request
+_T = TypeVar("_T")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SUBJECT = re.compile(r"^(Input|String|List|Dictionary|Value) should")
+_OWN = "Value error, "  # before the words of our own checks
 _WORDS = {  # type of pydantic's error -> what is wrong with the field
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "model_attributes_type": "must be an object",
 }
-_MOST_FIELDS = 1000  # of an object in a request
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
 
@@ -48,6 +57,45 @@ _logger.addFilter(Seldom())  # clients can cause these records
 # The type of a list in a request. It stops at its first item at fault: a million of them would
 # become a million errors.
 ListOf = Annotated[list[_T], Field(fail_fast=True)]
+
+
+class Room:
+    """Limits the requests in progress, once their bodies have arrived.
+
+    Args:
+        max_requests: how many there may be.
+        max_bytes: how large their bodies may be together.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int) -> None:
+        self._max_requests, self._max_bytes = max_requests, max_bytes
+        self._num_requests, self._num_bytes = 0, 0
+
+    @contextlib.contextmanager
+    def place(self, size: int) -> Iterator[None]:
+        """Admits a request with a body of this size; one without a body always.
+
+        Raises:
+            RefusalError: there are too many, or their bodies are too large.
+        """
+        if not size:
+            yield
+            return
+        if self._num_requests >= self._max_requests:
+            raise _busy(f"{self._num_requests} requests are in progress")
+        if self._num_bytes + size > self._max_bytes:
+            raise _busy(f"the requests in progress have {self._num_bytes} bytes")
+        self._num_requests += 1
+        self._num_bytes += size
+        try:
+            yield
+        finally:
+            self._num_requests -= 1
+            self._num_bytes -= size
+
+
+def _busy(reason: str) -> RefusalError:
+    return refusal(f"{reason}: try again later", code=Code.RESOURCE_EXHAUSTED)
 
 
 class Body(BaseModel):
@@ -87,18 +135,47 @@ def router(
 
             async def respond(request: Request) -> Response:
                 checked = checked_request(request.scope, request.receive)
+                held = contextlib.ExitStack()
                 try:
-                    await checked.read()
-                    return await _while_connected(checked, answer)
+                    size = await _read(checked)
+                    held.enter_context(request.app.state.room.place(size))
+                    checked.parse()
+                    response = await _while_connected(checked, answer)
+                    if isinstance(response, _EventStream):
+                        response.held = held.pop_all()
+                    return response
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
-                    number = status(refused)
-                    headers = {"Retry-After": "1"} if number in (429, 503) else None
-                    return _json(error_shape(refused), number, headers)
+                    return Route.refuse(refused)
+                finally:
+                    held.close()
 
             return respond
 
+        @staticmethod
+        def refuse(refused: RefusalError) -> Response:
+            """Returns a refusal in the API's shape."""
+            number = status(refused)
+            return _json(error_shape(refused), number, retry_headers(number, refused))
+
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+async def _read(request: "CheckedRequest") -> int:
+    """Reads a request's body within the time of a request, and returns its size in bytes."""
+    try:
+        async with asyncio.timeout(request.app.state.timeout_s):
+            return await request.read()
+    except TimeoutError:
+        raise refusal("the body did not arrive in time", code=Code.DEADLINE_EXCEEDED) from None
+
+
+def described_errors(error: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Returns the `responses` of a router, for the page at `/docs`: the shape of its errors.
+
+    Without it, FastAPI describes its own, which are never sent.
+    """
+    return {"default": {"model": error, "description": "The request is refused, or failed."}}
 
 
 def answered(model: BaseModel) -> Response:
@@ -124,7 +201,10 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     if isinstance(error, RefusalError):
         return error
     if isinstance(error, RequestError):
-        return RefusalError(error.code, error.message, None, HTTP_STATUS[error.code])
+        number = HTTP_STATUS[error.code]
+        return RefusalError(
+            error.code, error.message, None, number, retry_after_s=error.retry_after_s
+        )
     if isinstance(error, RequestValidationError):
         return _of_fields(error)
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):
@@ -135,46 +215,49 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
     return refusal("internal error; see the server's log", code=Code.INTERNAL)
 
 
-def _of_fields(error: RequestValidationError) -> RefusalError:
+def _of_fields(failure: RequestValidationError) -> RefusalError:
     """Returns the refusal of a body; the first field at fault is the refusal's."""
-    places = [_place(fault, error.body) for fault in error.errors()]
+    errors = failure.errors()
+    places = [_place(error, failure.body) for error in errors]
     texts = [
-        f"{place or 'body'}: {_in_words(fault)}"
-        for place, fault in zip(places, error.errors(), strict=True)
+        f"{place or 'body'}: {_in_words(error)}"
+        for place, error in zip(places, errors, strict=True)
     ]
     return refusal("; ".join(texts)[:_LONGEST_MESSAGE], field=places[0] or None)
+
+
+def _place(error: Mapping[str, Any], body: Json) -> str:
+    """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
+    place = error["loc"][1:]
+    lacking = place[-1:] if error["type"] == "missing" else ()
+    parts, value = [], body
+    for part in place[: len(place) - len(lacking)]:
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        ):
+            value = value[part]
+        else:  # one of the types that a field may have
+            continue
+        parts.append(str(part))
+    parts += map(str, lacking)
+    return ".".join(parts)
 
 
 def _in_words(error: Mapping[str, Any]) -> str:
     """Returns what is wrong with a field, without pydantic's terms."""
     if error["type"] in _WORDS:
         return _WORDS[error["type"]]
-    text = error["msg"].removeprefix("Value error, ")
-    return _SUBJECT.sub("must", text).replace(" after validation", "")
-
-
-def _place(fault: Mapping[str, Any], body: Json) -> str:
-    """Returns the field at fault, such as "messages.0.role", without pydantic's names of types."""
-    parts, value = [], body
-    for part in fault["loc"][1:]:
-        if isinstance(value, dict) and (part in value or fault["type"] == "missing"):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        else:  # one of the types that a field may have
-            continue
-        parts.append(str(part))
-    return ".".join(parts)
+    return _SUBJECT.sub("must", error["msg"].removeprefix(_OWN)).replace(" after validation", "")
 
 
 class CheckedRequest(Request):
     """A request whose body has a limit and is JSON, which FastAPI finds parsed."""
 
-    async def read(self) -> None:
-        """Reads the body, if there is one.
+    async def read(self) -> int:
+        """Reads the body and returns its size in bytes.
 
         Raises:
-            RefusalError: it is too large, or no JSON.
+            RefusalError: it is too large, or compressed.
         """
         encoding = self.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
@@ -190,17 +273,25 @@ class CheckedRequest(Request):
             if len(body) > limit:
                 raise _too_large(limit)
         self._body = bytes(body)
-        if not body:
+        return len(body)
+
+    def parse(self) -> None:
+        """Parses the body, if there is one.
+
+        Raises:
+            RefusalError: it is no JSON.
+        """
+        if not self._body:
             return
         text = self.json_part(self._body)
         try:
             self._json = json.loads(text, object_pairs_hook=_object)
+            if _SURROGATE.search(text):
+                _check_texts(self._json)
         except RecursionError:
             raise refusal("the body is not JSON that can be read: nested too deeply") from None
         except ValueError as error:  # includes UnicodeDecodeError
             raise refusal(f"the body is not JSON: {error}") from None
-        if _SURROGATE.search(text):
-            _check_texts(self._json)
 
     def json_part(self, body: bytes) -> bytes:
         """Returns the JSON in a body, which is all of it.
@@ -217,6 +308,7 @@ class CheckedRequest(Request):
 
 
 def _object(fields: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Returns an object of a body; each of a million unknown fields would become an error."""
     if len(fields) > _MOST_FIELDS:
         raise refusal(
             f"{fields[0][0][:100]} and more: an object has {len(fields)} fields, but the limit is "
@@ -296,7 +388,11 @@ async def event_stream(
 
 
 class _EventStream(StreamingResponse):
-    """A response of server-sent events, which closes what they come from when it ends."""
+    """A response of server-sent events, which closes what they come from when it ends.
+
+    Attributes:
+        held: what holds the request's place, also closed then.
+    """
 
     def __init__(
         self, events: AsyncIterator[bytes], source: AsyncGenerator[BaseModel, None]
@@ -305,10 +401,12 @@ class _EventStream(StreamingResponse):
             events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
         )
         self._source = source
+        self.held = contextlib.ExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with contextlib.aclosing(self._source):
-            await super().__call__(scope, receive, send)
+        with self.held:
+            async with contextlib.aclosing(self._source):
+                await super().__call__(scope, receive, send)
 
 
 def _event(data: str) -> bytes:

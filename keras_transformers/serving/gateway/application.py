@@ -2,12 +2,14 @@
 
 from importlib import metadata
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.routing import Match
+from starlette.types import ASGIApp, Scope
 
 from keras_transformers.serving.gateway import sagemaker
+from keras_transformers.serving.gateway.apis import Room, as_refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import routes as kserve
 from keras_transformers.serving.gateway.openai import chat, completions, embeddings
@@ -15,6 +17,8 @@ from keras_transformers.serving.gateway.openai import models as openai_models
 from keras_transformers.serving.gateway.page import page
 from keras_transformers.serving.gateway.rerank import routes as rerank
 from keras_transformers.serving.gateway.tei import routes as tei
+from keras_transformers.serving.protocol.errors import RequestError
+from keras_transformers.serving.server.guard import retry_headers
 
 # The routers of all APIs. One more API is one more module, named here.
 _APIS = (
@@ -35,6 +39,8 @@ def application(
     timeout_s: float = 30.0,
     max_body_bytes: int = 16 * 1024 * 1024,
     max_rows: int = 1024,
+    max_requests: int = 64,
+    max_held_bytes: int = 256 * 1024 * 1024,
     fallback: ASGIApp | None = None,
 ) -> FastAPI:
     """Returns the gateway's routes, as an ASGI application.
@@ -44,6 +50,8 @@ def application(
         timeout_s: seconds that a request may take.
         max_body_bytes: the size of a request's body.
         max_rows: how many texts a request may have.
+        max_requests: how many requests with bodies may be in progress.
+        max_held_bytes: how large these bodies may be together.
         fallback: answers the requests for paths that no API has; 404 by default.
     """
     app = FastAPI(
@@ -55,6 +63,8 @@ def application(
     )
     app.state.models = Models(backend, timeout_s=timeout_s, max_rows=max_rows)
     app.state.max_body_bytes = max_body_bytes
+    app.state.timeout_s = timeout_s
+    app.state.room = Room(max_requests, max_held_bytes)
     for routes in _APIS:
         app.include_router(routes)
     app.add_api_route("/docs", _docs, include_in_schema=False)
@@ -68,6 +78,23 @@ async def _docs(request: Request) -> HTMLResponse:
     """Shows the description of all routes."""
     policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
     return HTMLResponse(page(request.app.openapi()), headers=policy)
+
+
+def refusal(scope: Scope, error: RequestError) -> Response:
+    """Returns a refusal of a request that no route has seen, in the shape of the API that it asks.
+
+    Args:
+        scope: the request.
+        error: why it is refused.
+    """
+    refused = as_refusal(error, scope["path"])
+    for routes in _APIS:
+        for route in routes.routes:
+            if route.matches(scope)[0] != Match.NONE and hasattr(route, "refuse"):
+                answer: Response = route.refuse(refused)
+                return answer
+    headers = retry_headers(refused.status, refused)
+    return JSONResponse({"error": refused.message}, refused.status, headers)
 
 
 async def _no_route(request: Request, error: Exception) -> JSONResponse:

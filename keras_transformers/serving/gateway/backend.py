@@ -176,14 +176,14 @@ class Models:
             RequestError: its server does not answer.
         """
         deadline = time.monotonic() + self._timeout_s
-        spec = _spec(name)
+        spec = as_spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
         try:
             signatures = await self._backend.signatures(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return Model(name, spec, signatures, self._backend, deadline, self._max_rows)
 
@@ -225,20 +225,27 @@ class Models:
             RefusalError: there is no such model.
             RequestError: its server does not answer.
         """
-        spec = _spec(name)
+        spec = as_spec(name)
         if spec.name not in await self._backend.names():
             raise await self._unknown(name)
         try:
             versions = await self._backend.status(spec, self._timeout_s)
         except RequestError as error:
             if error.code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT):
-                raise refusal(error.message, field="model", code=Code.NOT_FOUND) from None
+                raise _no_version(name, error) from None
             raise
         return any(version.state == "AVAILABLE" for version in versions)
 
+    async def are_ready(self) -> bool:
+        """Returns whether every model has a version that answers."""
+        for name in await self.names():
+            if not await self.is_ready(name):
+                return False
+        return True
+
     async def versions(self, name: str) -> list[int]:
         """Returns the versions of a model that answer, the oldest first."""
-        versions = await self._backend.status(_spec(name), self._timeout_s)
+        versions = await self._backend.status(as_spec(name), self._timeout_s)
         return sorted(entry.version for entry in versions if entry.state == "AVAILABLE")
 
     async def _unknown(self, name: str) -> Exception:
@@ -248,7 +255,12 @@ class Models:
         )
 
 
-def _spec(name: str) -> ModelSpec:
+def _no_version(name: str, error: RequestError) -> RequestError:
+    return refusal(f"model {name[:200]!r}: {error.message}", field="model", code=Code.NOT_FOUND)
+
+
+def as_spec(name: str) -> ModelSpec:
+    """Returns the model and the version that a name means; see `Models`."""
     model, at, version = name.rpartition("@")
     if not at:
         return ModelSpec(name)

@@ -2,18 +2,22 @@
 
 import asyncio
 import logging
+import os
 import threading
 from typing import Self
 
 import uvicorn
 
-from keras_transformers.serving.gateway.application import application
+from keras_transformers.serving.gateway.application import application, refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import grpc as kserve
+from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.server import grpc
 from keras_transformers.serving.server.engine import Limits
+from keras_transformers.serving.server.guard import Guard, Health
 from keras_transformers.serving.server.hosts import HostCheck
 from keras_transformers.serving.server.http import http_config, listen
+from keras_transformers.serving.server.keys import ApiKeys
 from keras_transformers.serving.server.tls import Tls
 
 __all__ = ["Gateway"]
@@ -33,8 +37,11 @@ class Gateway:
         allowed_hosts: see `Server`.
         limits: see `Limits`; those on rows and new tokens are the servers'.
         tls: see `Tls`; None turns encryption off.
+        api_keys: a file of the keys that requests must show; see `ApiKeys`. None for no keys.
+        log_requests: whether to log a line for each request.
 
     Raises:
+        ValueError: see `ApiKeys`.
         OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
 
     Attributes:
@@ -52,6 +59,8 @@ class Gateway:
         allowed_hosts: tuple[str, ...] = (),
         limits: Limits | None = None,
         tls: Tls | None = None,
+        api_keys: str | os.PathLike[str] | None = None,
+        log_requests: bool = False,
     ) -> None:
         limits = limits or Limits()
         self._backend = backend
@@ -61,15 +70,24 @@ class Gateway:
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
+            max_requests=limits.max_requests,
+            max_held_bytes=limits.max_held_bytes,
         )
-        guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
-        self._http = uvicorn.Server(http_config(guarded, limits, tls))
+        keys = None if api_keys is None else ApiKeys(api_keys)
+        guarded = Guard(
+            app,
+            refusal,
+            keys=keys,
+            log_requests=log_requests,
+        )
+        checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
+        self._http = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._listening = listen(host, port)
         self.port = self._listening.getsockname()[1]
         self._models = Models(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
         self._grpc_executor = grpc.make_executor(limits)
-        self._grpc = grpc.bare_server(limits, self._grpc_executor)
+        self._grpc = grpc.bare_server(limits, self._grpc_executor, keys=keys)
         self.grpc_port = None
         if grpc_port is not None:
             try:
@@ -100,6 +118,19 @@ class Gateway:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+    async def _problem(self) -> str:
+        """Returns which model no server answers for; empty if none."""
+        if self._http.should_exit:
+            return "the gateway is stopping"
+        try:
+            names = await self._models.names()
+            for name in names:
+                if not await self._models.is_ready(name):
+                    return f"no server has a version of {name} that answers"
+        except RequestError as error:
+            return error.message
+        return "" if names else "the servers name no model"
 
     def _serve(self) -> None:
         asyncio.run(self._serve_and_close())

@@ -11,8 +11,16 @@ class RefusalError(RequestError):
         status: the HTTP status.
     """
 
-    def __init__(self, code: Code, message: str, field: str | None, status: int) -> None:
-        super().__init__(code, message)
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        field: str | None,
+        status: int,
+        *,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(code, message, retry_after_s=retry_after_s)
         self.field = field
         self.status = status
 

@@ -9,7 +9,9 @@ from . import json_values as json_values
 from . import kserve as kserve
 from . import messages as messages
 from . import pem as pem
+from . import request_ids as request_ids
 from . import requests as requests
 from . import signatures as signatures
+from . import tracing as tracing
 from .errors import Code as Code
 from .errors import RequestError as RequestError

@@ -65,12 +65,28 @@ class RequestError(OSError):
     Attributes:
         code: the kind of failure.
         message: the message for the caller.
+        retry_after_s: after how many seconds the request may be sent again; None if nobody knows.
+        request_id: the id under which the server's log has the request; empty if it has none.
     """
 
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(f"{code.name}: {message}")
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        request_id: str = "",
+    ) -> None:
+        number = f" [request {request_id}]" if request_id else ""
+        super().__init__(f"{code.name}: {message}{number}")
         self.code = code
         self.message = message
+        self.retry_after_s = retry_after_s
+        self.request_id = request_id
+
+
+class UnreachableError(RequestError):
+    """Raised when there is no connection to a server; the message has its address."""
 
 
 def code_of_http_status(status: int) -> Code:

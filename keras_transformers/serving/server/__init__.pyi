@@ -9,8 +9,11 @@ from . import decoding_threads as decoding_threads
 from . import engine as engine
 from . import events as events
 from . import grpc as grpc
+from . import grpc_guard as grpc_guard
+from . import guard as guard
 from . import hosts as hosts
 from . import http as http
+from . import keys as keys
 from . import local as local
 from . import logs as logs
 from . import metrics as metrics
@@ -24,6 +27,7 @@ from . import tls as tls
 from . import warm_up as warm_up
 from .batching import BatchingOptions as BatchingOptions
 from .engine import Limits as Limits
+from .keys import ApiKeys as ApiKeys
 from .local import Server as Server
 from .settings import ModelSettings as ModelSettings
 from .tls import Tls as Tls

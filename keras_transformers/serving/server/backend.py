@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Executor
 
@@ -47,8 +48,9 @@ class EngineBackend:
 
     async def predict(self, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:  # noqa: D102
         with self._counted(call, inputs) as counted:
+            context = contextvars.copy_context()
             running = asyncio.get_running_loop().run_in_executor(
-                self._executor, self._answer, counted, call, inputs
+                self._executor, context.run, self._answer, counted, call, inputs
             )
             try:
                 return await running

@@ -10,6 +10,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
+from keras_transformers.serving.server.guard import retry_headers
 
 # Only older unfinished requests are dropped: many clients send head and body separately.
 _GRACE_S = 1.0
@@ -226,6 +227,7 @@ class BoundedConnection(H11Protocol):
                 ("content-type", "application/json"),
                 ("content-length", f"{len(body)}"),
                 ("connection", "close"),
+                *retry_headers(status).items(),
             ]
             is_head = self.conn.our_state is h11.SEND_RESPONSE and self.scope["method"] == "HEAD"
             for event in (

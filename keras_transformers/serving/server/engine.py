@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from keras_transformers.serving.protocol import tracing
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, SignatureInfo
@@ -255,7 +256,8 @@ class Engine:
         begin = beginning(model, signature) if self._batching.enabled else None
         if begin is not None and rows_of(inputs) is not None:
             request = self._write(call, version, model, signature, begin, inputs)
-            self._result(call, model, begin, request, request.done)
+            with tracing.span("decoding", model=call.model, rows=rows):
+                self._result(call, model, begin, request, request.done)
             return outputs_of(request.texts, signature)
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
         # A run may outlive its request, and needs the model until it ends.
@@ -266,7 +268,14 @@ class Engine:
             version.release()
             raise
         answer.add_done_callback(lambda _: version.release())
-        return self._result(call, model, signature, answer, answer)
+        start = time.monotonic()
+        outputs = self._result(call, model, signature, answer, answer)
+        if answer.run is not None:
+            begun, together = answer.run.since, len(answer.run.tasks)
+            details = {"model": call.model, "signature": signature.name, "rows": rows}
+            tracing.record("queue wait", start, begun)
+            tracing.record("batch run", begun, time.monotonic(), requests=together, **details)
+        return outputs
 
     def _write(
         self,
@@ -300,6 +309,7 @@ class Engine:
         inputs: Arrays,
     ) -> AsyncGenerator[Outputs]:
         self._check_new_tokens(inputs)
+        start = time.monotonic()
         loop, has_news = asyncio.get_running_loop(), asyncio.Event()
 
         def on_news() -> None:
@@ -326,6 +336,7 @@ class Engine:
                 yield part
         finally:
             request.abandon()
+            tracing.record("decoding", start, time.monotonic(), model=call.model, rows=1)
 
     def _hold(self, call: Call, answer: _Abandonable) -> None:
         call.answer = answer

@@ -22,6 +22,8 @@ from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.serving.server.engine import Call, Engine, Limits
+from keras_transformers.serving.server.grpc_guard import GrpcGuard, abort
+from keras_transformers.serving.server.keys import ApiKeys
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
 from keras_transformers.serving.server.tls import Tls
@@ -33,9 +35,6 @@ SERVICES = (
 )
 _SPARE_THREADS = 8  # for health, status and rejected requests
 _GRACE_S = 1.0  # how long many calls may wait for their messages
-# An error may quote its request. It is sent in a header, with three characters per non-ASCII byte,
-# and gRPC rejects answers with more than 8 KiB of headers.
-_LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
@@ -230,18 +229,19 @@ def make_executor(limits: Limits) -> ThreadPoolExecutor:
 
 
 def make_server(
-    engine: Engine, executor: ThreadPoolExecutor
+    engine: Engine, executor: ThreadPoolExecutor, *, keys: ApiKeys | None = None
 ) -> tuple[grpc.Server, health.HealthServicer]:
     """Returns a gRPC server that has no port yet, and its health service.
 
     Args:
         engine: answers the requests.
         executor: the threads from `make_executor`.
+        keys: the keys that calls must show; None for no keys.
 
     Returns:
         The grpc.Server, and the HealthServicer for `set_health`.
     """
-    server = bare_server(engine.limits, executor)
+    server = bare_server(engine.limits, executor, keys=keys)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(engine), server
     )
@@ -252,18 +252,21 @@ def make_server(
     return server, health_servicer
 
 
-def bare_server(limits: Limits, executor: ThreadPoolExecutor) -> grpc.Server:
+def bare_server(
+    limits: Limits, executor: ThreadPoolExecutor, *, keys: ApiKeys | None = None
+) -> grpc.Server:
     """Returns a gRPC server without services and without a port.
 
     Args:
         limits: see `Limits`.
         executor: its threads.
+        keys: the keys that calls must show; None for no keys.
     """
     # A message also takes memory while it arrives.
     most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
     return grpc.server(
         executor,
-        interceptors=[_Arrivals(most_arriving)],
+        interceptors=[GrpcGuard(keys), _Arrivals(most_arriving)],
         # Beyond this, gRPC itself answers RESOURCE_EXHAUSTED.
         maximum_concurrent_rpcs=_threads(limits),
         options=[
@@ -310,9 +313,7 @@ def answered(context: ServicerContext, answer: Callable[[], Message]) -> Message
     except Exception:
         _logger.exception("a gRPC call failed")
         failure = RequestError(Code.INTERNAL, "internal error; see the server's log")
-    message = failure.message.encode("utf-8", "replace")[:_LONGEST_MESSAGE]
-    code = getattr(grpc.StatusCode, failure.code.name)
-    return context.abort(code, message.decode("utf-8", "ignore"))
+    return abort(context, failure)
 
 
 def _model_spec(message: Message) -> ModelSpec:

@@ -48,6 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen()  # so that clients that come before the event loop wait, not fail
     except OSError as error:
         listening.close()
         raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None

@@ -5,23 +5,28 @@ It is for development and small use; TF Serving is the production server.
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.types import ASGIApp, Scope
 
 from keras_transformers.serving.gateway import application as gateway
 from keras_transformers.serving.gateway.backend import Models as AskedModels
 from keras_transformers.serving.gateway.kserve import grpc as kserve
+from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.server import grpc, rest
 from keras_transformers.serving.server.backend import EngineBackend
 from keras_transformers.serving.server.batching import BatchingOptions
 from keras_transformers.serving.server.engine import Engine, Limits
-from keras_transformers.serving.server.hosts import HostCheck
+from keras_transformers.serving.server.guard import Guard, Health
+from keras_transformers.serving.server.hosts import HostCheck, split_target
 from keras_transformers.serving.server.http import http_config, listen
+from keras_transformers.serving.server.keys import ApiKeys
 from keras_transformers.serving.server.models import Models
 from keras_transformers.serving.server.settings import ModelSettings
 from keras_transformers.serving.server.tls import Tls
@@ -49,6 +54,8 @@ class Server:
         tls: see `Tls`; None turns encryption off.
         poll_interval_s: seconds between checks for new versions.
         pages: an ASGI application for REST paths outside the API, instead of the gateway's routes.
+        api_keys: a file of the keys that requests must show; see `ApiKeys`. None for no keys.
+        log_requests: whether to log a line for each REST request.
 
     Raises:
         OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
@@ -74,6 +81,8 @@ class Server:
         tls: Tls | None = None,
         poll_interval_s: float = 1.0,
         pages: ASGIApp | None = None,
+        api_keys: str | os.PathLike[str] | None = None,
+        log_requests: bool = False,
     ) -> None:
         if rest_port is None and grpc_port is None:
             raise ValueError("neither a REST nor a gRPC port: pass at least one")
@@ -89,9 +98,10 @@ class Server:
             limits=limits,
             batching=batching,
         )
+        keys = None if api_keys is None else ApiKeys(api_keys)
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
         self._grpc_executor = grpc.make_executor(limits)
-        self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor)
+        self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor, keys=keys)
         backend = EngineBackend(self.engine, self._executor)
         asked = AskedModels(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
         self._grpc.add_generic_rpc_handlers((kserve.handler(asked, kserve.in_thread),))
@@ -100,11 +110,14 @@ class Server:
             timeout_s=limits.timeout_s,
             max_body_bytes=limits.max_body_bytes,
             max_rows=limits.max_rows,
+            max_requests=limits.max_requests,
+            max_held_bytes=limits.max_held_bytes,
             fallback=rest.application(self.engine, self._executor),
         )
         app = rest.application(self.engine, self._executor, others)
-        guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
-        self._rest = uvicorn.Server(http_config(guarded, limits, tls))
+        guarded = Guard(app, _refusal, keys=keys, log_requests=log_requests)
+        checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
+        self._rest = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
         self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
         self._stopping = threading.Event()
@@ -163,6 +176,14 @@ class Server:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    async def _problem(self) -> str:
+        """Returns why the server is not ready; empty if it is."""
+        if self._stopping.is_set():
+            return "the server is stopping"
+        models = self.engine.models
+        waiting = [name for name in models.names if not models[name].is_ready()]
+        return f"no version answers of {', '.join(waiting)}" if waiting else ""
+
     def _serve_rest(self) -> None:
         assert self._listening is not None
         asyncio.run(self._rest.serve(sockets=[self._listening]))
@@ -185,3 +206,9 @@ class Server:
             if ready != told:
                 grpc.set_health(self._health, ready=ready)
                 told = ready
+
+
+def _refusal(scope: Scope, error: RequestError) -> Response:
+    """Returns a refusal in the shape of TF Serving's API, or of the one that the request asks."""
+    is_ours = rest.is_of_this_api(split_target(scope)[1])
+    return (rest if is_ours else gateway).refusal(scope, error)

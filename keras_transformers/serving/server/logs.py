@@ -1,8 +1,11 @@
-"""Keeps records that clients can cause from filling the log."""
+"""Sets up the log, and keeps records that clients can cause from filling it."""
 
 import logging
+import sys
 import threading
 import time
+
+from keras_transformers.serving.protocol.request_ids import RequestFormatter
 
 
 class Seldom(logging.Filter):
@@ -32,3 +35,14 @@ class Seldom(logging.Filter):
         if left_out:
             record.msg, record.args = f"{record.getMessage()} (and {left_out} more like it)", ()
         return True
+
+
+def log_to_stderr() -> None:
+    """Writes the log of a command to stderr, with the ids of requests."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(RequestFormatter("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # A line for each request to a server, and start-up logs, are only noise here.
+    for name, level in (("httpx", logging.WARNING), ("tensorflow", logging.ERROR)):
+        logging.getLogger(name).setLevel(level)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)

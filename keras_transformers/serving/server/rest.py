@@ -6,6 +6,7 @@ the file system: the model's name is only a dictionary key.
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import json
 import logging
@@ -15,7 +16,7 @@ import urllib.parse
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from starlette.requests import ClientDisconnect, Request
@@ -40,6 +41,7 @@ from keras_transformers.serving.protocol.signatures import (
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Call, Engine, Lease
 from keras_transformers.serving.server.events import Events
+from keras_transformers.serving.server.guard import retry_headers
 from keras_transformers.serving.server.hosts import split_target
 from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
@@ -53,6 +55,7 @@ _NO_MODEL = re.compile(r"/v1/models", re.IGNORECASE)
 _LARGE = 2**20  # bytes of a body
 _large_bodies = threading.BoundedSemaphore(2)  # bodies parsed at the same time
 
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients can cause these records
 
@@ -86,14 +89,14 @@ def application(
             return await _route(engine, executor, request, path)
         except RequestError as error:
             status = error.status if isinstance(error, _HttpError) else HTTP_STATUS[error.code]
-            return _json({"error": error.message}, status)
+            return _json({"error": error.message}, status, retry_headers(status, error))
         except Exception:
             _logger.exception("%s %s failed", request.method, path)
             return _json({"error": "internal error; see the server's log"}, 500)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         _, path = split_target(scope)
-        if others and not path.lower().startswith("/v1/models/") and path != metrics.PATH:
+        if others and not is_of_this_api(path):
             await others(scope, receive, send)
             return
         response = await respond(Request(scope, receive))
@@ -151,7 +154,11 @@ async def _infer(
                 return _json(_ANSWERS[method](lease, content()))
 
         held.enter_context(engine.slot(len(body) + unzipped))
-        in_executor = functools.partial(asyncio.get_running_loop().run_in_executor, executor)
+        context = contextvars.copy_context()  # with the request's id and trace
+
+        def in_executor(function: Callable[[], _T]) -> "asyncio.Future[_T]":
+            return asyncio.get_running_loop().run_in_executor(executor, context.run, function)
+
         watching = asyncio.ensure_future(_abandon_if_client_leaves(request, call))
         try:
             if method == "predict" and MEDIA_TYPE in request.headers.get("accept", ""):
@@ -307,7 +314,18 @@ def _message(message: Message) -> dict[str, Any]:
     )
 
 
-def _json(content: Json, status: int = 200) -> Response:
+def refusal(scope: Scope, error: RequestError) -> Response:
+    """Returns a refusal in TF Serving's shape."""
+    status = HTTP_STATUS[error.code]
+    return _json({"error": error.message}, status, retry_headers(status, error))
+
+
+def is_of_this_api(path: str) -> bool:
+    """Returns whether a path is one of TF Serving's API or its metrics."""
+    return path.lower().startswith("/v1/models/") or path == metrics.PATH
+
+
+def _json(content: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     text = json.dumps(content, ensure_ascii=False, separators=(", ", ": "))
     data = text.encode("utf-8", "replace")
-    return Response(data, status_code=status, media_type="application/json")
+    return Response(data, status_code=status, headers=headers, media_type="application/json")

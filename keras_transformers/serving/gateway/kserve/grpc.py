@@ -38,7 +38,7 @@ class Methods:
         return messages().ServerLiveResponse(live=True)
 
     async def ServerReady(self, request: Message) -> Message:  # noqa: D102, N802
-        return messages().ServerReadyResponse(ready=await inference.is_ready(self._models))
+        return messages().ServerReadyResponse(ready=await self._models.are_ready())
 
     async def ModelReady(self, request: Message) -> Message:  # noqa: D102, N802
         name = inference.versioned(request.name, request.version)
@@ -65,8 +65,9 @@ class Methods:
         parameters = _parameters(request.parameters, "parameters", _PARAMETERS)
         for index, output in enumerate(request.outputs):
             _parameters(output.parameters, f"outputs.{index}.parameters", ("content_type",))
+        inputs = await asyncio.to_thread(_inputs, request)
         outputs = await inference.infer(
-            model, _inputs(request), [output.name for output in request.outputs], parameters
+            model, inputs, [output.name for output in request.outputs], parameters
         )
         response = messages().ModelInferResponse(
             model_name=request.model_name, model_version=request.model_version, id=request.id
@@ -171,12 +172,12 @@ def _inputs(request: Message) -> list[inference.Input]:
     return inputs
 
 
-def _parameters(parameters: Any, place: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _parameters(parameters: Any, place: str, supported: tuple[str, ...]) -> dict[str, Any]:
     values = converting.read_parameters(parameters)
     for name in values:
-        if name not in known:
+        if name not in supported:
             raise refusal(
-                f"{place}.{name[:200]} is not supported; there are {', '.join(known)}",
+                f"{place}.{name[:200]} is not supported; there are {', '.join(supported)}",
                 field=f"{place}.{name}",
             )
     return values

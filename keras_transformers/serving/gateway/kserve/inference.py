@@ -54,14 +54,6 @@ async def model_metadata(models: Models, name: str, version: str | None) -> dict
     return signatures.metadata(name, [str(number) for number in numbers], model.signatures)
 
 
-async def is_ready(models: Models) -> bool:
-    """Returns whether every model has a version that answers."""
-    for name in await models.names():
-        if not await models.is_ready(name):
-            return False
-    return True
-
-
 def versioned(name: str, version: str | None) -> str:
     """Returns the name of a version, as `Models` reads it; a label is a version, too."""
     return f"{name}@{version}" if version else name

@@ -1,5 +1,6 @@
 """Defines the routes of the protocol's REST API, with Triton's binary tensors."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +9,12 @@ import numpy as np
 from fastapi import Request, Response
 from starlette.types import Receive, Scope
 
-from keras_transformers.serving.gateway.apis import Asked, CheckedRequest, router
+from keras_transformers.serving.gateway.apis import Asked, CheckedRequest, described_errors, router
 from keras_transformers.serving.gateway.kserve import inference
 from keras_transformers.serving.gateway.kserve.types import (
     AnswerTensor,
     InferAnswer,
+    InferError,
     InferRequest,
     InputTensor,
     Live,
@@ -64,7 +66,13 @@ class _Request(CheckedRequest):
         return body[:size]
 
 
-routes = router(error_shape, request_class=_Request, prefix="/v2", tags=["KServe v2"])
+routes = router(
+    error_shape,
+    request_class=_Request,
+    prefix="/v2",
+    tags=["KServe v2"],
+    responses=described_errors(InferError),
+)
 
 
 @routes.get("")
@@ -82,7 +90,7 @@ async def live() -> Live:
 @routes.get("/health/ready")
 async def ready(models: Asked, response: Response) -> Ready:
     """Says whether all models answer; 503 if not."""
-    is_ready = await inference.is_ready(models)
+    is_ready = await models.are_ready()
     response.status_code = 200 if is_ready else 503
     return Ready(ready=is_ready)
 
@@ -122,9 +130,11 @@ async def infer(
     model = await models.find(inference.versioned(name, version))
     parameters = body.parameters or Parameters()
     assert isinstance(request, _Request)
+    # Large tensors take long to read, and other requests are not to wait.
+    inputs = await asyncio.to_thread(_inputs, body.inputs, request.binary)
     outputs = await inference.infer(
         model,
-        _inputs(body.inputs, request.binary),
+        inputs,
         [output.name for output in body.outputs or ()],
         parameters.model_dump(),
     )
@@ -168,7 +178,8 @@ def _inputs(wanted: list[InputTensor], binary: bytes) -> list[inference.Input]:
         place = f"inputs.{index}"
         if (size is None) == (tensor.data is None):
             raise refusal(
-                f"{place}: send either data or parameters.binary_data_size", field=f"{place}.data"
+                f"{place}.data: send either it or parameters.binary_data_size",
+                field=f"{place}.data",
             )
         try:
             array: np.ndarray

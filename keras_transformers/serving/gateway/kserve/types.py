@@ -135,3 +135,9 @@ class ModelReady(BaseModel):
 
     name: str
     ready: bool
+
+
+class InferError(BaseModel):
+    """The answer to a request that is refused or fails."""
+
+    error: str

@@ -2,8 +2,10 @@
 
 import uuid
 
+from pydantic import BaseModel
+
 from keras_transformers.serving.gateway import texts
-from keras_transformers.serving.gateway.apis import Asked, router
+from keras_transformers.serving.gateway.apis import Asked, described_errors, router
 from keras_transformers.serving.gateway.backend import Model, Models
 from keras_transformers.serving.gateway.refusals import RefusalError, refusal
 from keras_transformers.serving.gateway.rerank.types import (
@@ -20,12 +22,19 @@ __all__: list[str] = []
 _TASK = "reranking"
 
 
+class RerankError(BaseModel):
+    """The answer to a request that is refused or fails."""
+
+    message: str
+    detail: str
+
+
 def error_shape(error: RefusalError) -> dict[str, str]:
     """Returns Cohere's {message} and Jina's {detail} in one."""
     return {"message": error.message, "detail": error.message}
 
 
-routes = router(error_shape, tags=["Jina and Cohere"])
+routes = router(error_shape, tags=["Jina and Cohere"], responses=described_errors(RerankError))
 
 
 @routes.post("/v1/rerank", response_model_exclude_none=True)

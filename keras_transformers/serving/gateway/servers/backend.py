@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from keras_transformers.serving.client.transport import Call, SignatureInfo, VersionStatus
+from keras_transformers.serving.gateway.backend import as_spec
 from keras_transformers.serving.gateway.servers.replicas import Replicas
 from keras_transformers.serving.gateway.servers.transport import Outputs
 from keras_transformers.serving.protocol.errors import Code, RequestError
@@ -17,8 +18,8 @@ class Servers:
 
     Args:
         groups: servers, and the names of the models that they have: those of the gateway -> those
-            of the servers. Without names, the servers are asked for them, which TF Serving's
-            cannot tell.
+            of the servers, NAME, NAME@3 or NAME@stable. Without names, the servers are asked for
+            them, which TF Serving's cannot tell.
 
     Raises:
         ValueError: two groups have a model of the same name.
@@ -68,7 +69,10 @@ class Servers:
         if model.name not in places:
             raise RequestError(Code.NOT_FOUND, f"no model {model.name[:200]!r}")
         replicas, name = places[model.name]
-        return replicas, dataclasses.replace(model, name=name)
+        there = as_spec(name)
+        if model.version is None and not model.label:
+            return replicas, there
+        return replicas, dataclasses.replace(model, name=there.name)
 
     async def _all_places(self) -> dict[str, tuple[Replicas, str]]:
         """Returns where each model is."""

@@ -15,6 +15,8 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    credentials,
+    outgoing,
 )
 from keras_transformers.serving.gateway.servers.transport import Outputs
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
@@ -26,9 +28,11 @@ class AsyncGrpcTransport:
     Args:
         address: host:port.
         tls: the files for TLS; None for no encryption.
+        api_key: the key to show; None for none.
     """
 
-    def __init__(self, address: str, tls: ClientTls | None) -> None:
+    def __init__(self, address: str, tls: ClientTls | None, api_key: str | None = None) -> None:
+        self._api_key = credentials(api_key)
         self._address = address
         self._url = f"{'grpc' if tls is None else 'grpcs'}://{address}"
         self._credentials = None if tls is None else tls.credentials()
@@ -80,4 +84,5 @@ class AsyncGrpcTransport:
 
     async def _answer(self, method: Any, request: Message, timeout_s: float) -> Message:
         with grpc_messages.request_errors(self._url, timeout_s):
-            return await method(request, timeout=timeout_s)
+            metadata = tuple((self._api_key | outgoing()).items())
+            return await method(request, timeout=timeout_s, metadata=metadata)

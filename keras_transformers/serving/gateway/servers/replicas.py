@@ -1,6 +1,7 @@
 """Asks one of several servers with the same models, and another one if it does not answer."""
 
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +9,20 @@ from typing import TypeVar
 
 from keras_transformers.serving.client.transport import Call, SignatureInfo, VersionStatus
 from keras_transformers.serving.gateway.servers.transport import AsyncTransport, Outputs
-from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol import tracing
+from keras_transformers.serving.protocol.errors import Code, RequestError, UnreachableError
 from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
+from keras_transformers.serving.server.logs import Seldom
 
 _RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)  # the server did not accept the request
+# The server knows no such key, or wants one.
+_REFUSED = (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
 _REST_S = 1.0  # how long a server that did not answer is asked last
+_NAMES_KEPT_S = 1.0  # how long the names of models are kept
 _KEPT_S = 60.0  # how long a model's signatures are kept
 _T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients can cause these records
 
 
 @dataclass(eq=False)
@@ -22,6 +30,7 @@ class _Server:
     """A server, its requests in progress, and when it may be asked again."""
 
     transport: AsyncTransport
+    number: int
     num_requests: int = 0
     rests_until: float = 0.0
 
@@ -32,7 +41,15 @@ class _Server:
             yield
         except RequestError as error:
             if error.code == Code.UNAVAILABLE:
-                self.rests_until = time.monotonic() + _REST_S
+                self.rests_until = time.monotonic() + (error.retry_after_s or _REST_S)
+            # The addresses of servers, and their keys, are no matter of the gateway's clients.
+            if isinstance(error, UnreachableError):
+                _logger.warning("%s", error.message)
+                raise RequestError(error.code, "the model's server does not answer") from error
+            if error.code in _REFUSED:
+                _logger.error("a server refuses the gateway: %s", error.message)
+                text = "the model's server refuses the gateway; see its log"
+                raise RequestError(Code.INTERNAL, text) from error
             raise
         finally:
             self.num_requests -= 1
@@ -48,8 +65,11 @@ class Replicas:
         transports: one for each server, at least one.
     """
 
+    # Until when the names of models are kept, and the names; None before the first answer.
+    _names: tuple[float, list[str] | None] | None = None
+
     def __init__(self, transports: Sequence[AsyncTransport]) -> None:
-        self._servers = [_Server(transport) for transport in transports]
+        self._servers = [_Server(transport, number) for number, transport in enumerate(transports)]
         self._signatures: dict[ModelSpec, tuple[float, Mapping[str, SignatureInfo]]] = {}
 
     async def predict(self, call: Call, inputs: Arrays) -> Outputs:
@@ -69,15 +89,19 @@ class Replicas:
         deadline = time.monotonic() + call.timeout_s
         with self._dropping_old_signatures(call.model):
             for server, is_last in self._in_order():
-                started = False
+                started, begun = False, time.monotonic()
                 left = replace(call, timeout_s=max(0.001, deadline - time.monotonic()))
                 try:
                     with server.busy():
                         pieces = server.transport.stream(left, inputs, outputs)
-                        async with contextlib.aclosing(pieces):  # type: ignore[type-var]
-                            async for piece in pieces:
-                                started = True
-                                yield piece
+                        try:
+                            async with contextlib.aclosing(pieces):  # type: ignore[type-var]
+                                async for piece in pieces:
+                                    started = True
+                                    yield piece
+                        finally:  # a span around it would be the current one of its caller too
+                            now = time.monotonic()
+                            tracing.record("backend request", begun, now, replica=server.number)
                     return
                 except RequestError as error:
                     if started or is_last or error.code not in _RETRIED:
@@ -97,8 +121,22 @@ class Replicas:
         return signatures
 
     async def names(self, timeout_s: float) -> list[str] | None:
-        """Returns the names of the servers' models; None if they do not tell them."""
-        return await self._ask(lambda t, left_s: t.names(left_s), timeout_s)
+        """Returns the names of the servers' models; None if they do not tell them.
+
+        They are kept for a second, because each request needs them, and as long as no server
+        answers, so that requests for these models say that, not that there are no such models.
+        """
+        now = time.monotonic()
+        if self._names is not None and now < self._names[0]:
+            return self._names[1]
+        try:
+            names = await self._ask(lambda t, left_s: t.names(left_s), timeout_s)
+        except RequestError:
+            if self._names is None:
+                raise
+            names = self._names[1]
+        self._names = now + _NAMES_KEPT_S, names
+        return names
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -112,7 +150,10 @@ class Replicas:
         deadline = time.monotonic() + timeout_s
         for server, is_last in self._in_order():
             try:
-                with server.busy():
+                with (
+                    server.busy(),
+                    tracing.span("backend request", "client", replica=server.number),
+                ):
                     return await send(server.transport, max(0.001, deadline - time.monotonic()))
             except RequestError as error:
                 if is_last or error.code not in _RETRIED:

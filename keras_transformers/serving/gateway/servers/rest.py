@@ -12,6 +12,8 @@ from keras_transformers.serving.client.transport import (
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    credentials,
+    outgoing,
 )
 from keras_transformers.serving.gateway.servers.transport import Outputs
 from keras_transformers.serving.protocol.errors import Code, RequestError
@@ -24,12 +26,16 @@ class AsyncRestTransport:
     Args:
         url: the server's URL.
         tls: the files for TLS; None for no encryption.
+        api_key: the key to show; None for none.
     """
 
-    def __init__(self, url: str, tls: ClientTls | None) -> None:
+    def __init__(self, url: str, tls: ClientTls | None, api_key: str | None = None) -> None:
         verify = False if tls is None else tls.context()
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = httpx.AsyncClient(base_url=url, verify=verify, limits=limits)
+        self._http = httpx.AsyncClient(
+            base_url=url, verify=verify, limits=limits, headers=credentials(api_key)
+        )
+        self._http.event_hooks["request"].append(_pass_on)
 
     async def predict(  # noqa: D102
         self, call: Call, inputs: Arrays, outputs: Mapping[str, TensorSpec]
@@ -77,3 +83,7 @@ class AsyncRestTransport:
         with rest_messages.request_errors(f"{self._http.base_url}", request.timeout_s):
             response = await self._http.request(**request.arguments())
         return rest_messages.read(response, request.timeout_s)
+
+
+async def _pass_on(request: httpx.Request) -> None:
+    request.headers.update(outgoing())

@@ -1,7 +1,18 @@
 """Says refusals in the shape of Text Embeddings Inference, with its statuses."""
 
+from typing import Literal
+
+from pydantic import BaseModel
+
 from keras_transformers.serving.gateway.refusals import RefusalError
 from keras_transformers.serving.protocol.errors import Code
+
+
+class TeiError(BaseModel):
+    """The answer to a request that is refused or fails."""
+
+    error: str
+    error_type: Literal["Backend", "Overloaded", "Unhealthy", "Validation"]
 
 
 def error_shape(error: RefusalError) -> dict[str, str]:

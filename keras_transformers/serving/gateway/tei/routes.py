@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from keras_transformers.serving.gateway import texts
-from keras_transformers.serving.gateway.apis import router
+from keras_transformers.serving.gateway.apis import Asked, described_errors, router
 from keras_transformers.serving.gateway.backend import Model, Models
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.gateway.tei.classes import classified, label_scores
-from keras_transformers.serving.gateway.tei.errors import error_shape, status
+from keras_transformers.serving.gateway.tei.errors import TeiError, error_shape, status
 from keras_transformers.serving.gateway.tei.types import (
     EmbedRequest,
     Info,
@@ -32,7 +32,12 @@ __all__: list[str] = []
 _TOKENIZE = "tokenize"
 _KINDS = {"embedding": "embedding", "reranking": "reranker"}  # task -> kind of model
 _REMEDY = "put its name into the path, /models/NAME/..."
-routes = router(error_shape, status=status, tags=["Text Embeddings Inference"])
+routes = router(
+    error_shape,
+    status=status,
+    tags=["Text Embeddings Inference"],
+    responses=described_errors(TeiError),
+)
 _Route = Callable[..., Any]
 
 
@@ -178,6 +183,13 @@ async def tokenize(body: TokenizeRequest, model: _Tokenizer) -> list[list[Token]
         ]
         for tokens in answers
     ]
+
+
+@routes.get("/health")
+async def health(models: Asked) -> None:
+    """Says whether all models answer; 503 if not."""
+    if not await models.are_ready():
+        raise refusal("a model has no version that answers", code=Code.UNAVAILABLE)
 
 
 @_both(routes.get, "/info")

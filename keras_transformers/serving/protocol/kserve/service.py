@@ -94,12 +94,14 @@ def _file() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="grpc_service.proto", package=_PACKAGE, syntax="proto3"
     )
-    made: dict[str, Any] = {}
+    descriptors: dict[str, Any] = {}
     for name, fields in _MESSAGES.items():
         outer, _, inner = name.rpartition(".")
-        message = made[outer].nested_type.add(name=inner) if outer else file.message_type.add()
+        message = (
+            descriptors[outer].nested_type.add(name=inner) if outer else file.message_type.add()
+        )
         message.name = inner
-        made[name] = message
+        descriptors[name] = message
         for text in filter(None, fields.split("; ")):
             _add_field(message, name, text)
         if name in _ONE_OF:

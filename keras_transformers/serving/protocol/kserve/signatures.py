@@ -16,6 +16,7 @@ from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 
 SIGNATURE_NAME = "signature_name"  # a request's parameter
 SIGNATURES = "signatures"  # a parameter of the metadata, in JSON
+_UNKNOWN_RANK = [-1]  # the protocol has no word for it
 _PLATFORM = "tensorflow_savedmodel"
 
 
@@ -33,8 +34,8 @@ def metadata(
     described = {
         key: {
             "method_name": signature.method_name,
-            "inputs": _tensors(signature.inputs),
-            "outputs": _tensors(signature.outputs),
+            "inputs": _tensors(signature.inputs, None),
+            "outputs": _tensors(signature.outputs, None),
         }
         for key, signature in sorted(signatures.items())
     }
@@ -62,25 +63,29 @@ def read_metadata(document: Mapping[str, Any]) -> dict[str, SignatureInfo]:
     }
 
 
-def _tensors(specs: Mapping[str, TensorSpec]) -> list[dict[str, Json]]:
+def _tensors(
+    specs: Mapping[str, TensorSpec], of_unknown_rank: list[int] | None = _UNKNOWN_RANK
+) -> list[dict[str, Json]]:
     return [
-        {"name": name, "datatype": datatype(spec.dtype), "shape": _shape(spec)}
+        {
+            "name": name,
+            "datatype": datatype(spec.dtype),
+            "shape": of_unknown_rank
+            if spec.shape is None
+            else [-1 if size is None else size for size in spec.shape],
+        }
         for name, spec in sorted(specs.items())
-    ]
-
-
-def _shape(spec: TensorSpec) -> list[int]:
-    # The protocol has no tensors of unknown rank.
-    return [
-        -1 if size is None else size for size in ((None,) if spec.shape is None else spec.shape)
     ]
 
 
 def _specs(tensors: list[Mapping[str, Any]]) -> dict[str, TensorSpec]:
     return {
-        tensor["name"]: TensorSpec(
-            DTYPES.get(tensor["datatype"]),
-            tuple(None if int(size) < 0 else int(size) for size in tensor["shape"]),
-        )
+        tensor["name"]: TensorSpec(DTYPES.get(tensor["datatype"]), _shape(tensor["shape"]))
         for tensor in tensors
     }
+
+
+def _shape(sizes: list[Any] | None) -> tuple[int | None, ...] | None:
+    if sizes is None:
+        return None
+    return tuple(None if int(size) < 0 else int(size) for size in sizes)  # MLServer has strings

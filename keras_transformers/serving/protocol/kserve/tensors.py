@@ -26,6 +26,7 @@ DTYPES = {
     "FP64": np.dtype(np.float64),
     BYTES: np.dtype(object),
 }
+_JSON_TYPES: dict[str, set[type]] = {"O": {str}, "b": {bool}, "f": {int, float}}  # others: int
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _LENGTH = 4  # bytes that say how long an element of BYTES is, little-endian
 _MAX_RANK = 32  # numpy's own limit before version 2
@@ -94,6 +95,18 @@ def from_json(data: Sequence[Json], datatype: str, shape: Sequence[int]) -> np.n
     return _array(values, datatype, dtype).reshape(shape)
 
 
+def from_answer(data: Sequence[Json], datatype: str, shape: Sequence[int]) -> np.ndarray:
+    """Returns the array whose elements are in a server's JSON, where floats may be NaN.
+
+    Raises:
+        ValueError: the type is unknown, or the elements do not fit type and shape.
+    """
+    values = _flat(data)
+    if datatype == BYTES:
+        values = [value.encode("utf-8") for value in values]
+    return from_values(values, datatype, shape)
+
+
 def from_values(values: Sequence[Any], datatype: str, shape: Sequence[int]) -> np.ndarray:
     """Returns the array with these elements: bytes for BYTES, else numbers or bool.
 
@@ -149,7 +162,7 @@ def _count(shape: Sequence[int]) -> int:
 def _flat(data: Sequence[Json]) -> list[Any]:
     """Returns the values in nested lists, in order."""
     values: list[Any] = list(data)
-    while any(isinstance(value, list) for value in values):
+    while list in set(map(type, values)):
         values = [
             item for value in values for item in (value if isinstance(value, list) else [value])
         ]
@@ -157,32 +170,28 @@ def _flat(data: Sequence[Json]) -> list[Any]:
 
 
 def _array(values: list[Any], datatype: str, dtype: np.dtype) -> np.ndarray:
-    wanted: tuple[type, ...] = {"O": (str,), "b": (bool,), "f": (int, float)}.get(
-        dtype.kind, (int,)
-    )
-    for index, value in enumerate(values):
-        if not isinstance(value, wanted) or (bool not in wanted and isinstance(value, bool)):
-            raise ValueError(f"value {index} is {str(value)[:100]!r}, which is not {datatype}")
+    """Returns JSON values as an array of one dimension."""
+    types: set[type] = _JSON_TYPES.get(dtype.kind, {int})
+    if not types >= set(map(type, values)):
+        index = next(index for index, value in enumerate(values) if type(value) not in types)
+        raise ValueError(f"value {index} is {str(values[index])[:100]!r}, which is not {datatype}")
     if datatype == BYTES:
-        array = np.empty(len(values), object)
-        array[:] = [value.encode("utf-8") for value in values]
-        return array
-    try:
-        array = np.array(values, np.float64 if dtype.kind == "f" else object)
-    except OverflowError:  # an int that no float holds
-        raise ValueError(f"a value does not fit {datatype}") from None
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            fits = np.isfinite(array.astype(dtype))
-    elif dtype.kind in "iu":
+        strings = np.empty(len(values), object)
+        strings[:] = [value.encode("utf-8") for value in values]
+        return strings
+    if dtype.kind in "iu" and values:
         limits = np.iinfo(dtype)
-        fits = np.array([limits.min <= value <= limits.max for value in values], bool)
-    else:
-        return array.astype(dtype)
-    if not fits.all():
-        index = int(np.argmin(fits))
-        kind = "a finite" if dtype.kind == "f" else "within"
+        for value in (min(values), max(values)):
+            if not limits.min <= value <= limits.max:
+                raise ValueError(f"{str(value)[:100]} is not within {datatype}")
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype)
+    except OverflowError:  # an int that no float holds
+        raise ValueError(f"a value is not within {datatype}") from None
+    if dtype.kind == "f" and not np.isfinite(array).all():
+        index = int(np.argmin(np.isfinite(array)))
         raise ValueError(
-            f"value {index} is {str(values[index])[:100]}, which is not {kind} {datatype}"
+            f"value {index} is {str(values[index])[:100]}, which no finite {datatype} is"
         )
-    return array.astype(dtype)
+    return array

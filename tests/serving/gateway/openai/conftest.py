@@ -83,10 +83,12 @@ class Backend:
         error: what the next call raises.
         holding: whether calls and streams (after their first piece) wait forever.
         left: set when one that waited was abandoned.
+        pause_s: seconds between two pieces of a stream.
     """
 
     def __init__(self):
         self.calls, self.error, self.holding, self.left = [], None, False, threading.Event()
+        self.pause_s = 0.0
 
     async def names(self):
         return sorted(MODELS)
@@ -123,6 +125,7 @@ class Backend:
         for text, tokens, count in (("Hi", PIECES[:1], 1), (" é", PIECES[1:3], 3), ("", [b""], 4)):
             yield rows_of([self._outputs(tokens, count, text=text, finished=count == 4)], outputs)
             await self._obey()
+            await asyncio.sleep(self.pause_s)
 
     async def close(self):
         pass
