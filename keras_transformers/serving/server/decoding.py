@@ -101,10 +101,11 @@ class Decoding:
 
     def turn(self) -> None:
         """Does the work between two steps, and takes one."""
-        self._leave()
-        self._admit()
-        self._read()
-        self._write()
+        with self._failing([*self._requests]):
+            self._leave()
+            self._admit()
+            self._read()
+            self._write()
 
     def _leave(self) -> None:
         now = time.monotonic()
