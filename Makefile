@@ -98,8 +98,9 @@ docs-version: $(VENV)/.installed-dev ## commit the site of this version to the b
 		$$($(BIN)/python -c 'from keras_transformers import __version__ as v; print(v.rpartition(".")[0])') latest
 	$(BIN)/mike set-default latest
 
-docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
+docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models and fields
 	$(BIN)/python -m keras_transformers.cli.models_table docs/models.md keras_transformers/cli/models.json
+	$(BIN)/python docs/site/fields.py
 
 results: $(VENV)/.installed-dev ## print the pages of results from the files in benchmarks/results
 	$(BIN)/python docs/site/charts.py

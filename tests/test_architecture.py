@@ -40,7 +40,9 @@ ALLOWED: dict[str, set[str]] = {
     "saved_model": {"tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"},
     # It knows SavedModels, never models; from the tasks it needs only their answers.
     "serving": {
-        *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.conversations"),
+        *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.answer"),
+        *("tasks.generation.choice_lists", "tasks.generation.conversations"),
+        "tasks.generation.step_names",
         # How to write texts step by step: names of signatures, and pieces of text.
         *("tasks.generation.step_names", "tasks.generation.pieces"),
     },

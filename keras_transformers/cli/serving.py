@@ -65,6 +65,7 @@ class Serve(Command):
     grpc_port: _Port = 8500  # 0 picks a free port, -1 turns gRPC off
     no_batching: bool = False  # do not batch requests
     max_batch_size: PositiveInt = 32  # maximum rows in a batch
+    max_batch_tokens: PositiveInt = 1024  # maximum tokens in a batch of texts, padding included
     batch_timeout: NonNegativeFloat = 1.0  # milliseconds that a request waits for others
     allowed_batch_sizes: Annotated[
         Rows, arg(help="pad batches to one of these; ascending, up to --max-batch-size")
@@ -103,6 +104,7 @@ class Serve(Command):
             enabled=not self.no_batching,
             max_batch_size=self.max_batch_size,
             max_cache_bytes=int(self.max_cache_mib * 1024 * 1024),
+            max_batch_tokens=self.max_batch_tokens,
             batch_timeout_s=self.batch_timeout / 1000,
             allowed_batch_sizes=self.allowed_batch_sizes or None,
             num_threads=self.num_threads,

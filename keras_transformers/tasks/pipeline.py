@@ -472,7 +472,7 @@ class Pipeline(abc.ABC):
             "tokens": tf.TensorSpec([None, None], tf.string),
             "num_tokens": tf.TensorSpec([None], tf.int32),
         }
-        return {"tokenize": Signature(tokenize, self.input_specs(), specs, batches)}
+        return {reading.TOKENIZE_SIGNATURE: Signature(tokenize, self.input_specs(), specs, batches)}
 
     @functools.cached_property
     def _variants(self) -> dict[str, Self]:

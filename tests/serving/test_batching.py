@@ -1,3 +1,4 @@
+import dataclasses
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -5,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import SignatureInfo, TensorInfo
 from keras_transformers.serving.server.batching import BatchingOptions, Scheduler
+from keras_transformers.serving.server.saved_models import SavedModel
 
 
 def info(*shape):
@@ -63,10 +66,11 @@ def model():
 def make():
     made = []
 
-    def scheduler(*, max_waiting=100, **options):
+    def scheduler(*, max_waiting=100, start=True, **options):
         options = {"num_threads": 1, "max_batch_size": 4, "batch_timeout_s": 0.05} | options
         made.append(Scheduler(BatchingOptions(**options), max_waiting=max_waiting))
-        made[-1].start()
+        if start:
+            made[-1].start()
         return made[-1]
 
     yield scheduler
@@ -149,6 +153,31 @@ def test_a_long_text_holds_up_no_short_ones(make):
     reader.gate.set()
     assert futures[1].result(5)["size"].tolist() == [2000]
     assert sorted(reader.batches) == [[20, 40, 200], [300], [2000]]
+
+
+def test_a_batch_of_texts_is_full_at_so_many_tokens(make):
+    """Four bytes are a token, each row has two more, and all count as the longest of the batch."""
+    reads = dataclasses.replace(SIZES, reads_tokens=True)
+    lengths = [10, 20, 5, 10, 31, 40, 5, 5, 5, 5]
+    texts = [b"x" * (4 * length - 8) for length in lengths]
+
+    def batches(signature, **options):
+        reader = Reader()
+        options = {"max_batch_size": 32} | options
+        scheduler = make(batch_timeout_s=5, start=False, **options)
+        futures = [
+            submit(scheduler, reader, {"text": np.array([text], object)}, signature)
+            for text in texts
+        ]
+        scheduler.start()
+        scheduler.close()
+        assert [int(future.result(5)["size"][0]) for future in futures] == [*map(len, texts)]
+        return [[(length + 8) // 4 for length in batch] for batch in reader.batches]
+
+    assert batches(reads, max_batch_tokens=64) == [[5, 10, 20], [10, 31], [40], [5, 5, 5, 5]]
+    assert batches(reads, max_batch_tokens=1) == [[length] for length in lengths]
+    assert batches(reads, max_batch_tokens=64, max_batch_size=2)[0] == [10, 20]
+    assert batches(SIZES, max_batch_tokens=64) == [sorted(lengths)]
 
 
 def test_batching_can_be_turned_off(make, model):
@@ -268,3 +297,13 @@ def test_many_threads(make, model):
 def test_sizes_that_do_not_fit(sizes):
     with pytest.raises(ValueError, match="max_batch_size 4"):
         BatchingOptions(max_batch_size=4, allowed_batch_sizes=sizes)
+
+
+@pytest.mark.slow
+def test_tokens_count_for_exports_that_read_them_and_do_not_write():
+    for task, counts in (("embedding", True), ("generation", False), ("word_embedding", False)):
+        model = SavedModel(tiny.exported(task), max_runs=1)
+        try:
+            assert {one.reads_tokens for one in model.signatures.values()} == {counts}
+        finally:
+            model.close()

@@ -88,8 +88,9 @@ class Shown(ast.NodeTransformer):
 
 @pytest.mark.slow
 def test_the_clients_python_gives_what_its_comments_say(translator):
-    # The second block is of an export with explanations: saved_model/test_explaining_exports.py.
-    block, _ = re.findall(r"```python\n(.*?)```", SERVING.read_text("utf-8"), re.DOTALL)
+    # The second is of an export with explanations (saved_model/test_explaining_exports.py), the third
+    # of a language model (test_streaming.py).
+    block, _, _ = re.findall(r"```python\n(.*?)```", SERVING.read_text("utf-8"), re.DOTALL)
     tree = ast.fix_missing_locations(Shown().visit(ast.parse(block.replace(URL, translator))))
     shown = []
     exec(compile(tree, str(SERVING), "exec"), {"show": lambda value: shown.append(repr(value))})

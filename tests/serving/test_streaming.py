@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -564,6 +565,16 @@ def test_ask_prints_the_text_as_it_comes(url, capsys, client):
     assert capsys.readouterr().out == plain + "\n"
     assert main(["ask", url, "abc", "--model", "talker", "--stream"]) == 0
     assert capsys.readouterr().out == client.ask(["abc"], model="talker")[0].text + "\n"
+
+
+def test_the_code_of_the_docs_prints_both_texts(url, client, capsys):
+    page = (Path(__file__).parents[2] / "docs/serving.md").read_text("utf-8")
+    code = page.partition("### Streaming")[2].partition("```python\n")[2].partition("```")[0]
+    code = code.replace("http://127.0.0.1:8501", url).replace("smollm2", "talker")
+    exec(code, {"Client": Client, "messages": TALK})
+    answer = client.chat(TALK, model="talker", max_length=100).text
+    (text,) = client.ask(["The old man and"], model="talker")
+    assert capsys.readouterr().out == answer + text.text
 
 
 def test_what_does_not_write_cannot_be_streamed(client):

@@ -135,14 +135,20 @@ def router(
 
             async def respond(request: Request) -> Response:
                 checked = checked_request(request.scope, request.receive)
+                held = contextlib.ExitStack()
                 try:
-                    size = await checked.read()
-                    with request.app.state.room.place(size):
-                        checked.parse()
-                        return await _while_connected(checked, answer)
+                    size = await _read(checked)
+                    held.enter_context(request.app.state.room.place(size))
+                    checked.parse()
+                    response = await _while_connected(checked, answer)
+                    if isinstance(response, _EventStream):
+                        response.held = held.pop_all()
+                    return response
                 except Exception as error:
                     refused = as_refusal(error, f"{request.method} {request.url.path[:200]}")
                     return Route.refuse(refused)
+                finally:
+                    held.close()
 
             return respond
 
@@ -153,6 +159,15 @@ def router(
             return _json(error_shape(refused), number, retry_headers(number, refused))
 
     return APIRouter(route_class=Route, strict_content_type=False, **options)
+
+
+async def _read(request: "CheckedRequest") -> int:
+    """Reads a request's body within the time of a request, and returns its size in bytes."""
+    try:
+        async with asyncio.timeout(request.app.state.timeout_s):
+            return await request.read()
+    except TimeoutError:
+        raise refusal("the body did not arrive in time", code=Code.DEADLINE_EXCEEDED) from None
 
 
 def described_errors(error: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
@@ -373,7 +388,11 @@ async def event_stream(
 
 
 class _EventStream(StreamingResponse):
-    """A response of server-sent events, which closes what they come from when it ends."""
+    """A response of server-sent events, which closes what they come from when it ends.
+
+    Attributes:
+        held: what holds the request's place, also closed then.
+    """
 
     def __init__(
         self, events: AsyncIterator[bytes], source: AsyncGenerator[BaseModel, None]
@@ -382,10 +401,12 @@ class _EventStream(StreamingResponse):
             events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
         )
         self._source = source
+        self.held = contextlib.ExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with contextlib.aclosing(self._source):
-            await super().__call__(scope, receive, send)
+        with self.held:
+            async with contextlib.aclosing(self._source):
+                await super().__call__(scope, receive, send)
 
 
 def _event(data: str) -> bytes:

@@ -63,6 +63,7 @@ def application(
     )
     app.state.models = Models(backend, timeout_s=timeout_s, max_rows=max_rows)
     app.state.max_body_bytes = max_body_bytes
+    app.state.timeout_s = timeout_s
     app.state.room = Room(max_requests, max_held_bytes)
     for routes in _APIS:
         app.include_router(routes)

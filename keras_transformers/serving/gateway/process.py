@@ -74,7 +74,12 @@ class Gateway:
             max_held_bytes=limits.max_held_bytes,
         )
         keys = None if api_keys is None else ApiKeys(api_keys)
-        guarded = Guard(app, refusal, keys=keys, log_requests=log_requests)
+        guarded = Guard(
+            app,
+            refusal,
+            keys=keys,
+            log_requests=log_requests,
+        )
         checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
         self._http = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
@@ -93,7 +98,6 @@ class Gateway:
 
     def start(self) -> None:
         """Answers requests from now on."""
-        self._listening.listen()  # a client that connects before the thread runs waits for it
         self._thread.start()
 
     def stop(self) -> None:

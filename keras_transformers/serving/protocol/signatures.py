@@ -51,12 +51,14 @@ class SignatureInfo:
         method_name: the API that it belongs to, such as "tensorflow/serving/classify".
         inputs: name -> tensor.
         outputs: name -> tensor.
+        reads_tokens: whether its cost depends only on how many tokens its texts have.
     """
 
     name: str
     method_name: str
     inputs: Mapping[str, TensorInfo]
     outputs: Mapping[str, TensorInfo]
+    reads_tokens: bool = False
 
     @property
     def takes_batches(self) -> bool:

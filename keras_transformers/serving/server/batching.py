@@ -1,9 +1,10 @@
 """Runs requests for the same signature in batches, where a row costs less than alone.
 
-Only texts of similar length share a batch, so that long ones do not delay short ones. A batch runs
-when it is full or when its first request has waited `batch_timeout_s`; while there is no room for
-another run, batches grow. A request waits for others only if the previous one found some: a client
-that sends texts one by one gets immediate answers.
+Only texts of similar length share a batch, so that long ones do not delay short ones, and little of
+it is padding. A batch is full at so many rows or, of an export that reads tokens, at so many tokens
+(`benchmarks/batch_tokens.py`). It runs when it is full or when its first request has waited
+`batch_timeout_s`; while there is no room for another run, batches grow. A request waits for others
+only if the previous one found some: a client that sends texts one by one gets immediate answers.
 
 How long a run takes shows only while it is in progress: that of a language model may have five
 steps or fifty thousand. So `num_threads` limits the runs that have just begun. One that takes
@@ -15,7 +16,7 @@ long one and there are `num_long_runs` already. A run ends as soon as nobody wai
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ from keras_transformers.serving.server.saved_models import SavedModel
 __all__ = ["BatchingOptions"]
 
 Outputs = dict[str, np.ndarray]
+_BYTES_PER_TOKEN, _SPECIAL_TOKENS = 4, 2  # of a row of text
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,14 @@ class BatchingOptions:
 
     Attributes:
         enabled: False runs every request alone.
-        max_batch_size: maximum rows in a batch made of several requests, and maximum texts of a
-            language model that are written together.
-        max_cache_bytes: how much memory the keys and values of these texts may take, for each
-            model; further texts wait. A step needs it twice.
+        max_batch_size: maximum rows in a batch made of several requests, and maximum texts that a
+            language model writes together.
+        max_batch_tokens: maximum tokens in such a batch, each row counted with as many as the
+            longest has, because attention also computes padding. It holds for signatures that
+            read texts as tokens (`reads_tokens`), for which larger batches make no token cheaper.
+            Four bytes of text count as a token.
+        max_cache_bytes: how much memory the keys and values of the texts that a language model
+            writes may take; further texts wait. A step needs it twice.
         batch_timeout_s: the longest time that a request waits for others, once there are any.
         allowed_batch_sizes: row counts to pad batches to, for graphs that are compiled for each
             size; ascending, ending with max_batch_size. The padding repeats the first row, and its
@@ -58,6 +64,7 @@ class BatchingOptions:
 
     enabled: bool = True
     max_batch_size: int = 32
+    max_batch_tokens: int = 1024
     max_cache_bytes: int = 2**30
     batch_timeout_s: float = 0.001
     allowed_batch_sizes: tuple[int, ...] | None = None
@@ -66,7 +73,10 @@ class BatchingOptions:
     long_run_s: float = 0.25
 
     def __post_init__(self) -> None:
-        for name in ("max_batch_size", "max_cache_bytes", "num_threads", "num_long_runs"):
+        for name in (
+            *("max_batch_size", "max_batch_tokens", "max_cache_bytes"),
+            *("num_threads", "num_long_runs"),
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: must be at least 1")
         for name in ("batch_timeout_s", "long_run_s"):
@@ -88,6 +98,15 @@ class BatchingOptions:
     def max_runs_of_a_model(self) -> int:
         """How many runs of one model may be in progress."""
         return max(self.num_threads, self.num_long_runs)
+
+    def room(self, tasks: Iterable["_Task"]) -> int:
+        """Returns how many more rows fit into a batch of tasks; below 0, it has too many."""
+        rows, longest = 0, 0
+        for task in tasks:
+            rows += task.rows or 0
+            longest = max(longest, task.length)
+        most = self.max_batch_size
+        return (min(most, self.max_batch_tokens // longest) if longest else most) - rows
 
     def padded(self, rows: int) -> int:
         """Returns the number of rows to pad a batch of `rows` to."""
@@ -115,6 +134,7 @@ class _Task:
     Attributes:
         inputs: name -> array.
         rows: the first dimension of all arrays; None if the request must run alone.
+        length: the tokens of its longest row; 0 if they do not count.
         deadline: a time of time.monotonic.
         answer: receives the outputs or the error.
         since: when the request was submitted, by time.monotonic.
@@ -122,6 +142,7 @@ class _Task:
 
     inputs: Arrays
     rows: int | None
+    length: int
     deadline: float
     answer: Answer = field(default_factory=Answer)
     since: float = field(default_factory=time.monotonic)
@@ -164,18 +185,16 @@ class _Queue:
     def ready_at(self, options: BatchingOptions) -> float:
         """Returns when the first batch should run, if it waits for others; 0 means now."""
         head = self.tasks[0]
-        full = head.rows is None or sum(t.rows or 0 for t in self.tasks) >= options.max_batch_size
+        full = head.rows is None or options.room(self.tasks) <= 0
         return 0.0 if full else head.since + options.batch_timeout_s
 
-    def pop(self, max_batch_size: int) -> list[_Task]:
+    def pop(self, options: BatchingOptions) -> list[_Task]:
         """Removes and returns the tasks of one batch, at least one."""
         batch = [self.tasks.popleft()]
-        rows = batch[0].rows
         while (
-            rows is not None and self.tasks and rows + (self.tasks[0].rows or 0) <= max_batch_size
+            batch[0].rows is not None and self.tasks and options.room([*batch, self.tasks[0]]) >= 0
         ):
             batch.append(self.tasks.popleft())
-            rows += batch[-1].rows or 0
         return batch
 
 
@@ -236,7 +255,8 @@ class Scheduler:
         rows = rows_of(inputs) if self._options.enabled and signature.takes_batches else None
         if rows is not None and not 0 < rows <= self._options.max_batch_size:
             rows = None
-        task = _Task(inputs, rows, deadline)
+        counts = rows is not None and signature.reads_tokens
+        task = _Task(inputs, rows, _length(inputs) if counts else 0, deadline)
         # Rows of different lengths do not fit into one array.
         shapes = tuple(array.shape[1:] for _, array in sorted(inputs.items()))
         key = (model, signature.name, rows is None, shapes, _length_class(inputs))
@@ -338,7 +358,7 @@ class Scheduler:
         """Takes a batch from a queue; the caller holds the lock."""
         queue = self._queues[key]
         self._has_company = self._num_waiting > 1
-        batch = queue.pop(self._options.max_batch_size)
+        batch = queue.pop(self._options)
         self._num_waiting -= len(batch)
         if not queue.tasks:
             del self._queues[key]
@@ -399,6 +419,16 @@ class Scheduler:
             {name: array[end - size : end] for name, array in outputs.items()}
             for size, end in zip(rows, ends, strict=True)
         ]
+
+
+def _length(inputs: Arrays) -> int:
+    """Returns about how many tokens the longest row of texts has."""
+    num_bytes = sum(
+        np.vectorize(len, otypes=[int])(array).reshape(len(array), -1).sum(axis=1)
+        for array in inputs.values()
+        if array.dtype == object and array.size
+    )
+    return int(np.max(num_bytes, initial=0)) // _BYTES_PER_TOKEN + _SPECIAL_TOKENS
 
 
 def _length_class(inputs: Arrays) -> int:

@@ -59,7 +59,12 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, refusal: Refusal, *, keys: ApiKeys | None, log_requests: bool
+        self,
+        app: ASGIApp,
+        refusal: Refusal,
+        *,
+        keys: ApiKeys | None,
+        log_requests: bool,
     ) -> None:
         self._app = app
         self._refusal = refusal

@@ -137,7 +137,6 @@ class Server:
         """Opens the ports and starts loading; requests for a loading model get UNAVAILABLE."""
         self.engine.start()
         if self._listening is not None:
-            self._listening.listen()  # a client that connects before the thread runs waits for it
             self._rest_thread.start()
         if self.grpc_port is not None:
             self._grpc.start()

@@ -25,6 +25,7 @@ from keras_transformers.saved_model.description import meta_graph, shape_of
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo, TensorInfo
 from keras_transformers.serving.server.cancellation import Cancellation
+from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TOKENIZE_SIGNATURE
 
 _LONGEST_MESSAGE = 2000
 # Operations that may run others without end: TensorFlow 2's loops, and the first of TensorFlow 1's.
@@ -69,8 +70,13 @@ class SavedModel:
                 loaded = tf.compat.v1.saved_model.load(
                     self._session, [tf.saved_model.SERVING], str(self.path)
                 )
+            # A model with options of decoding costs as much as it writes.
+            reads_tokens = (
+                TOKENIZE_SIGNATURE in loaded.signature_def
+                and OPTIONS_SIGNATURE not in loaded.signature_def
+            )
             servable = {
-                name: _signature(name, definition)
+                name: _signature(name, definition, reads_tokens=reads_tokens)
                 for name, definition in loaded.signature_def.items()
                 if _is_servable(definition)
             }
@@ -293,13 +299,14 @@ def _is_servable(definition: Message) -> bool:
     return bool(definition.inputs and definition.outputs) and all(info.name for info in infos)
 
 
-def _signature(name: str, definition: Message) -> SignatureInfo:
+def _signature(name: str, definition: Message, *, reads_tokens: bool) -> SignatureInfo:
     return SignatureInfo(
         name=name,
         method_name=definition.method_name,
         # Sorted, because the order of a protocol buffer's map differs from run to run.
         inputs={key: _info(definition.inputs[key]) for key in sorted(definition.inputs)},
         outputs={key: _info(definition.outputs[key]) for key in sorted(definition.outputs)},
+        reads_tokens=reads_tokens,
     )
 
 

@@ -40,8 +40,7 @@ class CompletionRequest(GenerationRequest):
     logprobs: int | None = Field(
         None,
         ge=0,
-        description="0 returns the tokens and their log-probabilities; more are for "
-        "structured_outputs.choice, of which so many are listed.",
+        description="0 returns the tokens; more lists so many of structured_outputs.choice.",
     )
     echo: Annotated[Json, Neutral(False)] = None
     best_of: Annotated[Json, Neutral(1)] = None

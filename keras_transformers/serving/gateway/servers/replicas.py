@@ -18,6 +18,7 @@ _RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)  # the server did not acc
 # The server knows no such key, or wants one.
 _REFUSED = (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
 _REST_S = 1.0  # how long a server that did not answer is asked last
+_NAMES_KEPT_S = 1.0  # how long the names of models are kept
 _KEPT_S = 60.0  # how long a model's signatures are kept
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -63,6 +64,9 @@ class Replicas:
     Args:
         transports: one for each server, at least one.
     """
+
+    # Until when the names of models are kept, and the names; None before the first answer.
+    _names: tuple[float, list[str] | None] | None = None
 
     def __init__(self, transports: Sequence[AsyncTransport]) -> None:
         self._servers = [_Server(transport, number) for number, transport in enumerate(transports)]
@@ -117,8 +121,22 @@ class Replicas:
         return signatures
 
     async def names(self, timeout_s: float) -> list[str] | None:
-        """Returns the names of the servers' models; None if they do not tell them."""
-        return await self._ask(lambda t, left_s: t.names(left_s), timeout_s)
+        """Returns the names of the servers' models; None if they do not tell them.
+
+        They are kept for a second, because each request needs them, and as long as no server
+        answers, so that requests for these models say that, not that there are no such models.
+        """
+        now = time.monotonic()
+        if self._names is not None and now < self._names[0]:
+            return self._names[1]
+        try:
+            names = await self._ask(lambda t, left_s: t.names(left_s), timeout_s)
+        except RequestError:
+            if self._names is None:
+                raise
+            names = self._names[1]
+        self._names = now + _NAMES_KEPT_S, names
+        return names
 
     async def close(self) -> None:
         """Closes the connections."""

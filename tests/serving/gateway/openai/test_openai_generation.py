@@ -2,11 +2,14 @@
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import pytest
 
+from keras_transformers.serving import Limits
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.protocol.errors import Code, RequestError
 
@@ -484,7 +487,7 @@ def test_a_client_that_leaves_abandons_all_its_streams(gateway, backend):
 def test_a_gateway_that_stops_lets_streams_end(backend):
     """The first piece arrives before, the others after; new requests are refused."""
     own = type(backend)()
-    own.pause_s = 1.0
+    own.pause_s = 0.3
     gateway = Gateway(own, port=0)
     gateway.start()
     url = f"http://127.0.0.1:{gateway.port}"
@@ -504,3 +507,38 @@ def test_a_gateway_that_stops_lets_streams_end(backend):
     assert not stopping.is_alive()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/v1/models")
+
+
+def test_requests_beyond_the_limit_are_refused(backend):
+    """Those that have arrived count; a body that does not end holds up nobody, and ends itself."""
+    own = type(backend)()
+    own.holding = True
+    limits = Limits(max_requests=2, timeout_s=1.0)
+    with Gateway(own, port=0, limits=limits) as gateway, ThreadPoolExecutor(5) as pool:
+        url = f"http://127.0.0.1:{gateway.port}"
+
+        def slow():
+            def body():
+                yield b"{"
+                time.sleep(1.3)
+
+            return httpx.post(f"{url}{CHAT}", content=body(), timeout=30)
+
+        unfinished = [pool.submit(slow) for _ in range(2)]
+        time.sleep(0.2)
+        asked = [
+            pool.submit(httpx.post, f"{url}{CHAT}", json={**TALKER, "stream": stream}, timeout=2)
+            for stream in (False, True)
+        ]
+        deadline = time.monotonic() + 10
+        while len(own.calls) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        refused = httpx.post(f"{url}{CHAT}", json=TALKER)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert "2 requests are in progress" in refused.json()["error"]["message"]
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        for late in unfinished:
+            assert late.result().status_code == 504
+        for future in asked:
+            assert isinstance(future.exception(), httpx.ReadTimeout)
