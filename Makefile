@@ -65,8 +65,8 @@ test-tracking: $(BIN)/python ## trainings in MLflow and Weights & Biases, in an 
 test-clients: $(BIN)/python ## clients of other APIs, such as openai, and the platforms' schemas, in an environment of their own
 	$(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/bin/pip install --quiet -e '.[dev,tracing]' -r requirements/clients.txt -r requirements/manifests.txt
-	$(VENV)-clients/bin/python -m pytest tests/clients tests/serving/test_deployment.py \
-		tests/serving/test_tracing.py
+	$(VENV)-clients/bin/python -m pytest tests/clients tests/serving/test_tracing.py
+	$(VENV)-clients/bin/python -m pytest tests/serving/test_deployment.py  # kserve and tritonclient, not in one process
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'

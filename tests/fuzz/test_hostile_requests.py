@@ -104,13 +104,19 @@ def test_grpc_bytes(channel, seconds):
 
     def check(case):
         data, method = case
-        call = channel.unary_unary(f"/tensorflow.serving.PredictionService/{method}")
+        call = channel.unary_unary(method)
         with pytest.raises(grpc.RpcError) as caught:
             call(data, timeout=20)
         assert caught.value.code() in OK_CODES
         assert "server's log" not in (caught.value.details() or "")
 
-    methods = st.sampled_from(["Predict", "Classify", "Regress"])
+    methods = st.sampled_from(
+        [
+            *(f"/tensorflow.serving.PredictionService/{name}" for name in ("Predict", "Classify")),
+            "/tensorflow.serving.PredictionService/Regress",
+            *(f"/inference.GRPCInferenceService/Model{name}" for name in ("Infer", "Metadata")),
+        ]
+    )
     search("gRPC bytes", st.tuples(st.binary(max_size=200), methods), check, seconds, examples=30)
 
 
