@@ -124,8 +124,10 @@ class Choices:
             rows = pairs.pop("row")
             step = self._model.decoding_step(tf.gather(width - num_tokens, rows), width)
             search = self._search(step, **pairs)
-            own = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
-            path = search.follow(tf.gather(last_token_ids, rows), own, growing_axis=_GROWING_AXIS)
+            copies = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
+            path = search.follow(
+                tf.gather(last_token_ids, rows), copies, growing_axis=_GROWING_AXIS
+            )
             return {"score": path.log_probs}
 
         pairs = {"row": row, "token_ids": choice_token_ids, "lengths": lengths}

@@ -863,8 +863,8 @@ class TextGenerator(Pipeline):
         written = self.tokenizer.detokenize(ids).numpy()
         kept = [
             choice
-            for choice, own, text in zip(CHOICES, ids.to_list(), written, strict=True)
-            if text == choice.encode() and len(own) <= room
+            for choice, token_ids, text in zip(CHOICES, ids.to_list(), written, strict=True)
+            if text == choice.encode() and len(token_ids) <= room
         ]
         rows = [kept[row % 2 :] or kept for row in range(int(tokens.nrows()))]
         return string_column("choices", rows, rank=2)
