@@ -40,7 +40,7 @@ DATA = {
     "fill_mask": ({"text": ["a [MASK] film", "[MASK] [MASK]", "a"]}, ["tokens", "probabilities"]),
     "generation": (
         {"text": TEXTS},
-        ["generation", "num_new_tokens", "log_probability", "finished"],
+        ["generation", "num_new_tokens", "log_probability", "finished", "num_prompt_tokens"],
     ),
     "translation": ({"text": TEXTS}, ["translation", "score"]),
 }

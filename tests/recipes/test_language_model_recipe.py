@@ -125,7 +125,9 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
     )
     assert "held_out: 1 documents" in capsys.readouterr().out
     rows = kt.saved_model.predict(tmp_path / "saved/1", {"prompt": ["the"]})
-    assert set(rows[0]) == {"text", "num_new_tokens", "log_probability", "finished"}
+    assert set(rows[0]) == {
+        "text", "num_new_tokens", "log_probability", "finished", "num_prompt_tokens"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class Shown(ast.NodeTransformer):
 @pytest.mark.slow
 def test_the_clients_python_gives_what_its_comments_say(translator):
     # The second is of an export with explanations (saved_model/test_explaining_exports.py), the
-    # third of a language model (test_streaming.py).
+    # third of a language model (test_served_streams.py).
     block, _, _ = re.findall(r"```python\n(.*?)```", SERVING.read_text("utf-8"), re.DOTALL)
     tree = ast.fix_missing_locations(Shown().visit(ast.parse(block.replace(URL, translator))))
     shown = []

@@ -124,9 +124,9 @@ class Choices:
             rows = pairs.pop("row")
             step = self._model.decoding_step(tf.gather(width - num_tokens, rows), width)
             search = self._search(step, **pairs)
-            of_rows = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
+            copies = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
             path = search.follow(
-                tf.gather(last_token_ids, rows), of_rows, growing_axis=_GROWING_AXIS
+                tf.gather(last_token_ids, rows), copies, growing_axis=_GROWING_AXIS
             )
             return {"score": path.log_probs}
 
@@ -160,14 +160,13 @@ class Choices:
 
 
 def answers(
-    choices: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor, num_prompt_tokens: tf.Tensor
+    choices: tf.Tensor, scores: tf.Tensor, num_prompt_tokens: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Returns the likeliest choice of each row and the probabilities of all, in the graph.
 
     Args:
         choices: strings (batch, choices); "" is none.
         scores: float32 (pairs,), the log-probability of each choice, row by row.
-        lengths: int32 (pairs,), the number of tokens of each choice.
         num_prompt_tokens: int32 (batch,).
     """
     with tf.device("CPU:0"):  # string ops run only on the CPU
@@ -180,15 +179,14 @@ def answers(
         probabilities = tf.math.divide_no_nan(
             weights, tf.reduce_sum(weights, axis=1, keepdims=True)
         )
-        one_more = [[0, 0], [0, 1]]  # an empty batch may have no column
-        index = tf.argmax(tf.pad(weights, one_more), axis=1)
-        text = tf.gather(tf.pad(choices, one_more, constant_values=""), index, batch_dims=1)
-        num_new_tokens = tf.scatter_nd(places, lengths + 1, shape)  # and the end token
+        one_more = tf.pad(weights, [[0, 0], [0, 1]])  # an empty batch may have no column
+        index = tf.argmax(one_more, axis=1)
         return {
-            "text": text,
-            "probability": tf.gather(tf.pad(probabilities, one_more), index, batch_dims=1),
+            "text": tf.gather(
+                tf.pad(choices, [[0, 0], [0, 1]], constant_values=""), index, batch_dims=1
+            ),
+            "probability": tf.gather(tf.pad(probabilities, [[0, 0], [0, 1]]), index, batch_dims=1),
             "probabilities": probabilities,
-            "num_new_tokens": tf.gather(tf.pad(num_new_tokens, one_more), index, batch_dims=1),
             "num_prompt_tokens": num_prompt_tokens,
         }
 

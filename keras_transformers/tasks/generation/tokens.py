@@ -27,8 +27,8 @@ def token_bytes(
         start = len(tokenizer.detokenize(anchor[None]).numpy()[0])
     with tf.device("CPU:0"):  # string ops run only on the CPU
         shape = tf.shape(token_ids)
-        column = tf.reshape(token_ids, [-1, 1])
-        after_anchor = tf.concat([tf.tile(anchor[None], [tf.shape(column)[0], 1]), column], axis=1)
+        single = tf.reshape(token_ids, [-1, 1])
+        after_anchor = tf.concat([tf.tile(anchor[None], [tf.shape(single)[0], 1]), single], axis=1)
         pieces = tokenizer.detokenize(after_anchor)
         pieces = tf.strings.substr(pieces, tf.fill(tf.shape(pieces), start), _whole(pieces))
         is_token = tf.sequence_mask(lengths, shape[1])
