@@ -10,11 +10,11 @@
 Every client asks one question after another and reads the answer as it comes: short questions,
 --new tokens by greedy search. Ours are the local server with an export in float32 and one in int8.
 The peers have the same weights: llama.cpp's Python server reads the GGUF file, whose matrices have
-4 bits, and answers one request after another; `transformers serve`, which cannot load the file
-itself, gets a FOLDER with the weights in float32 (`AutoModelForCausalLM.from_pretrained(...,
-gguf_file=..., quantization_config=GgufConfig(dequantize=True))`, then `save_pretrained`). All are asked over HTTP from this process: ours with
-TF Serving's request and `Accept: text/event-stream`, the peers by OpenAI's `/v1/chat/completions`
-with `"stream": true`.
+4 bits, and answers one request after another. `transformers serve` cannot load the file itself;
+FOLDER has the weights in float32, as `save_pretrained` writes them after `from_pretrained(...,
+gguf_file=..., quantization_config=GgufConfig(dequantize=True))`. All are asked over HTTP from this
+process: ours with TF Serving's request and `Accept: text/event-stream`, the peers by OpenAI's
+`/v1/chat/completions` with `"stream": true`.
 
 Prints, for each server and number of clients: tokens a second of all clients together, the time to
 the first text (median and longest), and fairness: how long the slowest client took for all of its
