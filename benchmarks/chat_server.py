@@ -220,9 +220,7 @@ def subjects(args: argparse.Namespace, folder: Path) -> Iterator[Subject]:
             *("--device", "cpu", "--dtype", "float32", *args.transformers_options),
         ],
         "/health",
-        lambda client, question: ask_openai(
-            client, question, args.new, f"{args.model.parent}:{args.model.name}"
-        ),
+        lambda client, question: ask_openai(client, question, args.new, str(args.transformers)),
         {**threads, "HF_HUB_OFFLINE": "1"},
     )
 
