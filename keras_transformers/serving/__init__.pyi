@@ -10,7 +10,7 @@ from .protocol.errors import Code as Code
 from .protocol.errors import RequestError as RequestError
 from .server.keys import ApiKeys as ApiKeys
 from .server.batching import BatchingOptions as BatchingOptions
-from .server.engine import Limits as Limits
+from .server.limits import Limits as Limits
 from .server.settings import ModelSettings as ModelSettings
 from .server.local import Server as Server
 from .server.tls import Tls as Tls

@@ -13,7 +13,8 @@ from keras_transformers.serving.protocol.signatures import ModelSpec, SignatureI
 from keras_transformers.serving.server import engine as engines
 from keras_transformers.serving.server import logs
 from keras_transformers.serving.server.batching import BatchingOptions
-from keras_transformers.serving.server.engine import Engine, Limits
+from keras_transformers.serving.server.engine import Engine
+from keras_transformers.serving.server.limits import Limits
 from keras_transformers.serving.server.models import AVAILABLE, Models, Version
 from keras_transformers.serving.server.settings import ModelSettings
 

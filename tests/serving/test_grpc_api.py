@@ -24,7 +24,7 @@ from tensorflow_serving.apis import (
 
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import RequestError
-from keras_transformers.serving.server import grpc as server_grpc
+from keras_transformers.serving.server import grpc_server
 
 CODES = grpc.StatusCode
 
@@ -269,7 +269,7 @@ def test_very_many_tasks_are_checked_in_one_pass():
 
 def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predictions, monkeypatch):
     """Probes and requests get through; what has waited longest for its message is ended."""
-    monkeypatch.setattr(server_grpc, "_GRACE_S", 0.1)
+    monkeypatch.setattr(grpc_server, "_GRACE_S", 0.1)
     stop, done = threading.Event(), threading.Semaphore(0)
 
     def silence():
@@ -318,9 +318,9 @@ class Clock:
 def test_a_crowd_of_calls_without_messages_has_one_timer(monkeypatch):
     """A timer is a thread: one for each call would be thousands under load."""
     clock = Clock()
-    monkeypatch.setattr(server_grpc.time, "monotonic", clock.monotonic)
-    monkeypatch.setattr(server_grpc.threading, "Timer", clock.Timer)
-    arrivals, stop = server_grpc._Arrivals(2), threading.Event()
+    monkeypatch.setattr(grpc_server.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(grpc_server.threading, "Timer", clock.Timer)
+    arrivals, stop = grpc_server._Arrivals(2), threading.Event()
     begun = threading.Semaphore(0)
 
     def silence():

@@ -13,8 +13,8 @@ from keras_transformers.serving.gateway.servers.backend import Servers
 from keras_transformers.serving.gateway.servers.connect import connect
 from keras_transformers.serving.gateway.servers.replicas import Replicas
 from keras_transformers.serving.protocol import tracing
-from keras_transformers.serving.server.engine import Limits
 from keras_transformers.serving.server.keys import read_keys
+from keras_transformers.serving.server.limits import Limits
 from keras_transformers.serving.server.tls import Tls
 
 _MIB = 1024 * 1024

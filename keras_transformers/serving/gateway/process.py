@@ -12,12 +12,12 @@ from keras_transformers.serving.gateway.application import application, refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import grpc as kserve
 from keras_transformers.serving.protocol.errors import RequestError
-from keras_transformers.serving.server import grpc
-from keras_transformers.serving.server.engine import Limits
+from keras_transformers.serving.server import grpc_server
 from keras_transformers.serving.server.guard import Guard, Health
 from keras_transformers.serving.server.hosts import HostCheck
 from keras_transformers.serving.server.http import http_config, listen
 from keras_transformers.serving.server.keys import ApiKeys
+from keras_transformers.serving.server.limits import Limits
 from keras_transformers.serving.server.tls import Tls
 
 __all__ = ["Gateway"]
@@ -86,12 +86,12 @@ class Gateway:
         self._listening = listen(host, port)
         self.port = self._listening.getsockname()[1]
         self._models = Models(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
-        self._grpc_executor = grpc.make_executor(limits)
-        self._grpc = grpc.bare_server(limits, self._grpc_executor, keys=keys)
+        self._grpc_executor = grpc_server.make_executor(limits)
+        self._grpc = grpc_server.bare_server(limits, self._grpc_executor, keys=keys)
         self.grpc_port = None
         if grpc_port is not None:
             try:
-                self.grpc_port = grpc.bind(self._grpc, host, grpc_port, tls)
+                self.grpc_port = grpc_server.bind(self._grpc, host, grpc_port, tls)
             except OSError:
                 self._listening.close()
                 raise

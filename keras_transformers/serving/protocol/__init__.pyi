@@ -2,6 +2,7 @@
 
 from . import errors as errors
 from . import events as events
+from . import examples as examples
 from . import floats as floats
 from . import json_examples as json_examples
 from . import json_tensors as json_tensors

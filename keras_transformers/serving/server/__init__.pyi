@@ -10,10 +10,12 @@ from . import engine as engine
 from . import events as events
 from . import grpc as grpc
 from . import grpc_guard as grpc_guard
+from . import grpc_server as grpc_server
 from . import guard as guard
 from . import hosts as hosts
 from . import http as http
 from . import keys as keys
+from . import limits as limits
 from . import local as local
 from . import logs as logs
 from . import metrics as metrics
@@ -26,8 +28,8 @@ from . import steps as steps
 from . import tls as tls
 from . import warm_up as warm_up
 from .batching import BatchingOptions as BatchingOptions
-from .engine import Limits as Limits
 from .keys import ApiKeys as ApiKeys
+from .limits import Limits as Limits
 from .local import Server as Server
 from .settings import ModelSettings as ModelSettings
 from .tls import Tls as Tls

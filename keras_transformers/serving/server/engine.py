@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -20,53 +19,16 @@ from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, Si
 from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
 from keras_transformers.serving.server.decoding import Request
 from keras_transformers.serving.server.decoding_threads import DecodingThreads
+from keras_transformers.serving.server.limits import Limits
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
 from keras_transformers.serving.server.saved_models import SavedModel
 from keras_transformers.serving.server.steps import Parts, beginning, outputs_of, texts_of
 
-__all__ = ["Limits"]
-
-_HELD_BODIES = 16  # how many bodies of maximum size are held at once
 _SLOW_S = 1.0  # a first answer that takes longer is logged
 _NEW_TOKENS = ("max_length", "max_new_tokens")  # inputs that limit how many tokens a model writes
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits on requests, beyond which they are rejected so that the server stays up.
-
-    Attributes:
-        max_body_bytes: the size of a REST body or a gRPC message.
-        max_rows: the number of rows in a request.
-        max_requests: the number of requests that have arrived and are in progress or waiting; the
-            next one gets 429 or RESOURCE_EXHAUSTED.
-        timeout_s: the seconds that a request may take, including reading its body; a gRPC client
-            may set an earlier deadline.
-        max_new_tokens: the most new tokens that a request may ask a language model for, in its
-            input `max_length` or `max_new_tokens`.
-
-    Raises:
-        ValueError: a limit is not positive and finite.
-    """
-
-    max_body_bytes: int = 16 * 1024 * 1024
-    max_rows: int = 1024
-    max_requests: int = 64
-    timeout_s: float = 30.0
-    max_new_tokens: int = 4096
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}: expected a positive number")
-
-    @property
-    def max_held_bytes(self) -> int:
-        """The limit for the bodies in progress together, and again for the unfinished ones."""
-        return _HELD_BODIES * self.max_body_bytes
 
 
 @dataclass

@@ -8,7 +8,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from keras_transformers.serving.server.connections import BoundedConnection
-from keras_transformers.serving.server.engine import Limits
+from keras_transformers.serving.server.limits import Limits
 from keras_transformers.serving.server.tls import Tls, TlsConnection
 
 # How long a connection may stay idle: longer than clients keep one (httpx: 5 s), otherwise the

@@ -19,14 +19,15 @@ from keras_transformers.serving.gateway import application as gateway
 from keras_transformers.serving.gateway.backend import Models as AskedModels
 from keras_transformers.serving.gateway.kserve import grpc as kserve
 from keras_transformers.serving.protocol.errors import RequestError
-from keras_transformers.serving.server import grpc, rest
+from keras_transformers.serving.server import grpc, grpc_server, rest
 from keras_transformers.serving.server.backend import EngineBackend
 from keras_transformers.serving.server.batching import BatchingOptions
-from keras_transformers.serving.server.engine import Engine, Limits
+from keras_transformers.serving.server.engine import Engine
 from keras_transformers.serving.server.guard import Guard, Health
 from keras_transformers.serving.server.hosts import HostCheck, split_target
 from keras_transformers.serving.server.http import http_config, listen
 from keras_transformers.serving.server.keys import ApiKeys
+from keras_transformers.serving.server.limits import Limits
 from keras_transformers.serving.server.models import Models
 from keras_transformers.serving.server.settings import ModelSettings
 from keras_transformers.serving.server.tls import Tls
@@ -100,7 +101,7 @@ class Server:
         )
         keys = None if api_keys is None else ApiKeys(api_keys)
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
-        self._grpc_executor = grpc.make_executor(limits)
+        self._grpc_executor = grpc_server.make_executor(limits)
         self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor, keys=keys)
         backend = EngineBackend(self.engine, self._executor)
         asked = AskedModels(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
@@ -127,7 +128,7 @@ class Server:
         self.grpc_port = None
         if grpc_port is not None:
             try:
-                self.grpc_port = grpc.bind(self._grpc, host, grpc_port, tls)
+                self.grpc_port = grpc_server.bind(self._grpc, host, grpc_port, tls)
             except OSError:
                 if self._listening is not None:
                     self._listening.close()

@@ -17,7 +17,7 @@ from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.kserve import messages as converting
 from keras_transformers.serving.protocol.kserve.service import METHODS, SERVICE, messages
 from keras_transformers.serving.protocol.kserve.signatures import SIGNATURE_NAME
-from keras_transformers.serving.server.grpc import answered
+from keras_transformers.serving.server.grpc_server import answered
 
 _PARAMETERS = (SIGNATURE_NAME, "content_type", "binary_data_output")
 # Runs a coroutine for a call, which is cancelled if the client leaves.

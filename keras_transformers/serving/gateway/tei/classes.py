@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.refusals import refusal
+from keras_transformers.serving.protocol.examples import text_example
 from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 
@@ -44,10 +44,7 @@ async def label_scores(
                 f"{wanted}: send {'[text, text]' if wanted == 2 else 'single texts'}",
                 field=field,
             )
-        example = tf.train.Example()
-        for name, text in zip(_TEXTS, row, strict=False):
-            example.features.feature[name].bytes_list.value.append(text.encode("utf-8"))
-        examples[index] = example.SerializeToString()
+        examples[index] = text_example(dict(zip(_TEXTS, row, strict=False)))
     answers = await model.rows(_CLASSIFY, {"inputs": examples})
     return [
         list(zip(answer["classes"], shorten_floats(answer["scores"]), strict=True))
