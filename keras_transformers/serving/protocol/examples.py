@@ -7,7 +7,7 @@ def text_example(texts: Mapping[str, str]) -> bytes:
     r"""Returns a serialized tf.train.Example with one text in each feature.
 
     >>> text_example({"text": "a"})
-    b'\n\x0f\n\\r\n\x04text\x12\x05\n\x03\n\x01a'
+    b'\n\x0f\n\r\n\x04text\x12\x05\n\x03\n\x01a'
     """
     # Example.features, Features.feature, and Feature.bytes_list.value have the number 1; an entry
     # of a map has its key at 1 and its value at 2.

@@ -14,13 +14,8 @@ from keras_transformers.serving.client.transport import SignatureInfo, VersionSt
 from keras_transformers.serving.protocol import requests
 from keras_transformers.serving.protocol.errors import invalid
 from keras_transformers.serving.protocol.messages import signature_map
-from keras_transformers.serving.protocol.signatures import (
-    Arrays,
-    ModelSpec,
-)
-from keras_transformers.serving.protocol.signatures import (
-    SignatureInfo as Served,
-)
+from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
+from keras_transformers.serving.protocol.signatures import SignatureInfo as Served
 from keras_transformers.serving.server.engine import Call, Engine, Lease
 from keras_transformers.serving.server.statuses import status_response
 
@@ -36,6 +31,8 @@ class EngineBackend:
     def __init__(self, engine: Engine, executor: Executor) -> None:
         self._engine = engine
         self._executor = executor
+        # A request with many texts becomes several runs, which wait for each other's places.
+        self._places = asyncio.Semaphore(engine.limits.max_requests)
 
     async def names(self) -> list[str]:  # noqa: D102
         return self._engine.models.names
@@ -47,6 +44,10 @@ class EngineBackend:
             return signature_infos(signature_map(saved_model).signature_def)
 
     async def predict(self, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:  # noqa: D102
+        async with self._places:
+            return await self._predict(call, inputs)
+
+    async def _predict(self, call: Asked, inputs: Arrays) -> dict[str, np.ndarray]:
         with self._counted(call, inputs) as counted:
             context = contextvars.copy_context()
             running = asyncio.get_running_loop().run_in_executor(

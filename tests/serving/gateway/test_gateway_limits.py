@@ -1,15 +1,22 @@
 """What a gateway holds at the same time."""
 
+import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import numpy as np
 import pytest
+from half_plus_two import publish  # noqa: F401
 
-from keras_transformers.serving import Limits
+from keras_transformers.serving import Limits, ModelSettings, Server
+from keras_transformers.serving.client.transport import Call
 from keras_transformers.serving.gateway.apis import Room
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.gateway.refusals import RefusalError
+from keras_transformers.serving.protocol.signatures import ModelSpec
+from keras_transformers.serving.server.backend import EngineBackend
 
 
 def test_a_room_admits_so_many_requests_and_bytes():
@@ -50,3 +57,20 @@ def test_beyond_its_requests_a_gateway_refuses_at_once(simple):
         simple.holding = False
         assert simple.abandoned.wait(10)
         assert client.post("/embed", json={"inputs": "b"}).status_code == 200
+
+
+def test_the_runs_of_one_request_wait_for_its_own_place(tmp_path, publish):
+    """A request with many texts is several runs, of which a small server admits one at a time."""
+    publish(tmp_path / "m", 1, 2.0)
+    settings, limits = [ModelSettings("m", tmp_path / "m")], Limits(max_requests=1)
+    with Server(settings, rest_port=0, grpc_port=None, limits=limits) as server:
+        assert server.wait_until_loaded(60)
+        backend = EngineBackend(server.engine, ThreadPoolExecutor(4))
+        call = Call(ModelSpec("m"), "rows", 30.0)
+
+        async def ask():
+            runs = (backend.predict(call, {"x": np.float32([x])}) for x in range(4))
+            return await asyncio.gather(*runs)
+
+        answers = asyncio.run(ask())
+    assert [answer["y"].tolist() for answer in answers] == [[2.0], [2.5], [3.0], [3.5]]
