@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import numpy as np
 import pytest
-from half_plus_two import publish  # noqa: F401
 
 from keras_transformers.serving import Limits, ModelSettings, Server
 from keras_transformers.serving.client.transport import Call
