@@ -42,5 +42,8 @@ def test_nothing_is_imported_to_be_shown():
 
 
 def test_serving_shows_what_its_sub_rooms_have():
-    names = "BatchingOptions Client Code Limits ModelSettings RequestError Server Tls"
-    assert {*names.split(), "client", "protocol", "server"} == set(dir(keras_transformers.serving))
+    names = (
+        "ApiKeys BatchingOptions Client Code Gateway Limits ModelSettings RequestError Server Tls"
+    )
+    rooms = {"client", "gateway", "protocol", "server"}
+    assert {*names.split(), *rooms} == set(dir(keras_transformers.serving))

@@ -148,7 +148,10 @@ def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, cap
     ("error", "place"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "log.jsonl"), "log.jsonl"),
-        (exhausted("{{op}} a; No space left on device\nmore"), "a; No space left on device"),
+        (
+            exhausted("{{function_node __wrapped__SaveV2}} a; No space left on device\nmore"),
+            "a; No space left on device",
+        ),
     ],
 )
 def test_a_full_disk_ends_a_recipe_with_one_line(monkeypatch, capsys, error, place, tmp_path):

@@ -66,7 +66,7 @@ def test_publish_label_prune_and_roll_back(capsys, exported, tmp_path):
     status, out, _ = run(capsys, "rollback", base, "--label", "canary")
     assert (status, out) == (0, f"{base}/3: withdrawn; {base}/2 is served instead\n")
     status, out, _ = run(capsys, "warm-up", base / "2", "--batch-sizes", 1, 2)
-    assert (status, ": 6 requests" in out) == (0, True)
+    assert (status, ": 8 requests" in out) == (0, True)
     status, out, _ = run(capsys, "publish", exported, base, "--warm-up", 1)
     assert (base / "4" / "assets.extra" / "tf_serving_warmup_requests").is_file()
     status, out, _ = run(capsys, "serving-config", tmp_path, base, "--batch-sizes", 1, 2)
@@ -91,7 +91,7 @@ def test_what_programs_read_of_publishing(capsys, exported, tmp_path):
     told("publish", exported, base)
     assert told("rollback", base) == {"withdrawn": f"{base}/3", "served": f"{base}/2"}
     found = told("warm-up", base / "2")
-    assert (Path(found["file"]).is_file(), found["requests"]) == (True, 3)
+    assert (Path(found["file"]).is_file(), found["requests"]) == (True, 4)
     (file,) = told("serving-config", tmp_path, base)
     assert (Path(file["file"]).is_file(), file["flag"].split("=")[0]) == (
         True,

@@ -26,7 +26,7 @@ def logs(folder):
 
 
 def test_each_signature_gets_a_request_of_each_size(copy, exported):
-    assert warm_up.add_warm_up(copy.parent, batch_sizes=(4, 1, 4)) == (copy / WARM_UP_FILE, 6)
+    assert warm_up.add_warm_up(copy.parent, batch_sizes=(4, 1, 4)) == (copy / WARM_UP_FILE, 8)
     kinds, sizes = [], []
     for log in logs(copy):
         kinds.append(log.WhichOneof("log_type"))
@@ -41,8 +41,8 @@ def test_each_signature_gets_a_request_of_each_size(copy, exported):
         else:
             arrays = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
             sizes.append(min(map(len, arrays.values())))
-    assert kinds == ["predict_log"] * 4 + ["classify_log"] * 2
-    assert sizes == [1, 4] * 3
+    assert kinds == ["predict_log"] * 4 + ["classify_log"] * 2 + ["predict_log"] * 2
+    assert sizes == [1, 4] * 4
     assert describe(copy)["warm_up"]
     # The other files have not changed.
     for file in exported.rglob("*"):
@@ -70,10 +70,10 @@ def write(folder, *records):
 def test_they_are_read_back(copy):
     assert list(warm_up.read_requests(copy)) == []
     warm_up.add_warm_up(copy, batch_sizes=(2,))
-    (_, text), (_, tokens), (name, examples) = warm_up.read_requests(copy)
+    (_, text), (_, tokens), (name, examples), (last, _) = warm_up.read_requests(copy)
     assert text["text"].shape == (2,)
     assert tokens["token_ids"].dtype == "int32"
-    assert name == "classify"
+    assert (name, last) == ("classify", "tokenize")
     example = tf.train.Example.FromString(examples[0])
     assert example.features.feature["text"].bytes_list.value[0].startswith(b"A sentence")
 
@@ -120,7 +120,7 @@ def test_published_with_the_version(exported, tmp_path):
 def test_what_cannot_be(copy, monkeypatch):
     with pytest.raises(ValueError, match=r"batch sizes \[0, 1\]"):
         warm_up.add_warm_up(copy, batch_sizes=(0, 1))
-    with pytest.raises(ValueError, match="1002 requests,.*TF.*1000"):
+    with pytest.raises(ValueError, match="1336 requests,.*TF.*1000"):
         warm_up.add_warm_up(copy, batch_sizes=range(1, 335))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "tensorflow_serving.apis", None)
