@@ -462,7 +462,7 @@ class Pipeline(abc.ABC):
                 rows = read(**texts)
                 names = rows.with_values(tokenizer.tokens(rows.values))
                 return {
-                    "token_ids": rows.to_tensor(tokenizer.pad_token_id),
+                    "token_ids": rows.to_tensor(),
                     "tokens": names.to_tensor(""),
                     "num_tokens": tf.cast(rows.row_lengths(), tf.int32),
                 }

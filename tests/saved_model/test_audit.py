@@ -216,7 +216,8 @@ def test_the_documents_table_is_what_is_exported(task):
         for (pipeline, signature), cells in documented().items()
         if pipeline == name
     }
-    assert set(rows) == set(told)
+    # The page says once for all which pipelines have `tokenize`.
+    assert set(rows) == set(told) - {"tokenize"}
     for signature, (api, *columns) in rows.items():
         assert told[signature]["method_name"] == f"tensorflow/serving/{api.lower()}"
         for side, cell in zip(("inputs", "outputs"), columns, strict=True):

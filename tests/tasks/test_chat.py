@@ -206,8 +206,8 @@ def test_a_server_answers_conversations_by_both_protocols(generator, exported, c
                     client.chat(CHAT, model="chat", beams=2)
                 with pytest.raises(RequestError, match="last message .*user"):
                     client.chat([{"role": "assistant", "content": "a"}], model="chat")
-        asked = ["abc\tParis\tRome", "--model", "chat", "--signature", "choose"]
-        assert main(["ask", rest, *asked]) == 0
+        asked = ["abc", "--choice", "Paris", "--choice", "Rome", "--model", "chat"]
+        assert main(["ask", rest, *asked, "--signature", "choose"]) == 0
         answer = json.loads(capsys.readouterr().out)
         assert answer["text"] == generator.choose("abc", choices).text
         assert main(["ask", rest, "abc", "--model", "chat", "--system", "Hi"]) == 0
