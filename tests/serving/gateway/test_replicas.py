@@ -132,7 +132,7 @@ def test_a_request_goes_to_the_server_with_the_fewest(servers):
             server.gate = asyncio.Event()
         waiting = [asyncio.ensure_future(answer(group)) for _ in range(2)]
         await asyncio.sleep(0)
-        answers = [await answer(group)]
+        answers = [await asyncio.wait_for(answer(group), 5)]
         for server in servers[:2]:
             server.gate.set()
         return [*answers, *await asyncio.gather(*waiting)]
