@@ -35,7 +35,7 @@ class Gateway:
         port: REST's port; 0 picks a free one.
         grpc_port: the port of KServe's gRPC API; 0 picks a free one, None turns it off.
         allowed_hosts: see `Server`.
-        limits: see `Limits`; those on rows and new tokens are the servers'.
+        limits: see `Limits`; the one on new tokens is the servers'.
         tls: see `Tls`; None turns encryption off.
         api_keys: a file of the keys that requests must show; see `ApiKeys`. None for no keys.
         log_requests: whether to log a line for each request.

@@ -1,10 +1,13 @@
 """The page at /docs has every route and every field, and nothing from elsewhere."""
 
+import dataclasses
 import re
 
 import pytest
 from fastapi.testclient import TestClient
 
+from keras_transformers.cli.gateway import Gateway
+from keras_transformers.cli.serving import Serve
 from keras_transformers.serving.gateway.application import application
 
 
@@ -39,6 +42,13 @@ def test_every_route_and_field_is_there(text, description):
         assert f'id="{name}"' in text
         for field in schema.get("properties", ()):
             assert f"<code>{field}</code>" in text
+
+
+def test_options_that_the_page_names_are_those_of_both_commands(text):
+    named = {name.replace("-", "_") for name in re.findall(r"--([a-z]+(?:-[a-z]+)+)", text)}
+    assert "max_rows" in named
+    for command in (Gateway, Serve):
+        assert named <= {field.name for field in dataclasses.fields(command)}, command
 
 
 def test_links_lead_somewhere(text):
