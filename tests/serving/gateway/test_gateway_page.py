@@ -57,18 +57,11 @@ def test_links_lead_somewhere(text):
     assert targets <= set(re.findall(r'id="([^"]*)"', text))
 
 
-def test_every_field_of_openais_has_a_line(description):
-    schemas = description["components"]["schemas"]
-    left = {"ChatRequest", "ChatCompletion", "ChatCompletionChunk", "CompletionRequest"}
-    left |= {"Completion", "EmbeddingRequest", "EmbeddingList", "ModelList", "Error"}
-    seen = set()
-    while left:
-        name = left.pop()
-        seen.add(name)
-        for field, schema in schemas[name]["properties"].items():
-            assert schema["description"].endswith("."), (name, field)
-            assert len(schema["description"]) < 140, (name, field)
-        left |= set(re.findall(r"#/components/schemas/(\w+)", str(schemas[name]))) - seen
+def test_every_field_has_a_line(description):
+    for name, schema in description["components"]["schemas"].items():
+        for field, about in schema["properties"].items():
+            assert about.get("description", "").endswith("."), (name, field)
+            assert len(about["description"]) < 140, (name, field)
 
 
 def test_names_of_types_are_plain(description):

@@ -2,7 +2,7 @@
 
 import uuid
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from keras_transformers.serving.gateway import texts
 from keras_transformers.serving.gateway.apis import Asked, described_errors, router
@@ -25,8 +25,8 @@ _TASK = "reranking"
 class RerankError(BaseModel):
     """The answer to a request that is refused or fails."""
 
-    message: str
-    detail: str
+    message: str = Field(description="What is wrong, with the value and the remedy.")
+    detail: str = Field(description="The same, where Jina's clients look for it.")
 
 
 def error_shape(error: RefusalError) -> dict[str, str]:
