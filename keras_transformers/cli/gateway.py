@@ -50,6 +50,7 @@ class Gateway(Command):
     # of KServe's gRPC API; 0 picks a free port, -1 turns it off
     grpc_port: Annotated[int, Range(at_least=-1, at_most=65535)] = -1
     max_requests: PositiveInt = 64  # maximum requests in progress
+    max_rows: PositiveInt = 1024  # maximum texts in a request
     max_body_mib: PositiveFloat = 16.0  # largest request in MiB
     timeout: PositiveFloat = 30.0  # seconds that a request may take
     tls_certificate: OptionalFile = None  # PEM file, for this gateway's clients
@@ -131,6 +132,7 @@ class Gateway(Command):
             grpc_port=None if self.grpc_port < 0 else self.grpc_port,
             limits=Limits(
                 max_body_bytes=int(self.max_body_mib * 1024 * 1024),
+                max_rows=self.max_rows,
                 max_requests=self.max_requests,
                 timeout_s=self.timeout,
             ),

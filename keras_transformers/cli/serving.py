@@ -165,13 +165,15 @@ class Ask(Command):
         keras-transformers ask 127.0.0.1:8500 "Good." --model sentiment --label stable
         keras-transformers ask http://127.0.0.1:8501 "What is rain?" --model smollm2 --chat
         keras-transformers ask http://127.0.0.1:8501 "What is rain?" --model smollm2 --chat --stream
+        keras-transformers ask kserve+http://127.0.0.1:8080 "Good." --model sentiment
     """
 
     target: Annotated[
         Positional[str],
         argument(
             "TARGET",
-            "http://host:port for REST, host:port for gRPC; with TLS https:// and grpcs://",
+            "http://host:port for REST, host:port for gRPC; with TLS https:// and grpcs://; "
+            "kserve+ before it for a server of KServe's protocol",
         ),
     ]
     texts: Annotated[

@@ -228,9 +228,7 @@ class Client:
             inputs |= self._option_columns(spec, name, options, len(roles))
         if stream:
             return self._pieces(spec, name, inputs)
-        outputs = self.predict(
-            inputs, model=model, version=version, label=label, signature_name=name
-        )
+        outputs = self._predict(spec, name, inputs)
         answer = self._answer(spec, name)
         rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
         return rows[0] if one else rows
@@ -284,46 +282,6 @@ class Client:
                 "continue prompts; use `Client.ask`"
             )
         return self._pieces(spec, name, inputs)
-
-    def _option_columns(
-        self, spec: ModelSpec, name: str, options: Mapping[str, Any], rows: int
-    ) -> dict[str, Any]:
-        """Returns all options of decoding as inputs, the same for each row."""
-        chosen = decoding_options(self._options(spec, name), options)
-        stop = chosen.pop("stop")
-        stops = [stop] if isinstance(stop, str) else list(stop)
-        columns = {option: [value] * rows for option, value in chosen.items()}
-        return columns | {"stop": [stops or [""]] * rows}
-
-    def _pieces(
-        self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]
-    ) -> Generator[str, None, Any]:
-        """Returns a generator of the text of one row, which returns its answer."""
-        signature, arrays = self._signature(spec, name), self._arrays(spec, name, inputs)
-        answer = self._answer(spec, name)
-
-        def begin(seconds: float) -> tuple[Any, Any]:
-            parts = self._transport.stream(Call(spec, name, seconds), arrays, signature.outputs)
-            return next(parts), parts
-
-        def pieces() -> Generator[str, None, Any]:
-            deadline, texts = monotonic() + self._timeout_s, []
-            outputs, parts = self._retrying(begin)
-            with contextlib.closing(parts):
-                while outputs is not None:
-                    last = outputs
-                    (text,) = outputs["text"]
-                    texts.append(text)
-                    if text:
-                        yield text.decode("utf-8", "replace")
-                    outputs = next(parts, None)
-                    if outputs is not None and monotonic() > deadline:
-                        raise request_error(Code.DEADLINE_EXCEEDED, "", self._timeout_s)
-            last = {**last, "text": np.array([b"".join(texts)], object)}
-            (row,) = reading.rows(last, [], answer)
-            return reading.typed(row, answer)
-
-        return pieces()
 
     def choose(
         self,
@@ -389,29 +347,6 @@ class Client:
         rows = self._choose(columns, choices, spec, signature_name="chat_choose")
         return rows[0] if one else rows
 
-    def _choose(
-        self,
-        columns: Mapping[str, np.ndarray],
-        choices: Sequence[Any],
-        spec: ModelSpec,
-        *,
-        signature_name: str,
-    ) -> list[Selection]:
-        number = len(next(iter(columns.values())))
-        lists = choice_columns(choices, number)
-        answers: list[Selection] = []
-        for start in range(0, number, self._batch_size):
-            some = slice(start, start + self._batch_size)
-            outputs = self.predict(
-                {name: column[some] for name, column in columns.items()} | {"choices": lists[some]},
-                model=spec.name,
-                version=spec.version,
-                label=spec.label,
-                signature_name=signature_name,
-            )
-            answers += selections(list(reading.rows(outputs, [])), lists[some])
-        return answers
-
     def predict(
         self,
         inputs: Mapping[str, Any],
@@ -425,10 +360,10 @@ class Client:
 
         Args:
             inputs: name -> array, or nested lists of numbers, bool, str or bytes.
-            model: See `ask`.
-            version: See `ask`.
-            label: See `ask`.
-            signature_name: See `ask`.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+            signature_name: see `ask`.
 
         Returns:
             Output name -> array; strings are bytes in arrays of dtype object.
@@ -437,19 +372,7 @@ class Client:
             RequestError: the server refused the request or failed.
             ValueError: an input cannot become an array of the signature's dtype.
         """
-        spec = ModelSpec(model, version, label)
-        signature = self._signature(spec, signature_name)
-        arrays = self._arrays(spec, signature_name, inputs)
-        try:
-            return self._retrying(
-                lambda s: self._transport.predict(
-                    Call(spec, signature_name, s), arrays, signature.outputs
-                )
-            )
-        except RequestError as error:
-            if error.code in (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
-                self._signatures.pop(spec, None)  # a new version may have changed the signatures
-            raise
+        return self._predict(ModelSpec(model, version, label), signature_name, inputs)
 
     def classify(
         self,
@@ -464,10 +387,10 @@ class Client:
 
         Args:
             examples: feature name -> str, bytes, int, float, or a list of one of these.
-            model: See `ask`.
-            version: See `ask`.
-            label: See `ask`.
-            signature_name: See `ask`.
+            model: see `ask`.
+            version: see `ask`.
+            label: see `ask`.
+            signature_name: see `ask`.
 
         Raises:
             RequestError: the server refused the request or failed.
@@ -552,15 +475,83 @@ class Client:
             batch = {
                 name: column[start : start + self._batch_size] for name, column in by_name.items()
             }
-            outputs = self.predict(
-                batch,
-                model=spec.name,
-                version=spec.version,
-                label=spec.label,
-                signature_name=signature_name,
-            )
+            outputs = self._predict(spec, signature_name, batch)
             rows.extend(reading.rows(outputs, padded, answer))
         return rows, one
+
+    def _option_columns(
+        self, spec: ModelSpec, name: str, options: Mapping[str, Any], rows: int
+    ) -> dict[str, Any]:
+        """Returns all options of decoding as inputs, the same for each row."""
+        chosen = decoding_options(self._options(spec, name), options)
+        stop = chosen.pop("stop")
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        columns = {option: [value] * rows for option, value in chosen.items()}
+        return columns | {"stop": [stops or [""]] * rows}
+
+    def _pieces(
+        self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]
+    ) -> Generator[str, None, Any]:
+        """Returns a generator of the text of one row, which returns its answer."""
+        signature, arrays = self._signature(spec, name), self._arrays(spec, name, inputs)
+        answer = self._answer(spec, name)
+
+        def begin(seconds: float) -> tuple[Any, Any]:
+            parts = self._transport.stream(Call(spec, name, seconds), arrays, signature.outputs)
+            return next(parts), parts
+
+        def pieces() -> Generator[str, None, Any]:
+            deadline, texts = monotonic() + self._timeout_s, []
+            outputs, parts = self._retrying(begin)
+            with contextlib.closing(parts):
+                while outputs is not None:
+                    last = outputs
+                    (text,) = outputs["text"]
+                    texts.append(text)
+                    if text:
+                        yield text.decode("utf-8", "replace")
+                    outputs = next(parts, None)
+                    if outputs is not None and monotonic() > deadline:
+                        raise request_error(Code.DEADLINE_EXCEEDED, "", self._timeout_s)
+            last = {**last, "text": np.array([b"".join(texts)], object)}
+            (row,) = reading.rows(last, [], answer)
+            return reading.typed(row, answer)
+
+        return pieces()
+
+    def _choose(
+        self,
+        columns: Mapping[str, np.ndarray],
+        choices: Sequence[Any],
+        spec: ModelSpec,
+        *,
+        signature_name: str,
+    ) -> list[Selection]:
+        number = len(next(iter(columns.values())))
+        lists = choice_columns(choices, number)
+        answers: list[Selection] = []
+        for start in range(0, number, self._batch_size):
+            some = slice(start, start + self._batch_size)
+            inputs = {name: column[some] for name, column in columns.items()}
+            outputs = self._predict(spec, signature_name, inputs | {"choices": lists[some]})
+            answers += selections(list(reading.rows(outputs, [])), lists[some])
+        return answers
+
+    def _predict(
+        self, spec: ModelSpec, signature_name: str, inputs: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        signature = self._signature(spec, signature_name)
+        arrays = self._arrays(spec, signature_name, inputs)
+        try:
+            return self._retrying(
+                lambda s: self._transport.predict(
+                    Call(spec, signature_name, s), arrays, signature.outputs
+                )
+            )
+        except RequestError as error:
+            if error.code in (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
+                self._signatures.pop(spec, None)  # a new version may have changed the signatures
+            raise
 
     def _arrays(
         self, spec: ModelSpec, name: str, inputs: Mapping[str, Any]

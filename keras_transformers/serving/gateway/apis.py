@@ -207,7 +207,7 @@ def as_refusal(error: Exception, place: str) -> RefusalError:
         )
     if isinstance(error, RequestValidationError):
         return _of_fields(error)
-    if isinstance(error, ClientDisconnect | asyncio.CancelledError):
+    if isinstance(error, ClientDisconnect):
         return refusal("the client has left", code=Code.CANCELLED)
     if isinstance(error, HTTPException):
         return refusal(str(error.detail), status=error.status_code)

@@ -12,7 +12,7 @@ import numpy as np
 from keras_transformers.serving.client.transport import Call, SignatureInfo, VersionStatus
 from keras_transformers.serving.gateway.refusals import refusal
 from keras_transformers.serving.protocol.errors import Code, RequestError
-from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, Arrays, ModelSpec
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.generation.conversations import OLD_OPTIONS
 
@@ -75,7 +75,7 @@ class Model:
         """The task of its export, such as "generation"; empty if it is unknown."""
         if reading.TASK_SIGNATURE in self.signatures:
             return self.signatures[reading.TASK_SIGNATURE].method_name
-        default = self.signatures.get("serving_default")
+        default = self.signatures.get(DEFAULT_SIGNATURE)
         answer = None if default is None else reading.answer_type_of(default.outputs)
         return "" if answer is None else answer.task
 

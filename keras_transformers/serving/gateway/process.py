@@ -8,6 +8,7 @@ from typing import Self
 
 import uvicorn
 
+from keras_transformers.serving.gateway.apis import Room
 from keras_transformers.serving.gateway.application import application, refusal
 from keras_transformers.serving.gateway.backend import Backend, Models
 from keras_transformers.serving.gateway.kserve import grpc as kserve
@@ -35,7 +36,7 @@ class Gateway:
         port: REST's port; 0 picks a free one.
         grpc_port: the port of KServe's gRPC API; 0 picks a free one, None turns it off.
         allowed_hosts: see `Server`.
-        limits: see `Limits`; those on rows and new tokens are the servers'.
+        limits: see `Limits`; the one on new tokens is the servers'.
         tls: see `Tls`; None turns encryption off.
         api_keys: a file of the keys that requests must show; see `ApiKeys`. None for no keys.
         log_requests: whether to log a line for each request.
@@ -73,19 +74,15 @@ class Gateway:
             max_requests=limits.max_requests,
             max_held_bytes=limits.max_held_bytes,
         )
+        self._models: Models = app.state.models
+        self._room: Room = app.state.room  # both protocols count
         keys = None if api_keys is None else ApiKeys(api_keys)
-        guarded = Guard(
-            app,
-            refusal,
-            keys=keys,
-            log_requests=log_requests,
-        )
+        guarded = Guard(app, refusal, keys=keys, log_requests=log_requests)
         checked = HostCheck(guarded, bound=host, allowed=allowed_hosts)
         self._http = uvicorn.Server(http_config(Health(checked, self._problem), limits, tls))
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._listening = listen(host, port)
         self.port = self._listening.getsockname()[1]
-        self._models = Models(backend, timeout_s=limits.timeout_s, max_rows=limits.max_rows)
         self._grpc_executor = grpc_server.make_executor(limits)
         self._grpc = grpc_server.bare_server(limits, self._grpc_executor, keys=keys)
         self.grpc_port = None
@@ -138,7 +135,7 @@ class Gateway:
     async def _serve_and_close(self) -> None:
         if self.grpc_port is not None:
             run = kserve.in_loop(asyncio.get_running_loop())
-            self._grpc.add_generic_rpc_handlers((kserve.handler(self._models, run),))
+            self._grpc.add_generic_rpc_handlers((kserve.handler(self._models, run, self._room),))
             self._grpc.start()
         await self._http.serve(sockets=[self._listening])
         if self.grpc_port is not None:  # its calls need this event loop

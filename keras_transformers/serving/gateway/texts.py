@@ -40,8 +40,24 @@ async def embeddings(
 ) -> np.ndarray:
     """Returns the vectors of texts, float32 (batch, dimensions)."""
     (name,) = model.signatures[signature_name].inputs
-    rows = await model.rows(signature_name, {name: column(texts)})
-    return np.array([row["embedding"] for row in rows], np.float32)
+    parts = await model.parts(signature_name, {name: column(texts)})
+    return np.concatenate([part["embedding"] for part in parts]).astype(np.float32, copy=False)
+
+
+def check_dimensions(model: Model, dimensions: int | None) -> None:
+    """Checks how many numbers of each vector a request wants.
+
+    Raises:
+        RefusalError: the model's vectors have fewer.
+    """
+    shape = model.signatures[DEFAULT_SIGNATURE].outputs["embedding"].shape
+    size = shape[-1] if shape else None
+    if dimensions is not None and size is not None and dimensions > size:
+        raise refusal(
+            f"dimensions is {dimensions}, but the vectors of model {model.name!r} have {size}: "
+            "send at most that, or leave it out",
+            field="dimensions",
+        )
 
 
 def unit_vectors(vectors: np.ndarray) -> np.ndarray:

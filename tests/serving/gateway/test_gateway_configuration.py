@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from keras_transformers.cli import main as cli
+from keras_transformers.cli.gateway import Gateway as GatewayCommand
 from keras_transformers.serving import Limits, ModelSettings, Server
 from keras_transformers.serving.client.target import Target
 from keras_transformers.serving.gateway.configuration import read_configuration
@@ -149,6 +150,14 @@ def test_options_beside_a_file_are_refused(write, capsys):
     assert "leave out --port, --api-keys" in capsys.readouterr().err
     assert cli.main(["gateway"]) == 2
     assert "http://host:port" in capsys.readouterr().err
+
+
+def test_options_of_the_command_are_the_limits():
+    command = GatewayCommand(
+        servers=("127.0.0.1:8500",), max_rows=7, max_requests=3, max_body_mib=0.5, timeout=9.0
+    )
+    limits = Limits(max_rows=7, max_requests=3, max_body_bytes=512 * 1024, timeout_s=9.0)
+    assert command._settings().limits == limits
 
 
 @pytest.fixture(scope="module")

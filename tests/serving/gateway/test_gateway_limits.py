@@ -11,7 +11,7 @@ import pytest
 
 from keras_transformers.serving import Limits, ModelSettings, Server
 from keras_transformers.serving.client.transport import Call
-from keras_transformers.serving.gateway.apis import Room
+from keras_transformers.serving.gateway.apis import Body, Room
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.gateway.refusals import RefusalError
 from keras_transformers.serving.protocol.signatures import ModelSpec
@@ -56,6 +56,31 @@ def test_beyond_its_requests_a_gateway_refuses_at_once(simple):
         simple.holding = False
         assert simple.abandoned.wait(10)
         assert client.post("/embed", json={"inputs": "b"}).status_code == 200
+
+
+def subclasses(kind):
+    for one in kind.__subclasses__():
+        yield from (one, *subclasses(one))
+
+
+def lists(schema):
+    """Yields the lists in a schema of pydantic's core whose items may be wrong."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "list" and schema["items_schema"]["type"] != "any":
+            yield schema
+        # What a field takes before it is converted is only a description.
+        schema = [part for key, part in schema.items() if key != "json_schema_input_schema"]
+    for inner in schema if isinstance(schema, list | tuple) else ():
+        yield from lists(inner)
+
+
+def test_every_list_of_a_request_stops_at_its_first_wrong_item():
+    counts = {}
+    for kind in subclasses(Body):
+        for schema in lists(kind.__pydantic_core_schema__):
+            assert schema.get("fail_fast"), kind
+            counts[kind.__name__] = counts.get(kind.__name__, 0) + 1
+    assert {"ChatRequest", "RerankRequest", "RequestV2", "InferRequest"} <= counts.keys()
 
 
 def test_the_runs_of_one_request_wait_for_its_own_place(tmp_path, publish):

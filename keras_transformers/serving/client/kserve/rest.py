@@ -2,32 +2,29 @@
 
 import json
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 import httpx
 import numpy as np
 
 from keras_transformers.dependencies.untyped import Json
 from keras_transformers.serving.client import rest_messages
-from keras_transformers.serving.client.kserve import answers
-from keras_transformers.serving.client.rest import RestTransport
-from keras_transformers.serving.client.transport import (
-    Call,
-    Features,
-    SignatureInfo,
-    TensorSpec,
-    VersionStatus,
+from keras_transformers.serving.client.kserve.transport import (
+    KServeTransport,
+    parameters,
+    version_of,
 )
+from keras_transformers.serving.client.rest import RestTransport
+from keras_transformers.serving.client.transport import Call, TensorSpec
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.kserve import tensors
-from keras_transformers.serving.protocol.kserve.signatures import read_metadata
 from keras_transformers.serving.protocol.signatures import ModelSpec
 
 _JSON_LENGTH = "Inference-Header-Content-Length"  # bytes of the JSON before binary tensors
 
 
-class KServeRestTransport(RestTransport):
+class KServeRestTransport(KServeTransport, RestTransport):
     """Calls KServe's REST API; `transport.Transport` describes the methods.
 
     Inputs go as JSON, which every server reads, but strings that are not UTF-8 go as Triton's
@@ -50,8 +47,8 @@ class KServeRestTransport(RestTransport):
                 parts.append(tensors.to_binary(array))
                 tensor["parameters"] = {"binary_data_size": len(parts[-1])}
             written.append(tensor)
-        parameters = {**answers.parameters(call.signature_name), "binary_data_output": True}
-        text = json.dumps({"inputs": written, "parameters": parameters}).encode()
+        options = {**parameters(call.signature_name), "binary_data_output": True}
+        text = json.dumps({"inputs": written, "parameters": options}).encode()
         headers = {"Content-Type": "application/json"}
         if parts:
             headers = {
@@ -65,41 +62,21 @@ class KServeRestTransport(RestTransport):
         )
         return _read_outputs(response, call.timeout_s)
 
-    def stream(  # noqa: D102
-        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
-    ) -> Iterator[dict[str, np.ndarray]]:
-        yield self.predict(call, inputs, outputs)  # the protocol answers once
-
-    def classify(  # noqa: D102
-        self, call: Call, examples: Sequence[Features]
-    ) -> NoReturn:
-        answers.refuse_examples("Classify")
-
-    def regress(self, call: Call, examples: Sequence[Features]) -> NoReturn:  # noqa: D102
-        answers.refuse_examples("Regress")
-
-    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
-        metadata = self._metadata(model, timeout_s)
-        try:
-            self._send(rest_messages.Request("GET", f"{_path(model)}/ready", timeout_s))
-            ready = True
-        except RequestError as error:
-            if error.code in (Code.DEADLINE_EXCEEDED, Code.NOT_FOUND):
-                raise
-            ready = False
-        return answers.statuses(metadata, ready=ready)
-
-    def signatures(  # noqa: D102
-        self, model: ModelSpec, timeout_s: float
-    ) -> dict[str, SignatureInfo]:
-        return read_metadata(self._metadata(model, timeout_s))
-
     def _metadata(self, model: ModelSpec, timeout_s: float) -> Json:
         return self._send(rest_messages.Request("GET", _path(model), timeout_s))
 
+    def _is_ready(self, model: ModelSpec, timeout_s: float) -> bool:
+        try:
+            self._send(rest_messages.Request("GET", f"{_path(model)}/ready", timeout_s))
+        except RequestError as error:
+            if error.code in (Code.DEADLINE_EXCEEDED, Code.NOT_FOUND):
+                raise
+            return False
+        return True
+
 
 def _path(model: ModelSpec) -> str:
-    version = model.label if model.version is None else str(model.version)
+    version = version_of(model)
     path = f"/v2/models/{urllib.parse.quote(model.name, safe='')}"
     return f"{path}/versions/{urllib.parse.quote(version, safe='')}" if version else path
 

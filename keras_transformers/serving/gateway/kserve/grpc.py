@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 
 from keras_transformers.dependencies.untyped import Message
+from keras_transformers.serving.gateway.apis import Room
 from keras_transformers.serving.gateway.backend import Models
 from keras_transformers.serving.gateway.kserve import inference
 from keras_transformers.serving.gateway.refusals import refusal
@@ -29,10 +30,12 @@ class Methods:
 
     Args:
         models: the models that requests may ask.
+        room: limits the requests in progress; None where the models' backend does.
     """
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, room: Room | None) -> None:
         self._models = models
+        self._room = room
 
     async def ServerLive(self, request: Message) -> Message:  # noqa: D102, N802
         return messages().ServerLiveResponse(live=True)
@@ -59,6 +62,11 @@ class Methods:
         )
 
     async def ModelInfer(self, request: Message) -> Message:  # noqa: D102, N802
+        size, room = request.ByteSize(), self._room
+        with contextlib.nullcontext() if room is None else room.place(size):
+            return await self._infer(request)
+
+    async def _infer(self, request: Message) -> Message:
         model = await self._models.find(
             inference.versioned(request.model_name, request.model_version)
         )
@@ -83,14 +91,15 @@ class Methods:
         return response
 
 
-def handler(models: Models, run: Run) -> grpc.GenericRpcHandler:
+def handler(models: Models, run: Run, room: Room | None = None) -> grpc.GenericRpcHandler:
     """Returns the service's methods for a gRPC server.
 
     Args:
         models: the models that requests may ask.
         run: `in_thread`, or `in_loop(loop)`.
+        room: see `Methods`.
     """
-    methods = Methods(models)
+    methods = Methods(models, room)
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {

@@ -1,15 +1,21 @@
 """Answers conversations: /v1/chat/completions."""
 
-import contextlib
-from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Literal
+import functools
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from fastapi import Response
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from keras_transformers.dependencies.untyped import Json
-from keras_transformers.serving.gateway.apis import Asked, Body, answered, event_stream
+from keras_transformers.serving.gateway.apis import (
+    Asked,
+    Body,
+    ListOf,
+    answered,
+    event_stream,
+)
 from keras_transformers.serving.gateway.openai.errors import error_shape, openai_router
 from keras_transformers.serving.gateway.openai.fields import IGNORED, CompletionUsage, Neutral
 from keras_transformers.serving.gateway.openai.generation import (
@@ -18,8 +24,8 @@ from keras_transformers.serving.gateway.openai.generation import (
     Token,
     Writer,
     Written,
-    new_id,
-    now,
+    chunks,
+    envelope,
     row_of_strings,
     usage,
 )
@@ -53,8 +59,7 @@ class Message(Body):
         description='Whose it is; "developer" is the same as "system".'
     )
     content: Annotated[
-        list[TextPart],
-        Field(fail_fast=True),
+        ListOf[TextPart],
         BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart]),
     ] = Field(description="The text, or parts, which are joined by line breaks.")
     name: Annotated[Json, Neutral()] = None
@@ -75,10 +80,9 @@ class Message(Body):
 class ChatRequest(GenerationRequest):
     """A conversation to answer."""
 
-    messages: list[Message] = Field(
+    messages: ListOf[Message] = Field(
         min_length=1,
         max_length=10_000,
-        fail_fast=True,
         description="The conversation; the last message is the user's.",
     )
     max_completion_tokens: int | None = Field(
@@ -225,7 +229,10 @@ async def complete_chat(request: ChatRequest, models: Asked) -> Response:
         with_tokens=bool(request.logprobs),
     )
     if request.stream:
-        return await event_stream(_chunks(request, writer), error_shape, end="[DONE]")
+        first_fields = envelope(request, "chatcmpl", "chat.completion.chunk")
+        choices_of = functools.partial(_chunk_choices, request)
+        items = chunks(request, writer, ChatCompletionChunk, first_fields, choices_of)
+        return await event_stream(items, error_shape, end="[DONE]")
     rows_written = await writer.write()
     choices = [
         ChatChoice(
@@ -238,52 +245,30 @@ async def complete_chat(request: ChatRequest, models: Asked) -> Response:
     ]
     return answered(
         ChatCompletion(
-            id=new_id("chatcmpl"),
-            object="chat.completion",
-            created=now(),
-            model=request.model,
+            **envelope(request, "chatcmpl", "chat.completion"),
             choices=choices,
             usage=usage(rows_written, request.choices),
         )
     )
 
 
-async def _chunks(
-    request: ChatRequest, writer: Writer
-) -> AsyncGenerator[ChatCompletionChunk, None]:
-    last: dict[int, Written] = {}
-    common: dict[str, Any] = {
-        "id": new_id("chatcmpl"),
-        "object": "chat.completion.chunk",
-        "created": now(),
-        "model": request.model,
-    }
-    if request.with_usage:
-        common["usage"] = None
+def _chunk_choices(
+    request: ChatRequest, row: int, piece: Written | None, before: Written | None
+) -> Iterator[ChunkChoice]:
+    def choice(
+        delta: Delta,
+        logprobs: ChatLogprobs | None = None,
+        finish_reason: FinishReason | None = None,
+    ) -> ChunkChoice:
+        return ChunkChoice(index=row, delta=delta, logprobs=logprobs, finish_reason=finish_reason)
 
-    def chunk(index: int, delta: Delta, **rest: Any) -> ChatCompletionChunk:
-        choice: dict[str, Any] = {
-            "index": index,
-            "delta": delta,
-            "logprobs": None,
-            "finish_reason": None,
-        }
-        return ChatCompletionChunk(**common, choices=[ChunkChoice(**choice | rest)])
-
-    async with contextlib.aclosing(writer.stream()) as pieces:
-        async for index, piece in pieces:
-            if piece is None:
-                yield chunk(index, Delta(), finish_reason=last[index].finish_reason)
-                continue
-            if index not in last:
-                yield chunk(index, Delta(role="assistant", content=""))
-            last[index] = piece
-            if piece.text or piece.tokens:
-                logprobs = _logprobs(request, piece)
-                yield chunk(index, Delta(content=piece.text), logprobs=logprobs)
-    tokens = usage([last[index] for index in range(writer.rows)], request.choices)
-    if request.with_usage and tokens is not None:
-        yield ChatCompletionChunk(**common | {"choices": [], "usage": tokens})
+    if before is None:
+        yield choice(Delta(role="assistant", content=""))
+    if piece is None:
+        assert before is not None
+        yield choice(Delta(), finish_reason=before.finish_reason)
+    elif piece.text or piece.tokens:
+        yield choice(Delta(content=piece.text), logprobs=_logprobs(request, piece))
 
 
 def _logprobs(request: ChatRequest, written: Written) -> ChatLogprobs | None:

@@ -1,9 +1,9 @@
 """Continues prompts: /v1/completions."""
 
 import codecs
-import contextlib
-from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Literal
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
 
 from fastapi import Response
 from pydantic import BaseModel, Field
@@ -18,8 +18,8 @@ from keras_transformers.serving.gateway.openai.generation import (
     Token,
     Writer,
     Written,
-    new_id,
-    now,
+    chunks,
+    envelope,
     usage,
 )
 from keras_transformers.serving.gateway.refusals import refusal
@@ -108,12 +108,16 @@ async def complete(request: CompletionRequest, models: Asked) -> Response:
         "prompt",
         with_tokens=request.logprobs is not None,
     )
+    first_fields = envelope(request, "cmpl", "text_completion")
     if request.stream:
-        return await event_stream(_chunks(request, writer), error_shape, end="[DONE]")
+        logprobs = [_Logprobs(request) for _ in range(writer.rows)]
+        choices_of = functools.partial(_chunk_choices, logprobs)
+        items = chunks(request, writer, Completion, first_fields, choices_of)
+        return await event_stream(items, error_shape, end="[DONE]")
     rows = await writer.write()
     return answered(
         Completion(
-            **_common(request),
+            **first_fields,
             choices=[
                 CompletionChoice(
                     index=index,
@@ -128,40 +132,16 @@ async def complete(request: CompletionRequest, models: Asked) -> Response:
     )
 
 
-async def _chunks(request: CompletionRequest, writer: Writer) -> AsyncGenerator[Completion, None]:
-    last: dict[int, Written] = {}
-    logprobs = [_Logprobs(request) for _ in range(writer.rows)]
-    common = _common(request) | ({"usage": None} if request.with_usage else {})
-
-    def chunk(index: int, text: str, **rest: Any) -> Completion:
-        choice: dict[str, Any] = {
-            "index": index,
-            "text": text,
-            "logprobs": None,
-            "finish_reason": None,
-        }
-        return Completion(**common, choices=[CompletionChoice(**choice | rest)])
-
-    async with contextlib.aclosing(writer.stream()) as pieces:
-        async for index, piece in pieces:
-            if piece is None:
-                yield chunk(index, "", finish_reason=last[index].finish_reason)
-                continue
-            last[index] = piece
-            if piece.text or piece.tokens:
-                yield chunk(index, piece.text, logprobs=logprobs[index].of(piece))
-    tokens = usage([last[index] for index in range(writer.rows)], request.choices)
-    if request.with_usage and tokens is not None:
-        yield Completion(**common | {"choices": [], "usage": tokens})
-
-
-def _common(request: CompletionRequest) -> dict[str, Any]:
-    return {
-        "id": new_id("cmpl"),
-        "object": "text_completion",
-        "created": now(),
-        "model": request.model,
-    }
+def _chunk_choices(
+    logprobs: Sequence["_Logprobs"], row: int, piece: Written | None, before: Written | None
+) -> Iterator[CompletionChoice]:
+    if piece is None:
+        assert before is not None
+        reason = before.finish_reason
+        yield CompletionChoice(index=row, text="", logprobs=None, finish_reason=reason)
+    elif piece.text or piece.tokens:
+        tokens = logprobs[row].of(piece)
+        yield CompletionChoice(index=row, text=piece.text, logprobs=tokens, finish_reason=None)
 
 
 class _Logprobs:

@@ -1,24 +1,26 @@
 """Turns texts into vectors: /v1/embeddings."""
 
 import base64
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from fastapi import Response
 from pydantic import BaseModel, Field
 
+from keras_transformers.serving.gateway import texts
 from keras_transformers.serving.gateway.apis import Asked, Body, answered
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.openai.errors import openai_router
 from keras_transformers.serving.gateway.openai.fields import IGNORED, EmbeddingUsage, Texts
 from keras_transformers.serving.gateway.refusals import refusal
-from keras_transformers.serving.gateway.texts import check_count, column
 from keras_transformers.serving.protocol.floats import shortest
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+from keras_transformers.tasks.answers import TOKENIZE_SIGNATURE
 
 __all__: list[str] = []
 
 routes = openai_router()
-_SIGNATURE = "serving_default"
 
 
 class EmbeddingRequest(Body):
@@ -61,23 +63,15 @@ class EmbeddingList(BaseModel):
 async def embed(request: EmbeddingRequest, models: Asked) -> Response:
     """Turns texts into vectors."""
     model = await models.find(request.model)
-    vector = model.signature(_SIGNATURE, "embed texts").outputs.get("embedding")
-    if vector is None:
+    if "embedding" not in model.signature(DEFAULT_SIGNATURE, "embed texts").outputs:
         raise refusal(
             f"model {model.name!r} is for {model.task or 'an unknown task'}: it returns no "
             "embeddings",
             field="model",
         )
-    width = vector.shape[-1] if vector.shape else None
-    if width and (request.dimensions or 0) > width:
-        raise refusal(
-            f"dimensions: {request.dimensions} is more than the {width} of model {model.name!r}",
-            field="dimensions",
-        )
-    check_count(model, request.input, "input")
-    inputs = {"text": column(request.input)}
-    parts = await model.parts(_SIGNATURE, inputs)
-    vectors = np.concatenate([part["embedding"] for part in parts])
+    texts.check_dimensions(model, request.dimensions)
+    texts.check_count(model, request.input, "input")
+    vectors = await texts.embeddings(model, request.input)
     if request.dimensions and request.dimensions < vectors.shape[1]:
         vectors = shortened(vectors, request.dimensions)
     encoded = _in_base64(vectors) if request.encoding_format == "base64" else shortest(vectors)
@@ -89,7 +83,7 @@ async def embed(request: EmbeddingRequest, models: Asked) -> Response:
                 Embedding(object="embedding", index=index, embedding=vector)
                 for index, vector in enumerate(encoded.tolist())
             ],
-            usage=await _usage(model, inputs),
+            usage=await _usage(model, request.input),
         )
     )
 
@@ -112,9 +106,9 @@ def _in_base64(vectors: np.ndarray) -> np.ndarray:
     return np.array([base64.b64encode(row.tobytes()).decode() for row in rows], object)
 
 
-async def _usage(model: Model, inputs: dict[str, np.ndarray]) -> EmbeddingUsage | None:
-    if "tokenize" not in model.signatures:
+async def _usage(model: Model, inputs: Sequence[str]) -> EmbeddingUsage | None:
+    if TOKENIZE_SIGNATURE not in model.signatures:
         return None
-    parts = await model.parts("tokenize", inputs)
+    parts = await model.parts(TOKENIZE_SIGNATURE, {"text": texts.column(inputs)})
     count = sum(int(part["num_tokens"].sum()) for part in parts)
     return EmbeddingUsage(prompt_tokens=count, total_tokens=count)

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from keras_transformers.serving.gateway.apis import router
+from keras_transformers.serving.gateway.apis import described_errors, router
 from keras_transformers.serving.gateway.refusals import RefusalError
 from keras_transformers.serving.protocol.errors import Code
 
@@ -30,8 +30,7 @@ class Error(BaseModel):
 
 def openai_router() -> APIRouter:
     """Returns a router for routes of OpenAI's API."""
-    # Unless errors are described, FastAPI's description has its own, which are never sent.
-    errors = {"default": {"model": Error, "description": "The request is refused, or failed."}}
+    errors = described_errors(Error)
     return router(error_shape, prefix="/v1", tags=["OpenAI"], responses=errors)
 
 

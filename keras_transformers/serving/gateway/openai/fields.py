@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, Field, GetCoreSchemaHandler, Ge
 from pydantic_core import PydanticCustomError, core_schema
 
 from keras_transformers.dependencies.untyped import Json
+from keras_transformers.serving.gateway.apis import ListOf
 
 IGNORED = "Ignored."
 
@@ -27,8 +28,7 @@ def _as_texts(value: Json) -> Json:
 
 # A field that takes a text or a list of texts.
 Texts = Annotated[
-    list[str],
-    Field(fail_fast=True),  # a million wrong items would become a million errors
+    ListOf[str],
     BeforeValidator(_as_texts, json_schema_input_type=str | list[str]),
 ]
 

@@ -6,15 +6,15 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from keras_transformers.dependencies.untyped import Json
-from keras_transformers.serving.gateway.apis import Body
+from keras_transformers.serving.gateway.apis import Body, ListOf
 from keras_transformers.serving.gateway.backend import Model
 from keras_transformers.serving.gateway.openai.fields import IGNORED, CompletionUsage, Neutral
 from keras_transformers.serving.gateway.refusals import refusal
@@ -34,6 +34,7 @@ _IMPOSSIBLE = -9999.0  # OpenAI's log-probability of what cannot occur: JSON has
 _TEXTS = ("prompt", "conversation", "roles", "texts")  # words for what a model goes on from
 _CHOICE = "structured_outputs.choice"
 _WORD = re.compile(r"\w+")
+_Chunk = TypeVar("_Chunk", bound=BaseModel)
 
 
 def _as_list(value: Json) -> Json:
@@ -42,8 +43,7 @@ def _as_list(value: Json) -> Json:
 
 Text = Annotated[str, Field(min_length=1)]
 _Stops = Annotated[
-    list[Text],
-    Field(fail_fast=True),
+    ListOf[Text],
     BeforeValidator(_as_list, json_schema_input_type=str | list[Text]),
 ]
 
@@ -51,9 +51,8 @@ _Stops = Annotated[
 class StructuredOutputs(Body):
     """What the model may write, as vLLM's servers take it."""
 
-    choice: list[Text] = Field(
+    choice: ListOf[Text] = Field(
         min_length=1,
-        fail_fast=True,
         description="The answer is the likeliest of these strings; nothing else applies to it.",
     )
 
@@ -394,11 +393,47 @@ async def merged(
         await asyncio.gather(*pumps, return_exceptions=True)
 
 
-def new_id(prefix: str) -> str:
-    """Returns the id of an answer."""
-    return f"{prefix}-{uuid.uuid4().hex}"
+def envelope(request: GenerationRequest, prefix: str, kind: str) -> dict[str, Any]:
+    """Returns the first fields of an answer, or of all chunks of a stream.
+
+    Args:
+        request: the request.
+        prefix: the start of the new id.
+        kind: the answer's `object`.
+    """
+    return {
+        "id": f"{prefix}-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": request.model,
+    }
 
 
-def now() -> int:
-    """Returns the time of an answer, in seconds since 1970."""
-    return int(time.time())
+async def chunks(
+    request: GenerationRequest,
+    writer: Writer,
+    chunk: Callable[..., _Chunk],
+    first_fields: Mapping[str, Any],
+    choices: Callable[[int, Written | None, Written | None], Iterable[BaseModel]],
+) -> AsyncGenerator[_Chunk, None]:
+    """Yields the chunks of a stream, one for each choice, and the usage if it is asked for.
+
+    Args:
+        request: the request.
+        writer: writes the texts.
+        chunk: makes a chunk of its fields.
+        first_fields: see `envelope`.
+        choices: (row, piece, the row's piece before) -> what the piece adds. The piece is None at
+            the row's end, and the one before it is None at its start.
+    """
+    common = {**first_fields} | ({"usage": None} if request.with_usage else {})
+    last: dict[int, Written] = {}
+    async with contextlib.aclosing(writer.stream()) as pieces:
+        async for row, piece in pieces:
+            for choice in choices(row, piece, last.get(row)):
+                yield chunk(**common, choices=[choice])
+            if piece is not None:
+                last[row] = piece
+    tokens = usage([last[row] for row in range(writer.rows)], request.choices)
+    if request.with_usage and tokens is not None:
+        yield chunk(**common | {"choices": [], "usage": tokens})

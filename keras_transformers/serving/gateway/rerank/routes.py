@@ -2,7 +2,7 @@
 
 import uuid
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from keras_transformers.serving.gateway import texts
 from keras_transformers.serving.gateway.apis import Asked, described_errors, router
@@ -16,6 +16,7 @@ from keras_transformers.serving.gateway.rerank.types import (
     Result,
     Usage,
 )
+from keras_transformers.tasks.answers import TOKENIZE_SIGNATURE
 
 __all__: list[str] = []
 
@@ -25,8 +26,8 @@ _TASK = "reranking"
 class RerankError(BaseModel):
     """The answer to a request that is refused or fails."""
 
-    message: str
-    detail: str
+    message: str = Field(description="What is wrong, with the value and the remedy.")
+    detail: str = Field(description="The same, where Jina's clients look for it.")
 
 
 def error_shape(error: RefusalError) -> dict[str, str]:
@@ -87,10 +88,10 @@ async def _model(name: str | None, models: Models) -> Model:
 
 async def _usage(model: Model, body: Request) -> Usage | None:
     """Returns the tokens that the model reads; None if its export cannot tell."""
-    if "tokenize" not in model.signatures:
+    if TOKENIZE_SIGNATURE not in model.signatures:
         return None
     inputs = {"text": texts.column([body.query]), "documents": texts.column(body.texts)[None]}
-    count = int((await model.predict("tokenize", inputs))["num_tokens"].sum())
+    count = int((await model.predict(TOKENIZE_SIGNATURE, inputs))["num_tokens"].sum())
     return Usage(total_tokens=count, prompt_tokens=count)
 
 

@@ -26,7 +26,7 @@ class Document(Body):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
-    text: str
+    text: str = Field(description="What is ranked.")
 
 
 class Request(Body):
@@ -35,8 +35,10 @@ class Request(Body):
     model: Annotated[
         str | None, Field(description="The name of a model; the only reranker by default.")
     ] = None
-    query: str
-    documents: ListOf[str | Document]
+    query: str = Field(description="What the documents may answer.")
+    documents: ListOf[str | Document] = Field(
+        description="Texts, or objects with one, up to --max-rows, none of them empty."
+    )
     top_n: Annotated[int | None, Field(ge=1, description="Return only the best.")] = None
     max_tokens_per_doc: Unsupported = None
 
@@ -54,7 +56,11 @@ class RequestV1(Request):
     return_documents: Annotated[
         bool, Field(description="Jina's default is true, Cohere's false; here true.")
     ] = True
-    rank_fields: Annotated[ListOf[str] | None, AfterValidator(_text_only)] = None
+    rank_fields: Annotated[
+        ListOf[str] | None,
+        AfterValidator(_text_only),
+        Field(description='["text"]: documents are ranked by it alone.'),
+    ] = None
     max_chunks_per_doc: Unsupported = None
     truncation: Annotated[
         Literal[True] | None, Field(description="Exports cut documents that are too long.")
@@ -64,31 +70,37 @@ class RequestV1(Request):
 class RequestV2(Request):
     """A request of Cohere's second version."""
 
-    return_documents: bool = False
+    return_documents: Annotated[
+        bool, Field(description="Whether the answer has the documents.")
+    ] = False
     priority: Annotated[int, Field(ge=0, le=0, description="Not supported.")] = 0
 
 
 class Result(BaseModel):
     """A document's place."""
 
-    index: int
-    relevance_score: float
-    document: dict[str, Any] | None = None
+    index: int = Field(description="Its place in the request.")
+    relevance_score: float = Field(description="How well it answers; the best comes first.")
+    document: dict[str, Any] | None = Field(
+        default=None, description="The document itself, with return_documents."
+    )
 
 
 class Usage(BaseModel):
     """Tokens that the model read: each document's with the query's."""
 
-    total_tokens: int
-    prompt_tokens: int
+    total_tokens: int = Field(description="All tokens.")
+    prompt_tokens: int = Field(description="The same.")
 
 
 class Answer(BaseModel):
     """Documents in order, the best first."""
 
-    id: str
-    object: Literal["list"] = "list"
-    model: str
-    results: list[Result]
-    usage: Usage | None = None
-    meta: dict[str, Any]
+    id: str = Field(description="A new one for each answer.")
+    object: Literal["list"] = Field(default="list", description="The type.")
+    model: str = Field(description="The name of the model that has answered.")
+    results: list[Result] = Field(description="The documents, the best first.")
+    usage: Usage | None = Field(
+        default=None, description="Left out for exports made by version 1.0."
+    )
+    meta: dict[str, Any] = Field(description="Cohere's: the API's version, and one search billed.")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from keras_transformers.serving.gateway.refusals import RefusalError
 from keras_transformers.serving.protocol.errors import Code
@@ -11,8 +11,11 @@ from keras_transformers.serving.protocol.errors import Code
 class TeiError(BaseModel):
     """The answer to a request that is refused or fails."""
 
-    error: str
-    error_type: Literal["Backend", "Overloaded", "Unhealthy", "Validation"]
+    error: str = Field(description="What is wrong, with the value and the remedy.")
+    error_type: Literal["Backend", "Overloaded", "Unhealthy", "Validation"] = Field(
+        description="Whether the model failed, there are too many requests, no server answers, or "
+        "the request is wrong."
+    )
 
 
 def error_shape(error: RefusalError) -> dict[str, str]:

@@ -26,10 +26,10 @@ from keras_transformers.serving.gateway.tei.types import (
 from keras_transformers.serving.protocol.errors import Code
 from keras_transformers.serving.protocol.floats import shortest
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+from keras_transformers.tasks.answers import TOKENIZE_SIGNATURE
 
 __all__: list[str] = []
 
-_TOKENIZE = "tokenize"
 _KINDS = {"embedding": "embedding", "reranking": "reranker"}  # task -> kind of model
 _REMEDY = "put its name into the path, /models/NAME/..."
 routes = router(
@@ -70,7 +70,11 @@ def _model(
 
 
 def _tokenizes_texts(model: Model) -> bool:
-    inputs = model.signatures[_TOKENIZE].inputs if _TOKENIZE in model.signatures else {}
+    inputs = (
+        model.signatures[TOKENIZE_SIGNATURE].inputs
+        if TOKENIZE_SIGNATURE in model.signatures
+        else {}
+    )
     return [spec.shape for spec in inputs.values()] == [(None,)]
 
 
@@ -107,19 +111,10 @@ async def embed(body: EmbedRequest, model: _Embedder) -> list[list[float]]:
     """Returns the vectors of texts."""
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     texts.check_count(model, inputs, "inputs")
-    _check_dimensions(model, body.dimensions)
+    texts.check_dimensions(model, body.dimensions)
     vectors = await texts.embeddings(model, inputs, _prompt(model, body.prompt_name, ""))
     vectors = vectors[:, : body.dimensions]
     return shortest(texts.unit_vectors(vectors) if body.normalize else vectors).tolist()
-
-
-def _check_dimensions(model: Model, dimensions: int | None) -> None:
-    shape = model.signatures[DEFAULT_SIGNATURE].outputs["embedding"].shape
-    size = shape[-1] if shape else None
-    if dimensions is not None and size is not None and dimensions > size:
-        raise refusal(
-            f"dimensions is {dimensions}, but the vectors have {size}", field="dimensions"
-        )
 
 
 @_post("/similarity")
@@ -175,8 +170,8 @@ async def tokenize(body: TokenizeRequest, model: _Tokenizer) -> list[list[Token]
     """Returns the tokens that the model reads."""
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     texts.check_count(model, inputs, "inputs")
-    (name,) = model.signatures[_TOKENIZE].inputs
-    rows = await model.rows(_TOKENIZE, {name: texts.column([*inputs, ""])})
+    (name,) = model.signatures[TOKENIZE_SIGNATURE].inputs
+    rows = await model.rows(TOKENIZE_SIGNATURE, {name: texts.column([*inputs, ""])})
     *answers, around = [
         list(zip(row["token_ids"], row["tokens"], strict=True))[: row["num_tokens"]] for row in rows
     ]

@@ -6,8 +6,13 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from keras_transformers.serving.gateway.apis import Body, ListOf
 
-Texts = str | Annotated[ListOf[str], Field(description="Texts; token ids are not supported.")]
+Texts = Annotated[
+    str | ListOf[str],
+    Field(description="A text or texts, up to --max-rows; token ids are not supported."),
+]
 Sequence = Annotated[ListOf[str], Field(min_length=1, max_length=2)]
+
+_UNKNOWN = "Unknown."
 
 
 def _cuts(value: bool | None) -> bool | None:
@@ -64,26 +69,28 @@ class EmbedRequest(Body):
 class RerankRequest(Body):
     """A query, and the texts to order by how well they answer it."""
 
-    query: str
-    texts: ListOf[str]
+    query: str = Field(description="What the texts may answer.")
+    texts: ListOf[str] = Field(description="Texts, up to --max-rows, none of them empty.")
     truncate: Truncate = None
     truncation_direction: Direction = "Right"
     raw_scores: RawScores = False
-    return_text: bool = False
+    return_text: Annotated[bool, Field(description="Whether the answer has the texts.")] = False
 
 
 class Rank(BaseModel):
     """A text's place."""
 
-    index: int
-    text: str | None = None
-    score: float
+    index: int = Field(description="Its place in the request.")
+    text: str | None = Field(default=None, description="The text itself, with return_text.")
+    score: float = Field(description="How well it answers; the best comes first.")
 
 
 class PredictRequest(Body):
     """Texts to classify: a text, a pair [text, text], or a list of [text] and [text, text]."""
 
-    inputs: str | Sequence | ListOf[Sequence]
+    inputs: str | Sequence | ListOf[Sequence] = Field(
+        description="A text, a pair, or a list of [text] and [text, text]; up to --max-rows."
+    )
     truncate: Truncate = None
     truncation_direction: Direction = "Right"
     raw_scores: RawScores = False
@@ -92,15 +99,15 @@ class PredictRequest(Body):
 class Prediction(BaseModel):
     """The probability of a label."""
 
-    score: float
-    label: str
+    score: float = Field(description="The probability.")
+    label: str = Field(description="The label's name.")
 
 
 class SimilarityInputs(Body):
     """A text, and the texts to compare with it."""
 
-    source_sentence: str
-    sentences: ListOf[str]
+    source_sentence: str = Field(description="The text.")
+    sentences: ListOf[str] = Field(description="Texts to compare with it, up to --max-rows.")
 
 
 class SimilarityParameters(Body):
@@ -114,8 +121,8 @@ class SimilarityParameters(Body):
 class SimilarityRequest(Body):
     """Texts to compare."""
 
-    inputs: SimilarityInputs
-    parameters: SimilarityParameters | None = None
+    inputs: SimilarityInputs = Field(description="The texts.")
+    parameters: SimilarityParameters | None = Field(default=None, description="How to read them.")
 
 
 class TokenizeRequest(Body):
@@ -129,35 +136,37 @@ class TokenizeRequest(Body):
 
 
 class Token(BaseModel):
-    """A token.
+    """A token."""
 
-    Attributes:
-        special: whether the model reads it around any text, even an empty one.
-        start: unknown.
-        stop: unknown.
-    """
-
-    id: int
-    text: str
-    special: bool
-    start: int | None = None
-    stop: int | None = None
+    id: int = Field(description="Its id in the vocabulary.")
+    text: str = Field(description="Its text in the vocabulary.")
+    special: bool = Field(
+        description="Whether the model reads it around any text, even an empty one."
+    )
+    start: None = Field(
+        default=None, description="An export does not say where in the text it starts."
+    )
+    stop: None = Field(default=None, description="Nor where it ends.")
 
 
 class Info(BaseModel):
     """A model. What an export does not say is null."""
 
-    model_id: str
-    model_sha: None = None
-    model_dtype: str = "float32"
-    model_type: dict[str, dict[str, dict[str, str] | dict[str, int] | None]]
-    max_concurrent_requests: int | None = None
-    max_input_length: int | None = None
-    max_batch_tokens: int | None = None
-    max_batch_requests: int | None = None
-    max_client_batch_size: int
-    auto_truncate: Literal[True] = True
-    tokenization_workers: int | None = None
-    version: str
-    sha: None = None
-    docker_label: None = None
+    model_id: str = Field(description="Its name.")
+    model_sha: None = Field(default=None, description=_UNKNOWN)
+    model_dtype: str = Field(default="float32", description="The type of the answers' numbers.")
+    model_type: dict[str, dict[str, dict[str, str] | dict[str, int] | None]] = Field(
+        description='"embedding", "reranker" or "classifier", and its labels.'
+    )
+    max_concurrent_requests: None = Field(default=None, description=_UNKNOWN)
+    max_input_length: None = Field(default=None, description=_UNKNOWN)
+    max_batch_tokens: None = Field(default=None, description=_UNKNOWN)
+    max_batch_requests: None = Field(default=None, description=_UNKNOWN)
+    max_client_batch_size: int = Field(description="How many texts a request may have.")
+    auto_truncate: Literal[True] = Field(
+        default=True, description="Exports cut texts that are too long."
+    )
+    tokenization_workers: None = Field(default=None, description=_UNKNOWN)
+    version: str = Field(description="The version of keras_transformers.")
+    sha: None = Field(default=None, description=_UNKNOWN)
+    docker_label: None = Field(default=None, description=_UNKNOWN)

@@ -2,11 +2,16 @@
 
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 
+from keras_transformers.serving import Limits
+from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.kserve import tensors
 from keras_transformers.serving.protocol.kserve.messages import add_tensor, read_tensor
@@ -171,6 +176,27 @@ def test_errors_have_codes(call, simple):
     assert refused(call, busy, "ModelInfer", inference()) == "the reason"
     large = inference(inputs={"text": np.array([b"a" * 10_000_000], object)})
     refused(call, busy, "ModelInfer", large)
+
+
+def test_requests_of_both_protocols_share_the_limits(simple):
+    busy = grpc.StatusCode.RESOURCE_EXHAUSTED
+    simple.holding, limits = True, Limits(max_requests=1, timeout_s=20.0)
+    with (
+        Gateway(simple, port=0, grpc_port=0, limits=limits) as gateway,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        url, call = f"http://127.0.0.1:{gateway.port}", caller(f"127.0.0.1:{gateway.grpc_port}")
+        late = grpc.StatusCode.DEADLINE_EXCEEDED
+        held = pool.submit(refused, call, late, "ModelInfer", inference(), timeout=2)
+        while not simple.calls and not held.done():
+            time.sleep(0.01)
+        assert "1 requests are in progress" in refused(call, busy, "ModelInfer", inference())
+        assert httpx.post(f"{url}/embed", json={"inputs": "a"}, timeout=15).status_code == 429
+        assert call("ServerLive").live  # probes do not count
+        held.result()
+        assert simple.abandoned.wait(10)
+        simple.holding = False
+        assert call("ModelInfer", inference()).outputs
 
 
 def test_a_client_that_leaves_abandons_its_request(call, simple):
