@@ -1,5 +1,6 @@
 """Reads TOML files of settings, with errors that name the file, the table and the key."""
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -44,7 +45,8 @@ class Table:
         """
         file = Path(path)
         if not file.is_file():
-            raise FileNotFoundError(f"{file}: no such file; check the path")
+            what = "not a file" if file.exists() else "no such file"
+            raise FileNotFoundError(f"{file}: {what}; check the path")
         try:
             values = tomllib.loads(file.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -75,7 +77,9 @@ class Table:
         """Returns the value of a key; ValueError if the table lacks it."""
         value = self.take(key, kind)
         if value is None:
-            raise self.error(key, f"is missing: write {key} = ..., {_TYPES[kind]}")
+            near = difflib.get_close_matches(key, self._values, 1)
+            instead = f", instead of {near[0]}" if near else ""
+            raise self.error(key, f"is missing: write {key} = ..., {_TYPES[kind]}{instead}")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -105,6 +109,10 @@ class Table:
         text = self.take(key, str)
         return None if text is None else self._folder / text
 
+    def required_path(self, key: str) -> Path:
+        """Returns a path, as `path`; ValueError if the table lacks it."""
+        return self._folder / self.required(key, str)
+
     def table(self, key: str) -> "Table | None":
         """Returns a table in this one; None if there is none."""
         values = self.take(key, dict)
@@ -112,6 +120,8 @@ class Table:
 
     def tables(self, key: str) -> list["Table"]:
         """Returns an array of tables, numbered from 1 in errors; empty if there is none."""
+        if type(self._values.get(key)) is dict:
+            raise self.error(key, f"is a table, [{key}]: write [[{key}]], one for each")
         return [
             self._inner(f"[[{key}]] {number}", values)
             for number, values in enumerate(self._items(key, dict), 1)

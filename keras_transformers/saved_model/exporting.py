@@ -26,7 +26,7 @@ from keras_transformers.saved_model.examples import encode_array
 from keras_transformers.saved_model.forms.form import ExportForm
 from keras_transformers.saved_model.forms.int8 import Int8Form
 from keras_transformers.saved_model.forms.panels import DecodingForm, ShortTextsForm
-from keras_transformers.saved_model.graphs import rewriting, simplify
+from keras_transformers.saved_model.graphs import place_strings, rewriting, simplify
 from keras_transformers.saved_model.litert import export_litert
 from keras_transformers.saved_model.metadata import (
     checked_scores,
@@ -209,6 +209,7 @@ def export(
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(folder), signatures=traced, options=options)
         with rewriting(folder) as graph:
+            place_strings(graph)
             simplify(graph)
             _describe_signatures(graph, signatures, pipeline)
         _write_metadata(folder, description)

@@ -1,4 +1,4 @@
-"""Removes nodes that are computed twice or never used from an export's graph.
+"""Rewrites an export's graph: places strings on the CPU, and removes nodes that are not needed.
 
 Tracing writes a new constant or shape for every use, and keeps unused nodes. They are half of an
 export's nodes. They cost time whenever the export is loaded, and when each signature is first
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformers import files
@@ -18,6 +19,8 @@ from keras_transformers.saved_model.description import FINGERPRINT_FILE
 
 _READ = "ReadVariableOp"
 _GRADIENT = "_gradient_op_type"
+_CPU = "/device:CPU:0"
+_PASS_ON = {"Placeholder", "Identity", "IdentityN"}  # from one node to the next, on any device
 
 
 @contextlib.contextmanager
@@ -36,6 +39,26 @@ def rewriting(folder: str | os.PathLike[str]) -> Iterator[Any]:
     # It is now out of date, TensorFlow has no public function to recompute it, and loaders do not
     # need it.
     (Path(folder) / FINGERPRINT_FILE).unlink(missing_ok=True)
+
+
+def place_strings(meta_graph: Any) -> None:
+    """Places nodes that process strings on the CPU, which alone can, if they have no device.
+
+    Such nodes are the constants for tensors from outside a graph, whatever its scopes of devices,
+    and assertions that TensorFlow or Keras adds.
+    """
+    library = meta_graph.graph_def.library.function
+    for nodes in (meta_graph.graph_def.node, *(function.node_def for function in library)):
+        for node in nodes:
+            if not node.device and _processes_strings(node):
+                node.device = _CPU
+
+
+def _processes_strings(node: Any) -> bool:
+    values = node.attr.values()
+    calls = any(value.HasField("func") for value in values)  # whose nodes have their own devices
+    types = {t for value in values for t in (value.type, *value.list.type)}
+    return types_pb2.DT_STRING in types and not calls and node.op not in _PASS_ON
 
 
 def simplify(meta_graph: Any) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from keras_transformers.files import check_plain, entries, sync
+from keras_transformers.files import check_plain, entries, one_line, sync
 from keras_transformers.files.toml import Table
 from keras_transformers.saved_model import versions as folders
 from keras_transformers.saved_model.description import WARM_UP_FILE
@@ -44,6 +44,7 @@ class Publication:
             labels, the version becomes "stable" if the model has labels.
         server_path: `base_path` as TF Serving sees it, for the config file.
         warm_up: numbers of rows; adds warm-up requests with batches of these sizes.
+        place: where a plan says so, for errors, such as "release.toml: [[publish]] 1".
     """
 
     export: str | os.PathLike[str]
@@ -51,6 +52,7 @@ class Publication:
     labels: Sequence[str] = ()
     server_path: str | None = None
     warm_up: Sequence[int] = ()
+    place: str = ""
 
 
 def publish(
@@ -115,7 +117,10 @@ def publish_all(
         ValueError: two publications give a model the same label or version, or the models have
             different config files. For this and other errors, see `publish`.
     """
-    tasks = [_Task.of(publication, again=again) for publication in publications]
+    tasks = []
+    for publication in publications:
+        with _naming(publication):
+            tasks.append(_Task.of(publication, again=again))
     configs = {_config_path(task.base, config) for task in tasks}
     if len(configs) != 1:
         files = ", ".join(sorted(map(str, configs))) or "none"
@@ -125,7 +130,9 @@ def publish_all(
         from keras_transformers.saved_model.warm_up import checked_sizes, write_requests
 
         for task in tasks:
-            checked_sizes(task.publication.warm_up)
+            if task.publication.warm_up:
+                with _naming(task.publication):
+                    checked_sizes(task.publication.warm_up)
     with contextlib.ExitStack() as stack:
         for task in tasks:
             stack.enter_context(_made(task.base.parent))
@@ -137,10 +144,10 @@ def publish_all(
         for task in tasks:
             if task.version_folder is None:
                 folder = stack.enter_context(folders.staging_folder(task.base))
-                _copy(task.source, folder)
-                if task.publication.warm_up:
-                    sizes = task.publication.warm_up
-                    write_requests(folder, batch_sizes=sizes, model_name=task.base.name)
+                with _naming(task.publication):
+                    _copy(task.source, folder)
+                    if sizes := task.publication.warm_up:
+                        write_requests(folder, batch_sizes=sizes, model_name=task.base.name)
                 task.staged = folder
         try:
             for task in tasks:
@@ -184,19 +191,30 @@ class _Task:
             base, version = existing.parent, None
         if Path(os.path.realpath(base)).is_relative_to(os.path.realpath(source)):
             raise ValueError(f"{base} is inside the export {source}: publish to another folder")
-        for label in publication.labels:
-            check_names(base.name, [label], f"label={label!r} of {base}")
+        check_names(base.name, publication.labels, f"{base}")
         return cls(publication, source, base, version, version_folder=existing)
+
+
+@contextlib.contextmanager
+def _naming(publication: Publication) -> Iterator[None]:
+    """Makes errors in the block start with the publication's place in a plan."""
+    try:
+        yield
+    except (FileExistsError, FileNotFoundError, ValueError) as error:
+        if not publication.place:
+            raise
+        kinds = (FileExistsError, FileNotFoundError, ValueError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(f"{publication.place}: {one_line(error)}") from error
 
 
 def _same_version(source: Path, publication: Publication) -> Path | None:
     """Returns the newest version with the same files as an export, besides warm-up requests."""
     target = Path(publication.base_path).absolute()
-    versions = {int(target.name): target} if target.name.isdecimal() else None
+    is_version = target in folders.version_folders(target.parent).values()
+    newest_first = [target] if is_version else reversed(folders.version_folders(target).values())
     files = _files(source)
-    for folder in reversed((versions or folders.version_folders(target)).values()):
-        if not folder.is_dir():
-            continue
+    for folder in newest_first:
         warm = WARM_UP_FILE in files or bool(publication.warm_up)
         others = _files(folder)
         is_same = files - {WARM_UP_FILE} == others - {WARM_UP_FILE}
@@ -280,11 +298,12 @@ def read_plan(path: str | os.PathLike[str]) -> tuple[list[Publication], Path | N
     for table in plan.tables("publish"):
         publications.append(
             Publication(
-                export=_required(table, "export"),
-                base_path=_required(table, "base_path"),
+                export=table.required_path("export"),
+                base_path=table.required_path("base_path"),
                 labels=table.texts("labels"),
                 server_path=table.take("server_path", str),
                 warm_up=table.integers("warm_up"),
+                place=table.place,
             )
         )
         table.end()
@@ -292,13 +311,6 @@ def read_plan(path: str | os.PathLike[str]) -> tuple[list[Publication], Path | N
     if not publications:
         raise ValueError(f"{plan.place}: nothing to publish: write [[publish]] tables")
     return publications, config
-
-
-def _required(table: Table, key: str) -> Path:
-    path = table.path(key)
-    if path is None:
-        raise table.error(key, f'is missing: write {key} = "..."')
-    return path
 
 
 def rollback(

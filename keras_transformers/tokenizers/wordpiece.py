@@ -300,10 +300,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
     def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
         with tf.device("CPU:0"):
-            names = self._tokens
-            if not tf.executing_eagerly():  # a tensor from outside a graph has no device in exports
-                names = tf.constant(names.numpy())
-            return tf.gather(names, token_ids)
+            return tf.gather(self._tokens, token_ids)
 
     @property
     def vocabulary(self) -> list[str]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from graph_checks import string_nodes
 
 from keras_transformers.tasks.pipeline import Pipeline
 
@@ -84,3 +85,12 @@ def test_a_row_has_its_own_tokens_in_the_order_in_which_the_model_reads_them():
 @pytest.mark.parametrize("task", ["image_classification", "word_embedding"])
 def test_what_reads_no_tokens_has_no_such_signature(task):
     assert "tokenize" not in tiny.pipeline(task).signatures()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", tiny.TASKS)
+def test_every_export_processes_strings_on_the_cpu(task):
+    nodes = list(string_nodes(tiny.exported(task)))
+    assert nodes
+    free = {node.op for node in nodes if "device:CPU" not in node.device}
+    assert free <= {"While"}  # decoding passes stop strings to its steps, whose nodes have devices

@@ -64,7 +64,7 @@ def test_versions_follow_each_other_and_are_whole(export, base):
 def test_what_is_no_export_is_not_published(tmp_path, base):
     with pytest.raises(FileNotFoundError, match="no such path"):
         publish(tmp_path / "nowhere", base)
-    with pytest.raises(ValueError, match="label=''"):
+    with pytest.raises(ValueError, match="sentiment: the label ''"):
         publish(make_export(tmp_path / "1", "good"), base, label="")
     assert not base.exists()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -172,8 +173,10 @@ base_path = "models/news/7"
     [
         ("publish = 3", "publish is 3: expected an array"),
         ("publish = [3]", "publish has 3: expected a table"),
+        ("[publish]\nexport = 'a'", r"publish is a table.*write \[\[publish\]\]"),
         ("", r"nothing to publish: write \[\[publish\]\]"),
         ("[[publish]]\nexport = 'a'", r": \[\[publish\]\] 1: base_path is missing"),
+        ("[[publish]]\nexport = 'a'\nbase_pth = 'b'", "base_path is missing: .*base_pth"),
         (
             "[[publish]]\nexport = 'a'\nbase_path = 'b'\nlabel = 'c'",
             r"\[\[publish\]\] 1: label is unknown: the keys are export, base_path, labels",
@@ -194,3 +197,35 @@ def test_a_plan_that_is_wrong(tmp_path, text, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_plan(file)
     assert str(caught.value).startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize(
+    ("news", "message"),
+    [
+        ("export = 'runs/new'\nbase_path = 'models/news'", "no export at .*runs/new"),
+        ("export = 'runs/news'\nbase_path = 'models/news/07'", "version '07' .*write it as 7"),
+        (
+            "export = 'runs/news'\nbase_path = 'models/news'\nlabels = ['a:b']",
+            "models/news: the label 'a:b' must not",
+        ),
+        (
+            "export = 'runs/news'\nbase_path = 'models/news'\nwarm_up = [0]",
+            r"batch sizes \[0\]: expected .* 1 or more",
+        ),
+        (
+            "export = 'runs/news'\nbase_path = 'models/news'\nwarm_up = [1]",
+            "models/news: no stored examples",
+        ),
+    ],
+)
+def test_an_export_of_a_plan_that_cannot_be_published(
+    exports, models, tmp_path, capsys, news, message
+):
+    """The error names its table, also among exports without warm-up, and nothing is published."""
+    film = "[[publish]]\nexport = 'runs/film'\nbase_path = 'models/film'\n"
+    file = write_plan(tmp_path, f"{film}[[publish]]\n{news}")
+    assert cli.main(["publish", "--plan", str(file)]) == 2
+    error = capsys.readouterr().err
+    place = re.escape(f"{file}: [[publish]] 2: ")
+    assert re.search(f"keras-transformers: {place}.*{message}", error), error
+    assert not models.exists()

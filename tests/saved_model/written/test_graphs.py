@@ -98,6 +98,30 @@ def test_exports_are_simplified(tmp_path):
     assert operations(folder).count("Exp") == 1
 
 
+def test_strings_run_on_the_cpu_without_a_scope_of_devices(tmp_path):
+    names = tf.constant(["a", "b"])  # outside the graph, which then has a constant without a device
+
+    def function(x):
+        places = tf.cast(x > 0, tf.int32)
+        known = tf.reduce_any(tf.gather(names, places) == "b")
+        tf.debugging.Assert(known | True, ["never", x])
+        return {"y": x}
+
+    (graph,) = [meta_graph(export_doubling(tmp_path, function=function)).graph_def]
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    devices: dict[str, set[str]] = {}
+    for node in nodes:
+        has_strings = any(
+            tf.string.as_datatype_enum in (v.type, *v.list.type) for v in node.attr.values()
+        )
+        devices.setdefault(f"{node.op}, {has_strings}", set()).add(node.device)
+    on_cpu = {
+        kind for kind, places in devices.items() if all("device:CPU" in place for place in places)
+    }
+    assert {"Const, True", "GatherV2, True", "Assert, True"} <= on_cpu
+    assert devices["Cast, False"] == {""}
+
+
 def test_gradients_are_left_out(tmp_path, caplog):
     """A custom gradient names what it reads, and that may have gone."""
 
