@@ -86,10 +86,10 @@ format: $(VENV)/.installed-dev ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Not with --quiet: MkDocs then counts no warnings, and builds a site with dead links.
+# Not with --quiet: ProperDocs then counts no warnings, and builds a site with dead links.
 docs: $(VENV)/.installed-dev ## build the site of docs/ into build/site; fails on a dead link or code that is too wide
 	$(BIN)/pip install --quiet -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/properdocs build -f mkdocs.yml
 	@echo "open $(abspath build/site/index.html)"
 
 docs-version: $(VENV)/.installed-dev ## commit the site of this version to the branch gh-pages; a site has them all

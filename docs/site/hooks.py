@@ -1,6 +1,7 @@
 """What the site has besides the pages in docs/: the reference, files that pages link to, languages.
 
-MkDocs calls these functions; see https://www.mkdocs.org/dev-guide/plugins/#events.
+ProperDocs calls these functions, and MkDocs when mike publishes a version; both are imported as
+`mkdocs`. See https://properdocs.org/dev-guide/plugins/#events.
 """
 
 import ast

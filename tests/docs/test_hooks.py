@@ -34,7 +34,7 @@ def test_wide_code_is_seen(hooks, code, is_wide):
 
 
 def test_make_docs_fails_at_wide_code_and_at_a_dead_link(tmp_path):
-    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    pytest.importorskip("properdocs", reason="needs the extra docs")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/page.md").write_text(f"# Page\n\n    {WIDEST}x\n\n[a](nowhere.md)\n", "utf-8")
     (tmp_path / "hook.py").write_text(
@@ -43,13 +43,13 @@ def test_make_docs_fails_at_wide_code_and_at_a_dead_link(tmp_path):
         "utf-8",
     )
     (tmp_path / "mkdocs.yml").write_text(
-        "site_name: test\nstrict: true\nhooks: [hook.py]\nnav: [page.md]\nplugins: []\n", "utf-8"
+        "site_name: test\ntheme: material\nstrict: true\nhooks: [hook.py]\nnav: [page.md]\nplugins: []\n",
+        "utf-8",
     )
-    options = re.search(r"/mkdocs (build.*)", (ROOT / "Makefile").read_text("utf-8"))[1]
+    options = re.search(r"/properdocs (build.*)", (ROOT / "Makefile").read_text("utf-8"))[1]
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", *options.split()],
+        [sys.executable, "-m", "properdocs", *options.split()],
         cwd=tmp_path,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
     )

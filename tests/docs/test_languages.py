@@ -157,7 +157,7 @@ def test_a_page_in_one_language_is_named_with_the_remedy(languages):
 
 @pytest.fixture(scope="module")
 def site():
-    """The site's configuration and files, as MkDocs gives them to the hooks."""
+    """The site's configuration and files, as ProperDocs gives them to the hooks."""
     for package in ("mkdocs", "material", "mkdocstrings"):
         pytest.importorskip(package, reason="needs the extra docs")
     from mkdocs.config import load_config

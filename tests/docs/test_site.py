@@ -12,7 +12,7 @@ import pytest
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="needs playwright: pip install -e .[dev]"
 )
-for package in ("axe_playwright_python", "mkdocs", "material", "mkdocstrings"):
+for package in ("axe_playwright_python", "properdocs", "material", "mkdocstrings"):
     pytest.importorskip(package, reason="needs the extras dev and docs")
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("browse", ROOT / "docs/site/browse.py")
@@ -32,9 +32,18 @@ PAGES += ["zh/index.html", "zh/tutorials/transformer.html", "zh/glossary.html"]
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        [
+            sys.executable,
+            "-m",
+            "properdocs",
+            "build",
+            "-f",
+            "mkdocs.yml",
+            "--strict",
+            "--site-dir",
+            folder,
+        ],
         cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         check=True,
     )
     return folder
