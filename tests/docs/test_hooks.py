@@ -43,7 +43,8 @@ def test_make_docs_fails_at_wide_code_and_at_a_dead_link(tmp_path):
         "utf-8",
     )
     (tmp_path / "mkdocs.yml").write_text(
-        "site_name: test\ntheme: material\nstrict: true\nhooks: [hook.py]\nnav: [page.md]\nplugins: []\n",
+        "site_name: test\ntheme: material\nstrict: true\nhooks: [hook.py]\n"
+        "nav: [page.md]\nplugins: []\n",
         "utf-8",
     )
     options = re.search(r"/properdocs (build.*)", (ROOT / "Makefile").read_text("utf-8"))[1]
