@@ -36,8 +36,12 @@ ALLOWED: dict[str, set[str]] = {
         *("layers", "models", "families", "tokenizers", "decoding", "convert"),
         *("data", "evaluation", "training", "runs"),
     },
-    # The tables and jobs are for predictions on files; a report is what measuring returns.
-    "saved_model": {"tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"},
+    # The tables and jobs are for predictions on files; a report is what measuring returns. A form
+    # computes what the model's head reads.
+    "saved_model": {
+        *("tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"),
+        "models.selection",
+    },
     # It knows SavedModels, never models; from the tasks it needs only their answers, and how the
     # client arranges conversations and choices in columns.
     "serving": {

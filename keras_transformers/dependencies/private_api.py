@@ -155,6 +155,15 @@ def call_arguments(model: keras.Model) -> list[tuple[Layer, Sequence[Any], dict[
     return [(node.operation, node.arguments.args, node.arguments.kwargs) for node in nodes]
 
 
+def reads_first_item(operation: Any) -> bool:
+    """Returns whether an operation of a functional model is `tensor[:, 0]`."""
+    from keras.src.ops.numpy import GetItem
+
+    if not isinstance(operation, GetItem):
+        return False
+    return all(node.arguments.args[1] == (slice(None), 0) for node in operation._inbound_nodes)
+
+
 def run_through_graph(
     model: keras.Model, inputs: Mapping[str, Tensor], operation: Callable[[Layer], Any]
 ) -> dict[str, Tensor]:

@@ -222,7 +222,7 @@ class MultiHeadAttention(CompositeLayer):
             reach = EVERYWHERE
             queries = layout.split(self.query(query), self.num_heads)
             keys, values = keys_values
-        queries = self._placed(queries, self.query_norm, positions)
+        queries = self._placed(queries, self.query_norm, layout.query_positions(positions))
         # Scaling the query costs less than scaling (query, key) scores.
         scale = self.head_dim**-0.5 if self.scale_scores else 1.0
         masks = layout.masks(attention_mask, attention_bias)

@@ -10,10 +10,10 @@ from keras_transformers.layers.attention import KeysValues, MultiHeadAttention
 from keras_transformers.layers.composite import part_config
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.layouts import PADDED, Padded
+from keras_transformers.layers.layouts import PADDED, Padded, Selected
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
-from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.scopes import KERNELS, SELECTIONS
 from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["TransformerBlock"]
@@ -160,6 +160,8 @@ class TransformerBlock(RecomputableLayer):
             (batch, length, hidden); with `return_attention_scores`, also the probabilities
             (batch, heads, length, length or source).
         """
+        if (selection := SELECTIONS.of(self)) is not None:
+            layout = Selected(layout, selection)
         shows_own = return_attention_scores and self.cross_attention is None
         shows_cross = return_attention_scores and self.cross_attention is not None
 
@@ -188,7 +190,7 @@ class TransformerBlock(RecomputableLayer):
                 )
                 return attended if shows_cross else (attended, None)
 
-            return self._sublayers(inputs, attend, attend_to_source, training)
+            return self._sublayers(inputs, attend, attend_to_source, training, layout)
 
         tensors = inputs, encoder_output, attention_bias
         if self.recomputes and training and not return_attention_scores:
@@ -260,9 +262,10 @@ class TransformerBlock(RecomputableLayer):
         attend: Callable[[Tensor], tuple[Tensor, Tensor]],
         attend_to_source: Callable[[Tensor], tuple[Tensor, Tensor]],
         training: bool | None,
+        layout: Padded = PADDED,
     ) -> tuple[Tensor, Tensor]:
         """Runs the residual sub-layers; also returns the attention probabilities, if requested."""
-        hidden, scores = self._residual("self_attention", hidden, attend, training)
+        hidden, scores = self._residual("self_attention", hidden, attend, training, layout)
         if self.cross_attention is not None:
             hidden, scores = self._residual("cross_attention", hidden, attend_to_source, training)
         output, _ = self._residual(
@@ -279,6 +282,7 @@ class TransformerBlock(RecomputableLayer):
         inputs: Tensor,
         sublayer: Callable[[Tensor], tuple[Tensor, Tensor]],
         training: bool | None,
+        layout: Padded = PADDED,
     ) -> tuple[Tensor, Tensor]:
         """Computes `norm(x + dropout(sublayer(x)))` or `x + dropout(sublayer(norm(x)))`.
 
@@ -287,6 +291,7 @@ class TransformerBlock(RecomputableLayer):
             inputs: (..., hidden).
             sublayer: maps (..., hidden) to the same shape and an extra result.
             training: whether to apply dropout.
+            layout: of the inputs and the sub-layer's result.
 
         Returns:
             (..., hidden), and the sub-layer's extra result.
@@ -295,7 +300,7 @@ class TransformerBlock(RecomputableLayer):
         norm = KERNELS.of(norm) or norm
         before = self.norm_position == "pre"
         outputs, extra = sublayer(norm(inputs) if before else inputs)
-        hidden = inputs + dropout(outputs, training=training)
+        hidden = layout.residual(inputs) + dropout(outputs, training=training)
         return hidden if before else norm(hidden), extra
 
     def compute_output_spec(

@@ -8,10 +8,10 @@ from keras import ops
 from keras.layers import Layer
 
 from keras_transformers.layers.masks import MASKED_SCORE, four_axes
-from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.scopes import KERNELS, Selection
 from keras_transformers.layers.tensors import Tensor
 
-__all__ = ["Padded", "Rows"]
+__all__ = ["Padded", "Rows", "Selected"]
 
 
 class Masks(NamedTuple):
@@ -68,8 +68,27 @@ class Padded:
         mask = None if attention_mask is None else four_axes(attention_mask)
         return Masks(mask, attention_bias)
 
+    def query_positions(self, positions: Tensor) -> Tensor:
+        """Returns the positions of the queries, from those of all; see `MultiHeadAttention.call`."""
+        return positions
+
+    def residual(self, hidden: Tensor) -> Tensor:
+        """Returns the vectors to which a block adds what it computes."""
+        return hidden
+
+    def at(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """Returns the vectors at positions (batch, n) of each row: (batch, n, features)."""
+        batch, length, width = ops.shape(hidden)
+        rows = ops.reshape(hidden, (-1, width))  # (batch * length, features)
+        return ops.take(rows, _numbers(positions, batch, length), axis=0)
+
 
 PADDED = Padded()
+
+
+def _numbers(positions: Tensor, batch: Tensor, length: Tensor) -> Tensor:
+    """Returns where positions (batch, n) stand among all, which are numbered row after row."""
+    return positions + (ops.arange(batch, dtype=positions.dtype) * length)[:, None]
 
 
 def _take(rows: Tensor, places: Tensor) -> Tensor:
@@ -165,6 +184,13 @@ class Rows(Padded):
         ends = heads, heads + key_heads
         return joined[:, : ends[0]], joined[:, ends[0] : ends[1]], joined[:, ends[1] :]
 
+    def at(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """Returns the vectors at positions (batch, n) of each row, like `Padded.at`."""
+        places = _numbers(positions, self.batch, self.length)
+        if self.padding_mask is not None:
+            places = self._take(self._places, places)
+        return self._take(hidden, places)
+
     def merge(self, context: Tensor) -> Tensor:
         """Joins (batch, heads, length, head_dim) to the tokens' (tokens, heads * head_dim)."""
         width = context.shape[1] * context.shape[3]
@@ -208,3 +234,58 @@ class Rows(Padded):
                 return masked
         self._biases.append((attention_bias, attention_bias + self._mask_bias))
         return self._biases[-1][1]
+
+
+class Selected(Padded):
+    """Only selected positions of each row, which attend to all: (batch, selected, features).
+
+    It is the layout of a block whose other vectors nothing reads. The block reads its inputs in
+    another layout; what it returns is padded.
+
+    Args:
+        layout: that of the inputs.
+        selection: which positions.
+
+    Example:
+        >>> from keras_transformers.layers.scopes import Selection
+        >>> hidden = ops.reshape(ops.arange(6), (2, 3, 1))
+        >>> Selected(PADDED, Selection(first=True)).residual(hidden).numpy().ravel().tolist()
+        [0, 3]
+    """
+
+    def __init__(self, layout: Padded, selection: Selection) -> None:
+        self._layout, self._selection = layout, selection
+
+    def project(
+        self, attention: Layer, query: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Projects vectors like `Padded.project`; the queries are those of the selection."""
+        if self._layout is PADDED:
+            return PADDED.project(attention, self.residual(query), value)
+        queries, keys, values = self._layout.project(attention, query, value)
+        if self._selection.positions is None:
+            return queries[:, :, :1], keys, values
+        positions = self.query_positions(None)[:, None, :, None]
+        return ops.take_along_axis(queries, positions, axis=2), keys, values
+
+    def merge(self, context: Tensor) -> Tensor:
+        """Joins (batch, heads, selected, head_dim) to (batch, selected, heads * head_dim)."""
+        return PADDED.merge(context)
+
+    def masks(self, attention_mask: Tensor, attention_bias: Tensor) -> Masks:
+        """Returns the masks that hide keys; with a bias that varies by query, only the first's."""
+        masks = self._layout.masks(attention_mask, attention_bias)
+        return masks if masks.bias is None else masks._replace(bias=masks.bias[:, :, :1])
+
+    def query_positions(self, positions: Tensor) -> Tensor:
+        """Returns the positions of the selection, (batch or 1, selected)."""
+        first, others = self._selection
+        if others is None:
+            return ops.zeros((1, 1), "int32")
+        return ops.pad(others, ((0, 0), (int(first), 0)))
+
+    def residual(self, hidden: Tensor) -> Tensor:
+        """Returns the inputs at the selection, (batch, selected, features)."""
+        if self._layout is PADDED and self._selection.positions is None:
+            return hidden[:, :1]
+        return self._layout.at(hidden, self.query_positions(None))

@@ -11,6 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, softmax
+from keras_transformers.layers.layouts import PADDED
+from keras_transformers.layers.scopes import SELECTIONS
 from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = [
@@ -38,7 +40,7 @@ class FirstTokenPooler(keras.layers.Dense):
 
         With `positions`, int32 (batch, n), it reads those instead of the first: (batch, n, units).
         """
-        first = inputs[:, 0] if positions is None else _at(inputs, positions)
+        first = inputs[:, 0] if positions is None else PADDED.at(inputs, positions)
         return super().call(first, training=training)
 
     def compute_output_shape(
@@ -70,7 +72,10 @@ class GatherPositions(keras.layers.Layer):
 
     def call(self, inputs: Tensor, positions: Tensor) -> Tensor:
         """Maps vectors (batch, length, hidden) and positions (batch, n) to (batch, n, hidden)."""
-        return _at(inputs, positions)
+        selection = SELECTIONS.of(self)
+        if selection is not None:  # a block has computed these alone
+            return inputs[:, int(selection.first) :]
+        return PADDED.at(inputs, positions)
 
     def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape) -> Shape:
         """Returns (batch, n, hidden)."""
@@ -318,11 +323,3 @@ def _weighted_sum(vectors: Tensor, weights: Tensor) -> Tensor:
 def _count(weights: Tensor, dtype: str) -> Tensor:
     """Adds weights (batch, length): (batch, 1)."""
     return ops.sum(ops.cast(weights, dtype), axis=1, keepdims=True)
-
-
-def _at(inputs: Tensor, positions: Tensor) -> Tensor:
-    """Selects from vectors (batch, length, hidden) those at positions (batch, n)."""
-    batch, length, hidden = ops.shape(inputs)
-    rows = ops.reshape(inputs, (-1, hidden))  # (batch * length, hidden)
-    starts = ops.arange(batch, dtype=positions.dtype) * length
-    return ops.take(rows, positions + starts[:, None], axis=0)

@@ -55,6 +55,23 @@ class Scope(Generic[Value]):
 KERNELS: Scope[Callable[..., Any]] = Scope("kernels")
 
 
+class Selection(NamedTuple):
+    """The positions of each row whose vectors a head reads.
+
+    Attributes:
+        first: whether it reads the first.
+        positions: the others that it reads, int32 (batch, n); None for no others.
+    """
+
+    first: bool
+    positions: Tensor = None
+
+
+# What a block is to compute alone, and from what a `GatherPositions` then takes its positions:
+# vectors (batch, selected, hidden), the first position before the others.
+SELECTIONS: Scope[Selection] = Scope("selections")
+
+
 class Attended(NamedTuple):
     """What an attention computed, as it computed it; recurrent decoders have probabilities alone.
 

@@ -8,6 +8,7 @@ import keras
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import FirstTokenPooler, TokenEmbedding
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.classes.headed_encoder import HeadedEncoder
 
 __all__ = ["pooled"]
 
@@ -100,4 +101,4 @@ def model(
     head: str,
 ) -> keras.Model:
     """Builds a functional model from an encoder's graph and a head's outputs."""
-    return keras.Model(inputs=inputs, outputs=outputs, name=name or f"{encoder.name}_{head}")
+    return HeadedEncoder(inputs=inputs, outputs=outputs, name=name or f"{encoder.name}_{head}")

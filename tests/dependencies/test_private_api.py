@@ -56,6 +56,15 @@ def test_after_build():
     assert layer.num_found == 1
 
 
+def test_reads_first_item():
+    sequence = keras.Input((3, 4))
+    items = {"first": sequence[:, 0], "second": sequence[:, 1], "rows": sequence[:, :1]}
+    model = keras.Model(sequence, {**items, "double": sequence * 2})
+    operations = [call[0] for call in private_api.calls(model)]
+    assert [private_api.reads_first_item(each) for each in operations].count(True) == 1
+    assert private_api.reads_first_item(items["first"]._keras_history.operation)
+
+
 def test_lower_is_better():
     assert private_api.lower_is_better(keras.metrics.MeanSquaredError())
     assert not private_api.lower_is_better(keras.metrics.SparseCategoricalAccuracy())

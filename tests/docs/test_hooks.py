@@ -1,6 +1,5 @@
 """What fails the build of the site: code that is too wide, and dead links."""
 
-import os
 import re
 import subprocess
 import sys

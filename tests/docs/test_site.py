@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path

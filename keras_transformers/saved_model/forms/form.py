@@ -24,7 +24,8 @@ from keras_transformers.dependencies.private_api import (
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import MultiHeadAttention, Rows, TransformerBlock
 from keras_transformers.layers.layouts import joined_product
-from keras_transformers.layers.scopes import KERNELS
+from keras_transformers.layers.scopes import KERNELS, SELECTIONS
+from keras_transformers.models.selection import HeadSelection
 from keras_transformers.saved_model.forms.norms import fused_norms
 
 Kernels = Mapping[Layer, Callable[..., Tensor]]
@@ -49,6 +50,7 @@ class ExportForm:
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
+        self._selection = HeadSelection(model)
         calls = call_arguments(model)
         others = {layer for layer, args, kwargs in calls if not _on_rows(layer, args, kwargs)}
         self.on_rows = [layer for layer in model.layers if layer not in others]
@@ -97,14 +99,14 @@ class ExportForm:
                 attention_mask: Tensor = None,
                 attention_bias: Tensor = None,
                 **_: Any,  # None or False
-            ) -> _TokenRows:
+            ) -> Any:
                 rows = _rows(hidden, attention_mask)
                 values = layer(rows.values, layout=rows.layout, attention_bias=attention_bias)
-                return _TokenRows(values, rows.layout)
+                return values if layer is self._selection.block else _TokenRows(values, rows.layout)
 
             return on_rows if layer in self.on_rows else plain
 
-        with KERNELS.use(kernels):
+        with KERNELS.use(kernels), SELECTIONS.use(self._selection.of(inputs)):
             outputs = run_through_graph(self.model, inputs, operation)
         return keras.tree.map_structure(_padded, outputs)
 

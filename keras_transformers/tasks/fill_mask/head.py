@@ -39,11 +39,8 @@ def masked_lm(
     """
     mask_positions = keras.Input((None,), dtype="int32", name="mask_positions")
     mask_logits = masked_lm_logits(encoder, mask_positions, activation, norm_epsilon)
-    return keras.Model(
-        inputs={**encoder.input, "mask_positions": mask_positions},
-        outputs={"mask_logits": mask_logits},
-        name=name or f"{encoder.name}_masked_lm",
-    )
+    inputs = {**encoder.input, "mask_positions": mask_positions}
+    return encoder_parts.model(encoder, inputs, {"mask_logits": mask_logits}, name, "masked_lm")
 
 
 def masked_lm_logits(
@@ -104,11 +101,9 @@ def pretrainer(
         dtype="float32",
         name="next_sentence_logits",
     )(encoder_parts.named_output(encoder, "pooled_output"))
-    return keras.Model(
-        inputs={**encoder.input, "mask_positions": mask_positions},
-        outputs={"mask_logits": mask_logits, "next_sentence_logits": next_sentence_logits},
-        name=name or f"{encoder.name}_pretrainer",
-    )
+    inputs = {**encoder.input, "mask_positions": mask_positions}
+    outputs = {"mask_logits": mask_logits, "next_sentence_logits": next_sentence_logits}
+    return encoder_parts.model(encoder, inputs, outputs, name, "pretrainer")
 
 
 def pretraining_parameters(*, vocabulary_size: int, hidden_dim: int) -> int:
