@@ -17,6 +17,8 @@ import keras
 
 from keras_transformers.dependencies.private_api import run_through_graph
 from keras_transformers.inspection.flops_rules import RULES, WITHOUT_PRODUCTS, Rule
+from keras_transformers.layers.scopes import SELECTIONS
+from keras_transformers.models.classes.headed_encoder import HeadedEncoder
 
 __all__ = [
     "FlopsRow",
@@ -110,8 +112,10 @@ def flops_table(
         name: keras.KerasTensor(input_shapes[name], dtype=tensor.dtype)
         for name, tensor in model.input.items()
     }
-    # Keras' `compute_output_spec` of a functional model does the same with new shapes.
-    run_through_graph(model, inputs, lambda layer: functools.partial(counted, layer))
+    selection = model.selection.of(inputs) if isinstance(model, HeadedEncoder) else {}
+    with SELECTIONS.use(selection):
+        # Keras' `compute_output_spec` of a functional model does the same with new shapes.
+        run_through_graph(model, inputs, lambda layer: functools.partial(counted, layer))
     return rows
 
 

@@ -73,7 +73,12 @@ def _feed_forward(layer: FeedForward, inputs: Any) -> int:
 
 
 def _block(layer: TransformerBlock, inputs: Any, encoder_output: Any = None, **_: Any) -> int:
-    flops = _attention(layer.self_attention, inputs) + _feed_forward(layer.feed_forward, inputs)
+    outputs = layer.compute_output_spec(inputs)
+    if outputs.shape == inputs.shape:
+        flops = _attention(layer.self_attention, inputs)
+    else:  # only what the head reads
+        flops = _attention(layer.self_attention, outputs, inputs)
+    flops += _feed_forward(layer.feed_forward, outputs)
     if layer.cross_attention is not None:
         flops += _attention(layer.cross_attention, inputs, encoder_output)
     return flops

@@ -312,7 +312,10 @@ class TransformerBlock(RecomputableLayer):
         **others: Any,
     ) -> Tensor:
         """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        batch, length, width = inputs.shape
+        if (selection := SELECTIONS.of(self)) is not None:
+            length = selection.size
+        output = keras.KerasTensor((batch, length, width), dtype=self.compute_dtype)
         if not return_attention_scores:
             return output
         if self.cross_attention is None:

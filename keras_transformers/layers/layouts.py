@@ -69,7 +69,7 @@ class Padded:
         return Masks(mask, attention_bias)
 
     def query_positions(self, positions: Tensor) -> Tensor:
-        """Returns the positions of the queries, from those of all; see `MultiHeadAttention.call`."""
+        """Returns the positions of the queries, from those of all positions."""
         return positions
 
     def residual(self, hidden: Tensor) -> Tensor:

@@ -66,6 +66,14 @@ class Selection(NamedTuple):
     first: bool
     positions: Tensor = None
 
+    @property
+    def size(self) -> int | None:
+        """How many positions it has; None if that is not known yet."""
+        if self.positions is None:
+            return int(self.first)
+        others: int | None = self.positions.shape[1]
+        return None if others is None else int(self.first) + others
+
 
 # What a block is to compute alone, and from what a `GatherPositions` then takes its positions:
 # vectors (batch, selected, hidden), the first position before the others.

@@ -90,6 +90,9 @@ def test_berts_formula():
     formula = (
         6 * layers * 12 * h * h + 12 * layers * length * h + 6 * masked / length * (h * h + h * v)
     )
+    # The last block computes keys and values of all positions, but the rest of those read alone.
+    unread = 1 - (1 + masked) / length
+    formula -= unread * (6 * 10 * h * h + 12 * length * h)
     heads_of_sentences = (
         6 * (h * h + 2 * h) / length
     )  # pooler and next sentence: not in the formula

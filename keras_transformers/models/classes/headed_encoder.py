@@ -21,13 +21,14 @@ class HeadedEncoder(keras.Model):
     """
 
     @functools.cached_property
-    def _selection(self) -> HeadSelection:
+    def selection(self) -> HeadSelection:
+        """What the head reads of the last block."""
         return HeadSelection(self)
 
     def call(self, inputs: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """Computes the outputs by name from the inputs by name; see `keras.Model`."""
-        block = self._selection.block
+        block = self.selection.block
         if block is None or WATCHERS.of(block.self_attention):  # which see all positions
             return super().call(inputs, *args, **kwargs)
-        with SELECTIONS.use(self._selection.of(inputs)):
+        with SELECTIONS.use(self.selection.of(inputs)):
             return super().call(inputs, *args, **kwargs)
