@@ -84,6 +84,8 @@ An export's answers equal the model's but for rounding, as its check shows. It c
 
 - query, key and value as one matrix product;
 - only real tokens: they are gathered into rows once, and padded again only for the attention;
+- of the last block only what the head reads, such as the first token's vector in a classifier. In
+  Python and in training, models with a head do the same;
 - the mask of the attention scores once for all layers;
 - layer norms with oneDNN's kernel instead of nine steps, in batches of more than a few tokens; in
   int8 the scales of the matrices hold the constants of `gelu`;

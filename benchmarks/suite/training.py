@@ -60,18 +60,21 @@ def jobs(name: str, model: Any, inputs: Any, targets: Any) -> Jobs:
     }
 
 
-def products(size: dict[str, int], rows: int, *, others: int = 0) -> Callable[[], Any]:
+def products(size: dict[str, int], rows: int, read: int, *, words: int = 0) -> Callable[[], Any]:
     """Returns the products of a step.
 
     Args:
         size: of the encoder.
         rows: tokens of the batch.
-        others: rows that are compared with all tokens of the vocabulary.
+        read: those whose vectors the head reads, which alone the last block computes.
+        words: those of them that are compared with all tokens of the vocabulary.
     """
     hidden, layers = size["hidden_dim"], size["num_layers"]
-    shapes = [(rows, hidden, units) for units in (3 * hidden, hidden, 4 * hidden)] * layers
-    shapes += [(rows, 4 * hidden, hidden)] * layers
-    shapes += [(others, hidden, hidden), (others, hidden, VOCABULARY_SIZE)] if others else []
+    shapes = [(rows, hidden, units) for units in (3 * hidden, hidden, 4 * hidden)] * (layers - 1)
+    shapes += [(rows, 4 * hidden, hidden)] * (layers - 1)
+    shapes += [(rows, hidden, 2 * hidden), (read, hidden, hidden), (read, hidden, hidden)]
+    shapes += [(read, hidden, 4 * hidden), (read, 4 * hidden, hidden)]
+    shapes += [(words, hidden, hidden), (words, hidden, VOCABULARY_SIZE)] if words else []
 
     def numbers(*shape: int) -> Any:
         return tf.constant(np.random.default_rng(0).normal(size=shape), tf.float32)
@@ -163,11 +166,11 @@ def main() -> None:
     arguments = parser.parse_args()
     rows: dict[str, Any] = {}
     for title, make, bound in (
-        ("MiniLM, classifier, 32 x 30", fine_tuning, products(MINILM, 32 * 30)),
+        ("MiniLM, classifier, 32 x 30", fine_tuning, products(MINILM, 32 * 30, 32)),
         (
             "BERT-small, masked words, 8 x 128",
             masked_words,
-            products(SMALL, 8 * 128, others=8 * MASKED),
+            products(SMALL, 8 * 128, 8 * MASKED, words=8 * MASKED),
         ),
     ):
         keras.utils.set_random_seed(0)
