@@ -2,7 +2,7 @@
 
     python benchmarks/scaling.py > benchmarks/results/scaling.txt
 
-The output has four parts:
+The output has five parts:
 
 1. Models. Parameters by formula; FLOPs counted by `keras_transformers.inspection` in models of one
    and two layers, since each layer adds the same; bytes of the gradients, float32 and dense, as
@@ -12,11 +12,14 @@ The output has four parts:
    by least squares. These and the time of a step without all-reduce predict the time with it, which
    is also measured. The workers share this machine's cores and memory, so this tests the form of
    the time model but not a network.
-3. The time model for up to 1,024 accelerators: ring and hierarchical all-reduce, accumulation,
-   input. It prints its assumptions, which you can change with options.
-4. How often so many accelerators fail, and what checkpoints cost.
+3. Eight simulated devices of JAX: FLOPs and all-reduced bytes of a device, as XLA compiled them,
+   with those that part 1 counts; and the time of a step with the sum of its parts' times.
+4. The time model for up to 1,024 accelerators: ring and hierarchical all-reduce, accumulation,
+   input. It prints its assumptions, which you can change with options. With one accelerator, its
+   time is compared with that measured on a GPU, from benchmarks/results/gpu.txt.
+5. How often so many accelerators fail, and what checkpoints cost.
 
---assume-only leaves out part 2, the only one that measures.
+--assume-only leaves out parts 2 and 3, which measure.
 """
 
 import argparse
@@ -25,11 +28,13 @@ import functools
 import json
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
@@ -43,6 +48,9 @@ GRADIENT_BYTES = 4  # float32 like the weights, even under mixed precision
 STATE_BYTES = 12  # weights and Adam's two moments
 SIZES = (2**16, 2**18, 2**20, 2**22)  # numbers that the workers sum
 ROUNDS = 20
+DEVICES = 8  # simulated
+ROWS, LENGTH = 8, 64  # of the small model's batch
+GPU_RESULTS = Path(__file__).with_name("results") / "gpu.txt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,18 +238,9 @@ def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[b
     """Returns a step of a small BERT by gradient descent, and its number of parameters."""
     import tensorflow as tf
 
-    from keras_transformers import heads
-    from keras_transformers.families.bert import model as berts
-
     with strategy.scope():
-        encoder = berts.bert(vocabulary_size=8000, num_layers=2, num_heads=2, hidden_dim=128)
-        model = heads.pretrainer(encoder)
-    rows, length = 8, 64
-    inputs = {name: tf.ones((rows, length), "int32") for name in ("token_ids", "segment_ids")}
-    inputs |= {
-        "padding_mask": tf.ones((rows, length), "bool"),
-        "mask_positions": tf.ones((rows, 8), "int32"),
-    }
+        model = small_pretrainer()
+    inputs = {name: tf.constant(value) for name, value in ones().items()}
     weights = model.trainable_variables
 
     def on_replica(reduces: bool) -> Any:
@@ -256,6 +255,26 @@ def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[b
         return strategy.run(on_replica, args=(reduces,))
 
     return step, sum(math.prod(weight.shape) for weight in weights)
+
+
+def small_pretrainer() -> Any:
+    from keras_transformers import heads
+    from keras_transformers.families.bert import model as berts
+
+    return heads.pretrainer(
+        berts.bert(vocabulary_size=8000, num_layers=2, num_heads=2, hidden_dim=128)
+    )
+
+
+def ones() -> dict[str, np.ndarray]:
+    """Returns inputs of the small model."""
+    tokens = np.ones((ROWS, LENGTH), "int32")
+    return {
+        "token_ids": tokens,
+        "segment_ids": tokens,
+        "padding_mask": tokens == 1,
+        "mask_positions": tokens[:, :8],
+    }
 
 
 def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> dict[str, float]:
@@ -310,6 +329,106 @@ def report_processes() -> None:
         )
 
 
+# Part 3: the same file runs once more, on JAX with eight devices of the host.
+
+
+def report_devices() -> None:
+    """Compares a step on eight simulated devices with what the model of time counts and adds up."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+    environment = os.environ | {"KERAS_BACKEND": "jax", "XLA_FLAGS": flags}
+    command = [sys.executable, __file__, "--devices"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(f"\n3. {DEVICES} simulated devices of JAX, a small BERT, {ROWS} x {LENGTH} tokens each")
+    print("                             predicted    of the program  error")
+    for name, (predicted, actual) in found["counts"].items():
+        print(f"   {name:24} {predicted:12,}  {actual:16,}  {predicted / actual - 1:+.1%}")
+    alone, summing, together = (found[name] for name in ("alone", "all-reduce", "together"))
+    print("   step alone ms  all-reduce ms  predicted ms  measured ms  error")
+    print(
+        f"   {alone * 1e3:13.1f}  {summing * 1e3:13.1f}  {(alone + summing) * 1e3:12.1f}"
+        f"  {together * 1e3:11.1f}  {(alone + summing) / together - 1:+.0%}"
+    )
+
+
+def measure_devices() -> None:
+    """Writes what a step on simulated devices computes, sends and takes, as JSON."""
+    import jax
+    from jax.sharding import Mesh, PartitionSpec
+
+    from keras_transformers.inspection import training_flops
+
+    model = small_pretrainer()
+    weights = [variable.value for variable in model.trainable_variables]
+    others = [variable.value for variable in model.non_trainable_variables]
+    inputs = {
+        name: np.ones((DEVICES * x.shape[0], *x.shape[1:]), x.dtype) for name, x in ones().items()
+    }
+
+    def loss(weights: Any, inputs: Any) -> Any:
+        outputs, _ = model.stateless_call(weights, others, inputs, training=True)
+        return sum((output**2).mean() for output in outputs.values())
+
+    def step(weights: Any, inputs: Any, *, sums: bool) -> Any:
+        gradients = jax.grad(loss)(weights, inputs)
+        if sums:
+            gradients = jax.lax.psum(gradients, "batch")
+        return [w - 0.01 * gradient for w, gradient in zip(weights, gradients, strict=True)]
+
+    mesh, whole, part = Mesh(jax.devices(), "batch"), PartitionSpec(), PartitionSpec("batch")
+
+    def compiled(function: Callable[..., Any], *arguments: Any, specs: Any) -> Any:
+        mapped = jax.shard_map(
+            function, mesh=mesh, in_specs=specs, out_specs=whole, check_vma=False
+        )
+        return jax.jit(mapped).lower(*arguments).compile()
+
+    programs = {
+        name: functools.partial(
+            compiled(functools.partial(step, sums=sums), weights, inputs, specs=(whole, part)),
+            weights,
+            inputs,
+        )
+        for name, sums in (("alone", False), ("together", True))
+    }
+    total = compiled(lambda xs: jax.lax.psum(xs, "batch"), weights, specs=(whole,))
+    programs["all-reduce"] = functools.partial(total, weights)
+    calls = {
+        name: lambda program=program: jax.block_until_ready(program())
+        for name, program in programs.items()
+    }
+    found: dict[str, Any] = timed(calls, lambda: None)
+    text = programs["together"].func.as_text()
+    shapes = {name: x.shape for name, x in ones().items()}
+    found["counts"] = {
+        "FLOPs of the products": (training_flops(model, shapes), product_flops(text)),
+        "bytes all-reduced": (model.count_params() * GRADIENT_BYTES, all_reduced_bytes(text)),
+    }
+    print(json.dumps(found))
+
+
+def product_flops(program: str) -> int:
+    """Counts the operations of the matrix products in the text of a program of XLA."""
+    shapes = {
+        name: [int(size) for size in sizes.split(",") if size]
+        for name, sizes in re.findall(r"%?([\w.-]+) = \w+\[([\d,]*)\]", program)
+    }
+    products = re.findall(
+        r"%?([\w.-]+) = \S+ dot\((?:\S+ )?%?([\w.-]+), .*?lhs_contracting_dims={([\d,]*)}", program
+    )
+    return sum(
+        2 * math.prod(shapes[name]) * math.prod(shapes[left][int(axis)] for axis in axes.split(","))
+        for name, left, axes in products
+    )
+
+
+def all_reduced_bytes(program: str) -> int:
+    """Counts the bytes that the all-reduces in the text of a program of XLA sum."""
+    results = re.findall(r"^.*? = (.*) all-reduce(?:-start)?\(", program, re.MULTILINE)
+    sizes = re.findall(r"f32\[([\d,]*)\]", " ".join(results))
+    return GRADIENT_BYTES * sum(math.prod(int(x) for x in s.split(",") if x) for s in sizes)
+
+
 def report_models(found: Sequence[Job]) -> None:
     print("1. An update on one accelerator's batch")
     print("   model            parameters  all-reduced MB  TFLOPs  MFLOPs/token  input KB  batch")
@@ -322,7 +441,7 @@ def report_models(found: Sequence[Job]) -> None:
 
 
 def report_scale(found: Sequence[Job], cluster: Cluster) -> None:
-    print("\n3. The model of time: compute + all-reduce after it, nothing overlapped")
+    print("\n4. The model of time: compute + all-reduce after it, nothing overlapped")
     print("   assumed: " + ", ".join(f"{k} {v:g}" for k, v in vars(cluster).items()))
     for job in found:
         size = job.parameters * GRADIENT_BYTES
@@ -343,8 +462,29 @@ def report_scale(found: Sequence[Job], cluster: Cluster) -> None:
             )
 
 
+def report_gpu(found: Sequence[Job], utilisation: float) -> None:
+    """Compares the time of an update on one accelerator with that measured on a GPU."""
+    text = GPU_RESULTS.read_text("utf-8")
+    peak = float(re.search(r"peak (\d+) TFLOP/s", text)[1]) * 1e12
+    print(f"   one GPU of {peak:g} FLOP/s, measured in {GPU_RESULTS.name}")
+    print("   model            tokens  predicted ms  measured ms  error")
+    for job in found:
+        length = re.search(r" x (\d+) tokens", job.batch)
+        rows = re.search(
+            rf"^{job.name} +(\d+) x {length and length[1]} +[\d,]+ +([\d.]+)", text, re.M
+        )
+        if rows is None:
+            continue
+        tokens, measured = int(rows[1]) * int(length[1]), float(rows[2])
+        predicted = job.flops / job.tokens * tokens / peak / utilisation * 1e3
+        print(
+            f"   {job.name:15} {tokens:7,}  {predicted:12.1f}  {measured:11.1f}"
+            f"  {predicted / measured - 1:+.0%}"
+        )
+
+
 def report_failures(found: Sequence[Job], failures_per_day: float, disk: float) -> None:
-    print("\n4. Interruptions and checkpoints")
+    print("\n5. Interruptions and checkpoints")
     print(
         f"   assumed: {failures_per_day:g} interruptions per accelerator and day (Llama 3, section "
         f"3.3.4: 419 in 54 days of 16,384), {disk / 1e9:g} GB/s to the disk"
@@ -362,7 +502,8 @@ def report_failures(found: Sequence[Job], failures_per_day: float, disk: float) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--assume-only", action="store_true", help="measure nothing")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    for name in ("--worker", "--devices"):  # what runs in other processes
+        parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     assumed = assumptions()
     for name, value in assumed.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
@@ -372,11 +513,16 @@ def main() -> None:
     if arguments["worker"]:
         work()
         return
+    if arguments["devices"]:
+        measure_devices()
+        return
     found = list(jobs())
     report_models(found)
     if not arguments["assume_only"]:
         report_processes()
+        report_devices()
     report_scale(found, Cluster(**{name: arguments[name] for name in assumed}))
+    report_gpu(found, arguments["utilisation"])
     report_failures(found, arguments["failures_per_day"], arguments["disk"])
 
 

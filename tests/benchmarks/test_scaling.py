@@ -75,3 +75,29 @@ def test_the_report_of_scale(scaling, cluster, capsys):
     ring = cluster.ring(8, 4000.0)
     assert f"{ring * 1e3:.1f}" in lines[6]
     assert f"{2.0 / (2.0 + ring):.0%}" in lines[6]
+
+
+PROGRAM = """
+ENTRY %main {
+  %left = f32[8,64]{1,0} parameter(0)
+  %right = f32[64,32]{1,0} parameter(1)
+  %dot.1 = f32[8,32]{1,0} dot(%left, %right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %all-reduce.2 = (f32[8,32]{1,0}, /*index=1*/f32[5]{0}) all-reduce(%dot.1, %x), to_apply=%add
+  %item = f32[5]{0} get-tuple-element(%all-reduce.2), index=1
+}
+"""
+
+
+def test_products_and_sums_of_a_compiled_program(scaling):
+    assert scaling.product_flops(PROGRAM) == 2 * 8 * 32 * 64
+    assert scaling.all_reduced_bytes(PROGRAM) == 4 * (8 * 32 + 5)
+
+
+def test_one_gpu_is_compared_with_its_measurement(scaling, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(scaling, "GPU_RESULTS", tmp_path / "gpu.txt")
+    line = "a                  512 x 128    110,106,428     100.0      655,360     50 %     40 %"
+    scaling.GPU_RESULTS.write_text(f"gpu: X, peak 500 TFLOP/s\n{line}\n", "utf-8")
+    job = scaling.Job("a", 1000, "64 x 128 tokens, 20 masked", 8192, int(1e12), 100)
+    scaling.report_gpu([job], 0.4)
+    # 8 times the job's batch: 8e12 operations at 2e14 a second.
+    assert "a                65,536          40.0        100.0  -60%" in capsys.readouterr().out
