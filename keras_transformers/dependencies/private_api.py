@@ -247,6 +247,8 @@ def int8_product(
     """Computes `(rows / 127) @ (matrix * largest / 127)` in integers; only in graphs.
 
     This uses oneDNN's kernel for x86, which rearranges the matrix in its first call and keeps it.
+    Without VNNI, the sum is exact only if no two numbers of a column in features 2k and 2k + 1 add
+    up to more than 128 or less than -128: oneDNN adds 128 to the rows, and pairs in 16 bits.
 
     Args:
         rows: int8 (rows, features).

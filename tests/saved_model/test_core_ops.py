@@ -68,8 +68,6 @@ def test_known_changes():
 
 
 def test_int8_needs_a_newer_server_with_onednn(tmp_path):
-    """The product is not computed here: only processors with VNNI do that exactly."""
-
     @tf.function(input_signature=[tf.TensorSpec([4, 64], tf.int8, name="x")], autograph=False)
     def product(x):
         matrix = tf.constant(1, tf.int8, (64, 8))

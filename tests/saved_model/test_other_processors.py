@@ -50,6 +50,36 @@ def export_sensitive(path):
     return kt.export(sensitive(), path, examples=TEXTS)
 
 
+def export_int8(path):
+    encoder = bert(
+        vocabulary_size=len(tiny.VOCABULARY),
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=64,
+        max_sequence_length=64,
+    )
+    embed = kt.pipelines.Embedder(tiny.lively(encoder), tiny.wordpiece())
+    return kt.export(embed, path, weights_dtype="int8", check=False)
+
+
+def vectors(export):
+    answers = kt.saved_model.predict(export, {"text": TEXTS})
+    return np.array([answer["embedding"] for answer in answers])
+
+
+def answer_and_export_int8(made_here, path):
+    np.save(f"{path}_answers.npy", vectors(made_here))
+    export_int8(path)
+
+
+def elsewhere(kernels, function, *arguments):
+    """Calls a function of this file with paths, in a process with other kernels."""
+    code = f"import sys, test_other_processors as tests; tests.{function}(*sys.argv[1:])"
+    environment = os.environ | KERNELS[kernels] | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    subprocess.run(command, env=environment, check=True)
+
+
 @pytest.fixture(scope="module")
 def made_here(tmp_path_factory):
     return export_sensitive(tmp_path_factory.mktemp("made_here"))
@@ -78,8 +108,15 @@ def test_made_here_and_checked_elsewhere(kernels, made_here, monkeypatch):
 
 @pytest.mark.slow
 def test_made_elsewhere_and_checked_here(tmp_path):
-    code = "import sys, test_other_processors as tests; tests.export_sensitive(sys.argv[1])"
-    environment = os.environ | KERNELS["AVX2"] | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", code, str(tmp_path / "base")]
-    subprocess.run(command, env=environment, check=True)
+    elsewhere("AVX2", "export_sensitive", tmp_path / "base")
     assert list(check.failures(str(tmp_path / "base/1"))) == []
+
+
+@pytest.mark.slow
+def test_int8_answers_alike_everywhere(tmp_path):
+    """Sums are exact; numbers between two multiples of a step may be rounded either way."""
+    made_here = export_int8(tmp_path / "here")
+    elsewhere("AVX2", "answer_and_export_int8", made_here, tmp_path / "AVX2")
+    expected = vectors(made_here)
+    for found in (np.load(tmp_path / "AVX2_answers.npy"), vectors(tmp_path / "AVX2/1")):
+        np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
