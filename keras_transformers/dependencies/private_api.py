@@ -74,9 +74,14 @@ def without_values() -> Iterator[None]:
     global_state.set_global_attribute("uninitialized_variables", [])
 
 
+def has_value(variable: Variable) -> bool:
+    """Returns whether a variable has a value; see `without_values`."""
+    return variable._value is not None
+
+
 def set_value(variable: Variable, value: Tensor) -> None:
     """Assigns a value to a variable, even to one that has none yet."""
-    if variable._value is not None:
+    if has_value(variable):
         variable.assign(value)
         return
     variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
@@ -86,7 +91,7 @@ def set_value(variable: Variable, value: Tensor) -> None:
 def give_values(model: keras.Model) -> None:
     """Initializes those variables of a model that have no values yet."""
     for variable in model.variables:
-        if variable._value is None:
+        if not has_value(variable):
             variable._deferred_initialize()
 
 
