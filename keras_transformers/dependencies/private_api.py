@@ -319,6 +319,32 @@ def with_constants(function: Any) -> Any:
 # --- tensorflow-text -------------------------------------------------------------------------
 
 
+def wordpiece_model(
+    tokens: Sequence[str], *, splits: bool, longest_word: int, unknown_token: str
+) -> bytes:
+    """Builds the `model_buffer` of a FastWordpieceTokenizer.
+
+    The class builds the same from a vocabulary, but turns it into a list of numbers on the way.
+
+    Args:
+        tokens: the vocabulary, by id; tokens that continue a word start with "##".
+        splits: whether texts are split into words first.
+        longest_word: in bytes; longer words are unknown.
+        unknown_token: the unknown words' token.
+
+    Raises:
+        RuntimeError: no words, a token of more than 256 bytes, and so on.
+    """
+    from tensorflow_text.core.pybinds import (
+        pywrap_fast_wordpiece_tokenizer_model_builder as builder,
+    )
+
+    model: bytes = builder.build_fast_wordpiece_model(
+        tokens, longest_word, "##", unknown_token, not splits, False
+    )
+    return model
+
+
 def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     """Makes a SentencepieceTokenizer's model outlive the kernel that read it.
 

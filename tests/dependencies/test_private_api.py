@@ -294,6 +294,29 @@ def test_leave_out_of_checkpoints(tmp_path):
     assert not loaded.left_out.is_initialized()
 
 
+@pytest.mark.parametrize("splits", [True, False])
+def test_wordpiece_model(splits):
+    tokens = ["[UNK]", "a", "##b", "c"]
+    model = private_api.wordpiece_model(
+        tokens, splits=splits, longest_word=3, unknown_token="[UNK]"
+    )
+    buffer = tf.constant(np.frombuffer(model, np.uint8))
+    ours, theirs = (
+        tensorflow_text.FastWordpieceTokenizer(**options)
+        for options in (
+            {"model_buffer": buffer},
+            {
+                "vocab": tokens,
+                "max_bytes_per_word": 3,
+                "unknown_token": "[UNK]",
+                "no_pretokenization": not splits,
+            },
+        )
+    )
+    for text in ("ab", "abb", "abbb", "a c", "cab"):
+        assert ours.tokenize([text]).to_list() == theirs.tokenize([text]).to_list()
+
+
 def test_name_sentencepiece_model(tmp_path):
     (tmp_path / "text").write_text("a b c\n" * 20)
     SentencePieceTokenizer.train([tmp_path / "text"], tmp_path / "a.model", vocabulary_size=265)

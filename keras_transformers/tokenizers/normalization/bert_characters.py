@@ -114,6 +114,8 @@ def respell(token: str) -> str:
     Characters and stand-ins are swapped, so different tokens stay different. A token that BERT can
     never match, because it contains a space or a private use character, still never matches.
     """
+    if token.isascii() and " " not in token:  # most of them, and nothing would change
+        return token
     return token.translate(_respelling())
 
 
