@@ -13,6 +13,8 @@ import importlib
 import importlib.util
 from typing import Any
 
+from keras_transformers.collector import paused_collector as _paused_collector
+
 __version__ = "1.0.0"
 __all__ = [
     "__version__",
@@ -69,12 +71,12 @@ _NAMES = {
 
 def __getattr__(name: str) -> Any:
     if importlib.util.find_spec(f"{__name__}.{name}"):  # a room, or a module beside the rooms
-        return importlib.import_module(f"{__name__}.{name}")
+        return _imported(name)
     if name in _NAMES:
-        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+        return getattr(_imported(_NAMES[name]), name)
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    registry = importlib.import_module(f"{__name__}.models.registry")
+    registry = _imported("models.registry")
     if name in registry.all_entries():
         return registry.entry(name).factory
     raise AttributeError(
@@ -83,5 +85,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    registry = importlib.import_module(f"{__name__}.models.registry")
+    registry = _imported("models.registry")
     return sorted([*__all__, *_ROOMS, *_NAMES, *registry.all_entries()])
+
+
+def _imported(name: str) -> Any:
+    with _paused_collector():
+        return importlib.import_module(f"{__name__}.{name}")

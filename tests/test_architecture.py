@@ -76,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "results": set(),
 }
 # Every room may import these, and they import none.
-FOR_ALL = {"dependencies", "files", "options", "quiet", "ranges", "registry", "rooms"}
+FOR_ALL = {"collector", "dependencies", "files", "options", "quiet", "ranges", "registry", "rooms"}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
@@ -94,11 +94,12 @@ WITHOUT_TENSORFLOW = (
     "tasks/generation/choice_lists.py",
     "tasks/generation/conversations.py",
 )
-# The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
-# own files, convert its graphs, and match patterns from files with its engine.
+# The first three do what keras.ops cannot, after a check of the backend; the others read
+# TensorFlow's own files, convert its graphs, and match patterns from files with its engine.
 WITH_TENSORFLOW = {
     "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
+    "convert/memory.py",
     "convert/containers/tf_checkpoint.py",
     "convert/formats/onnx.py",
     "convert/regular_expressions.py",

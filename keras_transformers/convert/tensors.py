@@ -2,7 +2,7 @@
 
 import fnmatch
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays
-from keras_transformers.dependencies.private_api import set_value
+from keras_transformers.convert.memory import as_tensor, copied
+from keras_transformers.dependencies.private_api import has_value, set_value
+from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.files import replaced
 
 __all__ = ["NamedTensor", "assign"]
-
-_COLUMNS = 16  # a cache line of float32
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Form:
         return (*[1] * self.ones, *moved)
 
     def values(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Returns the variables' values in a tensor."""
+        """Returns the variables' values in a tensor, as views of it where that is possible."""
         array = tensor.reshape(tensor.shape[self.ones :])
         if self.order is not None:
-            array = _transposed(array, tuple(np.argsort(self.order)))
+            array = array.transpose(np.argsort(self.order))
         if self.absent:
             rows = np.zeros((self.absent, *array.shape[1:]), array.dtype)
             array = np.concatenate([rows, array])
@@ -57,22 +57,8 @@ class Form:
         """Returns the tensor that holds these values."""
         array = values[0] if len(values) == 1 else np.concatenate(values, self.axis)
         array = array[self.absent :] if self.absent else array
-        array = array if self.order is None else _transposed(array, self.order)
+        array = array if self.order is None else copied(array.transpose(self.order), array.dtype)
         return np.ascontiguousarray(array.reshape((*[1] * self.ones, *array.shape)))
-
-
-def _transposed(array: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
-    """Returns an array with its axes in another order, and a matrix copied in the new order.
-
-    NumPy copies a transposed matrix row by row, so each value comes from a different cache line;
-    copying a few columns at a time takes an eighth of the time.
-    """
-    if order != (1, 0):
-        return array.transpose(order)
-    copy = np.empty(array.shape[::-1], array.dtype)
-    for start in range(0, len(array), _COLUMNS):
-        copy[:, start : start + _COLUMNS] = array[start : start + _COLUMNS].T
-    return copy
 
 
 PLAIN = Form()
@@ -103,11 +89,26 @@ class NamedTensor:
         """The variables' paths in the model, for error messages."""
         return " and ".join(variable.path for variable in self.variables)
 
-    def fill(self, tensor: np.ndarray) -> None:
-        """Assigns the tensor's values to the variables."""
+    def read_from(self, arrays: Arrays) -> np.ndarray:
+        """Returns the tensor, for `values` or `fill`, until the next one is read."""
+        return arrays[self.name] if self.form == PLAIN else arrays.lent(self.name)
+
+    def values(self, tensor: np.ndarray) -> list[Tensor]:
+        """Returns the variables' values in a tensor, which may take over its memory."""
         values = self.form.values(tensor, self._shapes())
+        return [
+            as_tensor(value, "float64" if variable.dtype == "float64" else "float32")
+            for variable, value in zip(self.variables, values, strict=True)
+        ]
+
+    def set(self, values: Sequence[Tensor]) -> None:
+        """Assigns their values to the variables."""
         for variable, value in zip(self.variables, values, strict=True):
             set_value(variable, value)
+
+    def fill(self, tensor: np.ndarray) -> None:
+        """Assigns the tensor's values to the variables, which may take over its memory."""
+        self.set(self.values(tensor))
 
     def read(self) -> np.ndarray:
         """Returns the tensor with the variables' values, in float32."""
@@ -126,8 +127,7 @@ def assign(
 ) -> list[str]:
     """Fills variables from tensors; if anything is wrong, changes nothing and lists every problem.
 
-    Only one tensor is in memory at a time, so each is read twice: once to check it, once to assign
-    it.
+    See `read_values` for what is in memory.
 
     Args:
         named: the model's tensors.
@@ -163,37 +163,82 @@ def assign(
         )
         if names
     ]
-    troubles += unusable(arrays.without(*(shapes.keys() - wanted), *misshapen))
+    fitting = [tensor for tensor in named if tensor.name in shapes.keys() - misshapen.keys()]
+    values, unusable = read_values(fitting, arrays)
+    troubles += unusable
     if troubles:
         raise ValueError(f"{arrays.source} does not fit the model. " + ". ".join(troubles))
-    for tensor in named:
-        tensor.fill(arrays[tensor.name].astype("float32", copy=False))
+    set_values(named, arrays, values)
     return left_out
+
+
+def read_values(
+    named: Iterable[NamedTensor], arrays: Arrays
+) -> tuple[dict[str, list[Tensor]], list[str]]:
+    """Reads and checks tensors.
+
+    The first values of variables are read once, and the variables take over their memory. Variables
+    that have values keep them until all are checked; so that not all values are in memory twice,
+    the new ones are read again.
+
+    Returns:
+        For `set_values`, the first values of variables by their tensor's name; and a phrase for
+        each of the problems in `unusable` that occurs.
+    """
+    values: dict[str, list[Tensor]] = {}
+
+    def read() -> Iterator[tuple[str, np.ndarray]]:
+        for tensor in named:
+            array = tensor.read_from(arrays)
+            yield tensor.name, array
+            if _is_floating(array) and not any(map(has_value, tensor.variables)):
+                values[tensor.name] = tensor.values(array)
+
+    return values, unusable(read())
+
+
+def set_values(
+    named: Iterable[NamedTensor], arrays: Arrays, values: dict[str, list[Tensor]]
+) -> None:
+    """Assigns tensors that `read_values` found usable to their variables."""
+    for tensor in named:
+        if tensor.name in values:
+            tensor.set(values.pop(tensor.name))
+        else:
+            tensor.fill(tensor.read_from(arrays))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def unusable(arrays: Mapping[str, np.ndarray]) -> list[str]:
+def unusable(tensors: Iterable[tuple[str, np.ndarray]]) -> list[str]:
     """Lists the tensors that cannot be weights: those that are not floating-point, or have NaN.
+
+    Args:
+        tensors: the name of each, and its values.
 
     Returns:
         A phrase for each of the two problems that occurs.
     """
     not_floating, not_finite = [], []
-    for name in sorted(arrays):
-        tensor = arrays[name]
-        if tensor.dtype.kind in "biuc":  # bfloat16 has its own kind
+    for name, tensor in tensors:
+        if not _is_floating(tensor):
             not_floating.append(f"{name} is {tensor.dtype}")
             continue
         values = tensor.astype("float32", copy=False)
-        # NaN becomes both minimum and maximum; if both are finite, so is everything between them.
-        if not np.isfinite([values.min(initial=0), values.max(initial=0)]).all():
+        flat = values.ravel("K")
+        with np.errstate(all="ignore"):
+            squares = np.dot(flat, flat)  # if their sum is finite, so is every value
+        if not np.isfinite(squares) and not np.isfinite(values).all():
             count = np.count_nonzero(~np.isfinite(values))
             not_finite.append(f"{name} has {count} of {tensor.size}")
     problems = {"not floating-point": not_floating, "with NaN or infinity": not_finite}
-    return [f"{title}: {', '.join(names)}" for title, names in problems.items() if names]
+    return [f"{title}: {', '.join(sorted(names))}" for title, names in problems.items() if names]
+
+
+def _is_floating(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "biuc"  # bfloat16 has its own kind
 
 
 def without_copies(arrays: Arrays, copies: Mapping[str, str]) -> Arrays:

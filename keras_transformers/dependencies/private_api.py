@@ -74,9 +74,14 @@ def without_values() -> Iterator[None]:
     global_state.set_global_attribute("uninitialized_variables", [])
 
 
+def has_value(variable: Variable) -> bool:
+    """Returns whether a variable has a value; see `without_values`."""
+    return variable._value is not None
+
+
 def set_value(variable: Variable, value: Tensor) -> None:
     """Assigns a value to a variable, even to one that has none yet."""
-    if variable._value is not None:
+    if has_value(variable):
         variable.assign(value)
         return
     variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
@@ -86,7 +91,7 @@ def set_value(variable: Variable, value: Tensor) -> None:
 def give_values(model: keras.Model) -> None:
     """Initializes those variables of a model that have no values yet."""
     for variable in model.variables:
-        if variable._value is None:
+        if not has_value(variable):
             variable._deferred_initialize()
 
 
@@ -323,6 +328,32 @@ def with_constants(function: Any) -> Any:
 
 
 # --- tensorflow-text -------------------------------------------------------------------------
+
+
+def wordpiece_model(
+    tokens: Sequence[str], *, splits: bool, longest_word: int, unknown_token: str
+) -> bytes:
+    """Builds the `model_buffer` of a FastWordpieceTokenizer.
+
+    The class builds the same from a vocabulary, but turns it into a list of numbers on the way.
+
+    Args:
+        tokens: the vocabulary, by id; tokens that continue a word start with "##".
+        splits: whether texts are split into words first.
+        longest_word: in bytes; longer words are unknown.
+        unknown_token: the unknown words' token.
+
+    Raises:
+        RuntimeError: no words, a token of more than 256 bytes, and so on.
+    """
+    from tensorflow_text.core.pybinds import (
+        pywrap_fast_wordpiece_tokenizer_model_builder as builder,
+    )
+
+    model: bytes = builder.build_fast_wordpiece_model(
+        tokens, longest_word, "##", unknown_token, not splits, False
+    )
+    return model
 
 
 def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.collector import paused_collector
+
 _SILENT_S = 3.0  # how long a call may seem to hang
 
 _logger = logging.getLogger(__name__)
@@ -31,9 +33,10 @@ def traced(function: Callable[..., Any], *specs: Any, **named: Any) -> Callable[
     notice.daemon = True
     notice.start()
     try:
-        graph: Callable[..., Any] = tf.function(function, autograph=False).get_concrete_function(
-            *specs, **named
-        )
+        with paused_collector():
+            graph: Callable[..., Any] = tf.function(
+                function, autograph=False
+            ).get_concrete_function(*specs, **named)
         return graph
     finally:
         notice.cancel()

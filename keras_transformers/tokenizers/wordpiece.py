@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
+from keras_transformers.dependencies.private_api import wordpiece_model
 from keras_transformers.files import check_new
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
@@ -129,17 +130,17 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
                 model_buffer=tf.constant(np.frombuffer(table, np.uint8))
             )
             try:
-                self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-                    tokens
-                    if parts is not None
-                    else [bert_characters.respell(token) for token in tokens],
-                    no_pretokenization=parts is not None,
-                    max_bytes_per_word=_MAX_BYTES_PER_WORD,
-                    token_out_type=tf.int32,
+                model = wordpiece_model(
+                    tokens if parts is not None else list(map(bert_characters.respell, tokens)),
+                    splits=parts is None,
+                    longest_word=_MAX_BYTES_PER_WORD,
                     unknown_token=self.special_names["unknown"],
                 )
             except RuntimeError as error:  # no words, a token of more than 256 bytes, ...
                 raise ValueError(f"{where}: tensorflow_text cannot use it: {error}") from error
+            self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
+                model_buffer=tf.constant(np.frombuffer(model, np.uint8)), token_out_type=tf.int32
+            )
 
     @classmethod
     def train(

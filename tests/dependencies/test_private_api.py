@@ -79,16 +79,17 @@ def test_variables_without_values():
     first, second = model.get_layer("first"), model.get_layer("second")
     assert tuple(first.kernel.shape) == (2, 10**7)
     keras.layers.Dense(2)(keras.Input((3,)))  # Keras traces this in a scope
-    assert first.kernel._value is None
+    assert not private_api.has_value(first.kernel)
     values = np.arange(12, dtype="float32").reshape(4, 3)
     private_api.set_value(second.kernel, values)
+    assert private_api.has_value(second.kernel)
     np.testing.assert_array_equal(second.kernel, values)
     private_api.set_value(second.kernel, values + 1)
     np.testing.assert_array_equal(second.kernel, values + 1)
     private_api.give_values(keras.Model(second.input, second.output))
     np.testing.assert_array_equal(second.bias, np.zeros(3))
     np.testing.assert_array_equal(second.kernel, values + 1)
-    assert first.kernel._value is None
+    assert not private_api.has_value(first.kernel)
 
 
 def test_inner_layers(model):
@@ -300,6 +301,29 @@ def test_leave_out_of_checkpoints(tmp_path):
     loaded = tf.saved_model.load(str(tmp_path))
     assert loaded.saved.numpy() == [1.0]
     assert not loaded.left_out.is_initialized()
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_wordpiece_model(splits):
+    tokens = ["[UNK]", "a", "##b", "c"]
+    model = private_api.wordpiece_model(
+        tokens, splits=splits, longest_word=3, unknown_token="[UNK]"
+    )
+    buffer = tf.constant(np.frombuffer(model, np.uint8))
+    ours, theirs = (
+        tensorflow_text.FastWordpieceTokenizer(**options)
+        for options in (
+            {"model_buffer": buffer},
+            {
+                "vocab": tokens,
+                "max_bytes_per_word": 3,
+                "unknown_token": "[UNK]",
+                "no_pretokenization": not splits,
+            },
+        )
+    )
+    for text in ("ab", "abb", "abbb", "a c", "cab"):
+        assert ours.tokenize([text]).to_list() == theirs.tokenize([text]).to_list()
 
 
 def test_name_sentencepiece_model(tmp_path):

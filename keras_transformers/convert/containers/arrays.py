@@ -42,16 +42,19 @@ class Arrays(Mapping[str, np.ndarray]):
     Attributes:
         source: the file or folder that holds them, for error messages.
         shapes: name -> shape.
-        read: takes a name; returns the array, with the file's dtype. ValueError if that part of the
-            file is damaged.
+        read: takes a name; returns the array, with the file's dtype. Its caller owns a writeable
+            array, so that a variable can take over its memory; others are read-only. ValueError if
+            that part of the file is damaged.
         architecture: the class that wrote them, such as "BertForTokenClassification", if the
             container says so; "" otherwise.
+        lend: like `read`, but all calls use the same memory; None if it is no different.
     """
 
     source: Path
     shapes: Mapping[str, tuple[int, ...]]
     read: Callable[[str], np.ndarray]
     architecture: str = ""
+    lend: Callable[[str], np.ndarray] | None = None
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.shapes:
@@ -64,12 +67,15 @@ class Arrays(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self.shapes)
 
+    def lent(self, name: str) -> np.ndarray:
+        """Returns an array to copy from, which the next one that is lent may overwrite."""
+        return (self.lend or self.read)(name)
+
     @classmethod
     def of(cls, source: Path, arrays: Mapping[str, np.ndarray]) -> "Arrays":
         """Wraps arrays that are already in memory."""
-        return cls(
-            source, {name: array.shape for name, array in arrays.items()}, arrays.__getitem__
-        )
+        shapes = {name: array.shape for name, array in arrays.items()}
+        return cls(source, shapes, lambda name: _read_only(arrays[name]))
 
     def renamed(self, rename: Callable[[str], str]) -> "Arrays":
         """Returns the same arrays under other names.
@@ -86,7 +92,12 @@ class Arrays(Mapping[str, np.ndarray]):
                 )
             names[new] = name
         shapes = {new: self.shapes[name] for new, name in names.items()}
-        return replace(self, shapes=shapes, read=lambda new: self.read(names[new]))
+        return replace(
+            self,
+            shapes=shapes,
+            read=lambda new: self.read(names[new]),
+            lend=lambda new: self.lent(names[new]),
+        )
 
     def without(self, *names: str) -> "Arrays":
         """Returns all arrays except these."""
@@ -96,7 +107,19 @@ class Arrays(Mapping[str, np.ndarray]):
     def including(self, name: str, array: np.ndarray) -> "Arrays":
         """Returns the arrays with one added or replaced."""
         shapes = {**self.shapes, name: array.shape}
-        return replace(self, shapes=shapes, read=lambda n: array if n == name else self.read(n))
+        view = _read_only(array)
+        return replace(
+            self,
+            shapes=shapes,
+            read=lambda wanted: view if wanted == name else self.read(wanted),
+            lend=lambda wanted: view if wanted == name else self.lent(wanted),
+        )
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from keras_transformers.convert.containers.arrays import Arrays, Container, is_possible_shape
+from keras_transformers.convert.containers.arrays import (
+    Arrays,
+    Container,
+    is_possible_shape,
+)
 from keras_transformers.convert.containers.keras_names import (
     KerasWeight,
     as_pytorch_arrays,
     is_keras_name,
 )
+from keras_transformers.convert.memory import new_array
 from keras_transformers.files import read_json
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.reading import parse_json
@@ -54,15 +59,24 @@ class _Stored:
     shape: tuple[int, ...]
     start: int
 
-    def read(self) -> np.ndarray:
-        """Returns the tensor; ValueError if the file has changed since it was opened."""
-        dtype = np.dtype(_DTYPES[self.kind])
-        size = math.prod(self.shape) * dtype.itemsize
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return math.prod(self.shape) * np.dtype(_DTYPES[self.kind]).itemsize
+
+    def read(self, memory: np.ndarray | None = None) -> np.ndarray:
+        """Returns the tensor; ValueError if the file has changed since it was opened.
+
+        Args:
+            memory: uint8 (size,), which becomes the tensor's; new memory by default.
+        """
+        memory = new_array((self.size,), np.uint8) if memory is None else memory
         # Read, not mapped: a file that is overwritten in place would end the process.
-        data = np.fromfile(self.file, np.uint8, size, offset=self.start)
-        if len(data) < size:
-            raise ValueError(f"{self.file}: truncated since it was opened: download it again")
-        return data.view(dtype).reshape(self.shape)
+        with self.file.open("rb") as opened:
+            opened.seek(self.start)
+            if opened.readinto(memory.data) < self.size:
+                raise ValueError(f"{self.file}: truncated since it was opened: download it again")
+        return memory.view(_DTYPES[self.kind]).reshape(self.shape)
 
 
 def open_safetensors(path: Path) -> Arrays:
@@ -83,7 +97,17 @@ def open_safetensors(path: Path) -> Arrays:
     if shapes and all(map(is_keras_name, shapes)):  # written by a TensorFlow class of transformers
         weights = [KerasWeight(name, tensor.shape, tensor.read) for name, tensor in tensors.items()]
         return as_pytorch_arrays(path, weights)
-    return Arrays(path, shapes, lambda name: tensors[name].read())
+    memory = np.empty(0, np.uint8)
+
+    def lend(name: str) -> np.ndarray:
+        nonlocal memory
+        size = tensors[name].size
+        memory = memory if size <= len(memory) else new_array((size,), np.uint8)
+        array = tensors[name].read(memory[:size])
+        array.flags.writeable = False
+        return array
+
+    return Arrays(path, shapes, lambda name: tensors[name].read(), lend=lend)
 
 
 def _tensors_in(file: Path) -> Iterator[tuple[str, _Stored]]:

@@ -144,7 +144,7 @@ def read_peft(model: keras.Model, family: Family, folder: Path) -> set[str]:
     for tensor, name in zip(stored, whole, strict=True):
         if (shape := tuple(arrays.shapes[name])) != tensor.shape:
             raise ValueError(f"{file}: {name} has shape {shape}, the model's {tensor.shape}")
-    if troubles := unusable(arrays):
+    if troubles := unusable(arrays.items()):
         raise ValueError(f"{file}: {'. '.join(troubles)}: save the adapter again")
     for tensor, (module, pair) in zip(adapted, pairs.items(), strict=True):
         first, second = (arrays[pair[part]].astype("float32") for part in "AB")

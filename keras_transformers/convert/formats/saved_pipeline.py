@@ -11,6 +11,7 @@ model.safetensors    its weights, named by the paths of the variables
 import contextlib
 import fnmatch
 import importlib
+import math
 import os
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformers import registry
-from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.containers.arrays import Arrays, open_arrays
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import Format, FoundWeights
-from keras_transformers.convert.tensors import unusable
-from keras_transformers.dependencies.private_api import set_value, without_values
+from keras_transformers.convert.tensors import NamedTensor, read_values, set_values
+from keras_transformers.dependencies.private_api import without_values
 from keras_transformers.models.headless import headless
 
 PIPELINE = "pipeline.json"
@@ -94,7 +94,7 @@ def open_saved_pipeline(folder: Folder) -> FoundWeights:
         ValueError: a file is damaged, or models of this kind have no head.
     """
     description = read_description(folder)
-    arrays = dict(open_arrays(folder / WEIGHTS))
+    arrays = open_arrays(folder / WEIGHTS)
     whole = read_model(folder, arrays)
     model = headless(whole)
     body = by_path(model)
@@ -114,8 +114,7 @@ def open_saved_pipeline(folder: Folder) -> FoundWeights:
         for path in sorted(arrays.keys() - wanted.keys()):
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in ignore):
                 others.append(path)
-        kept = {path: array for path, array in arrays.items() if path not in others}
-        set_weights(model, folder / WEIGHTS, kept)
+        set_weights(model, arrays.without(*others))
         return others
 
     def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
@@ -184,13 +183,13 @@ def damaged(file: Path, error: Exception) -> ValueError:
     return ValueError(f"{file}: not as `save` wrote it ({reason}): save the pipeline again")
 
 
-def _check_sizes(file: Path, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def _check_sizes(file: Path, description: dict[str, Any], arrays: Arrays) -> None:
     """Raises ValueError if a size in a model's configuration does not fit these weights.
 
     Keras creates weights before their shapes can be checked, and a mistaken size could take all
     memory.
     """
-    most = max(_SMALL, sum(array.size for array in arrays.values()))
+    most = max(_SMALL, sum(map(math.prod, arrays.shapes.values())))
     values: list[tuple[Any, Any]] = [("", description)]
     while values:
         name, value = values.pop()
@@ -205,7 +204,7 @@ def _check_sizes(file: Path, description: dict[str, Any], arrays: Mapping[str, n
             )
 
 
-def read_model(folder: Folder, arrays: Mapping[str, np.ndarray], **rates: float) -> keras.Model:
+def read_model(folder: Folder, arrays: Arrays, **rates: float) -> keras.Model:
     """Returns the model of a configuration; its variables have no values yet.
 
     Args:
@@ -261,21 +260,22 @@ def by_path(model: keras.Model) -> dict[str, Any]:
     return variables
 
 
-def set_weights(model: keras.Model, file: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def set_weights(model: keras.Model, arrays: Arrays) -> None:
     """Fills a model with arrays, by the paths of its variables; ValueError if they do not fit."""
-    variables = by_path(model)
-    differing = sorted(variables.keys() ^ arrays.keys())
+    file, shapes = arrays.source, arrays.shapes
+    named = [NamedTensor(path, (variable,)) for path, variable in by_path(model).items()]
+    differing = sorted({tensor.name for tensor in named} ^ shapes.keys())
     if differing:
         raise ValueError(f"{file}: not the weights of {model.name!r}: {', '.join(differing)}")
-    troubles = unusable(arrays)
-    if troubles:
-        raise ValueError(f"{file}: {'. '.join(troubles)}: save the pipeline again")
-    for path, variable in variables.items():
-        if tuple(variable.shape) != arrays[path].shape:
+    for tensor in named:
+        if shapes[tensor.name] != tensor.shape:
             raise ValueError(
-                f"{file}: {path} has shape {arrays[path].shape}, the model {tuple(variable.shape)}"
+                f"{file}: {tensor.name} has shape {shapes[tensor.name]}, the model {tensor.shape}"
             )
-        set_value(variable, arrays[path])
+    values, unusable = read_values(named, arrays)
+    if unusable:
+        raise ValueError(f"{file}: {'. '.join(unusable)}: save the pipeline again")
+    set_values(named, arrays, values)
 
 
 FORMAT = Format("saved pipelines", is_pipeline, open_saved_pipeline)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,6 +50,7 @@ _VOCABULARIES = ("vocab.txt", "vocab.json", "encoder.json", "*.model")
 # A cased vocabulary has thousands of words with capitals; an uncased one has none, or a handful of
 # strays.
 _SHARE_OF_CAPITALS = 0.01
+_CAPITAL = re.compile("[A-Z]")
 
 
 def read_tokenizers(
@@ -225,7 +227,7 @@ def _lowercase(
 def has_capitals(vocabulary: Path) -> bool:
     """Returns whether a WordPiece vocabulary keeps case, by its words."""
     words = [line for line in read_lines(vocabulary) if not line.startswith(("[", "<"))]
-    capitals = sum(any("A" <= letter <= "Z" for letter in word) for word in words)
+    capitals = sum(_CAPITAL.search(word) is not None for word in words)
     return capitals > _SHARE_OF_CAPITALS * len(words)
 
 

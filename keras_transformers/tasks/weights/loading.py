@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.collector import paused_collector
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights, local
 from keras_transformers.models.anatomy import anatomy
@@ -96,7 +97,8 @@ def load(
         new = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
     """
     folder = local(path)
-    pipe, new = _load(folder, pipeline, options)
+    with paused_collector():
+        pipe, new = _load(folder, pipeline, options)
     if adapter is not None:
         stored = adapters.add(pipe, local(adapter).path)
         new = [layer for layer in new if not {x.path for x in layer.weights} <= stored]

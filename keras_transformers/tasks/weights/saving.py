@@ -79,9 +79,9 @@ def load(folder: str | os.PathLike[str]) -> Any:
     tokenizers = read_saved_tokenizers(folder, description)
     with reading(folder / PIPELINE):
         make, config = _pipeline(description), description["config"]
-    arrays = dict(open_arrays(folder / WEIGHTS))
+    arrays = open_arrays(folder / WEIGHTS)
     model = read_model(folder, arrays)
-    set_weights(model, folder / WEIGHTS, arrays)
+    set_weights(model, arrays)
     give_values(model)
     try:
         return make.restore(model, tokenizers, **config)

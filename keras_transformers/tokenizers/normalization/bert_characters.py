@@ -1,10 +1,11 @@
-"""Builds BERT's character normalization as a table for tensorflow_text.
+"""Holds BERT's character normalization as a table for tensorflow_text.
 
 The op FastBertNormalize replaces characters one by one according to a table. The table in
 tensorflow_text is not BERT's: it folds compatibility characters ("²" becomes "2", "™" becomes "tm",
 "ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The table built
 here maps each character as `tokenizers.normalizers.BertNormalizer` does. Training, serving and
-Hugging Face therefore agree by construction, and the op is as fast as before.
+Hugging Face therefore agree by construction, and the op is as fast as before. Computing the tables
+takes a second, so bert_characters.npz holds them; `make_bert_characters` writes that file.
 
 There are three additions:
 
@@ -24,6 +25,7 @@ keep their original order.
 import functools
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import flatbuffers
 import numpy as np
@@ -56,13 +58,35 @@ _REPLACED = 1 << 30
 _LENGTH_BITS = 6
 
 
+FILE = Path(__file__).with_name("bert_characters.npz")
+
+
 @functools.cache
 def normalizer_model(*, lowercase: bool) -> bytes:
-    """Builds the table for tensorflow_text.FastBertNormalizer: a flatbuffer of at most 300 kB.
+    """Returns the table for tensorflow_text.FastBertNormalizer: a flatbuffer of at most 300 kB.
 
     Args:
         lowercase: also lower-case the text and strip accents, as the uncased BERT models do.
     """
+    with np.load(FILE, allow_pickle=False) as tables:
+        table: bytes = tables["uncased" if lowercase else "cased"].tobytes()
+    return table
+
+
+def tables() -> dict[str, np.ndarray]:
+    """Computes what bert_characters.npz holds, with the installed `tokenizers`.
+
+    Returns:
+        "cased" and "uncased", the tables as bytes; "stand_ins", the characters that have one.
+    """
+    stand_ins = np.array(list(_stand_ins()), np.uint32)
+    cased, uncased = (
+        np.frombuffer(_normalizer_model(lowercase), np.uint8) for lowercase in (False, True)
+    )
+    return {"cased": cased, "uncased": uncased, "stand_ins": stand_ins}
+
+
+def _normalizer_model(lowercase: bool) -> bytes:
     pool = bytearray()
     offsets: dict[bytes, int] = {}
     entries = {}
@@ -90,13 +114,16 @@ def respell(token: str) -> str:
     Characters and stand-ins are swapped, so different tokens stay different. A token that BERT can
     never match, because it contains a space or a private use character, still never matches.
     """
+    if token.isascii() and " " not in token:  # most of them, and nothing would change
+        return token
     return token.translate(_respelling())
 
 
 @functools.cache
 def _respelling() -> dict[int, int]:
-    table = dict(_stand_ins())
-    table[ord(" ")] = _FIRST_STAND_IN + len(table)
+    with np.load(FILE, allow_pickle=False) as tables:
+        characters = [*tables["stand_ins"].tolist(), ord(" ")]
+    table = dict(zip(characters, itertools.count(_FIRST_STAND_IN), strict=False))
     return table | {stand_in: character for character, stand_in in table.items()}
 
 
