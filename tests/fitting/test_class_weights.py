@@ -8,7 +8,7 @@ import pytest
 import tiny
 from sklearn.metrics import f1_score
 from sklearn.utils.class_weight import compute_class_weight
-from test_every_task import DATA, LABELS, TEXTS, TRAINERS, fresh, training
+from test_every_task import DATA, LABELS, TEXTS, TRAINERS, bag_of_words, fresh, training
 
 import keras_transformers as kt
 from keras_transformers.data.text import QuestionBatches
@@ -179,7 +179,7 @@ def test_equal_weights_make_static_shapes_and_parts_no_difference():
     data = with_weights("classification", [1.0, 2.0, 0.0])
     losses = []
     for options in ({}, {"static_shapes": 1}, {"batch_size": 16, "accumulate": 2}):
-        pipeline = without_dropout(fresh("classification"))
+        pipeline = without_dropout(bag_of_words())
         chosen = {"epochs": 1, "batch_size": 32, "learning_rate": 1e-12, "quiet": True} | options
         losses.append(kt.fit(pipeline, data, class_weight="balanced", **chosen).history["loss"][0])
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
@@ -190,7 +190,7 @@ def test_validation_counts_all_examples_the_same():
     plain = {name: column for name, column in data.items() if name != "weight"}
     options = {"epochs": 1, "batch_size": 8, "quiet": True}
     one, other = (
-        kt.fit(fresh("classification"), data, validation=held_out, **options).history
+        kt.fit(bag_of_words(), data, validation=held_out, **options).history
         for held_out in (data, plain)
     )
     assert one["val_loss"] == other["val_loss"]
@@ -228,14 +228,14 @@ def test_wrong_class_weights_are_named(class_weight, error, parts):
     ],
 )
 def test_wrong_weights_of_examples_are_named_before_the_first_step(weights, parts):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     with pytest.raises(ValueError, match="weight") as raised:
         kt.fit(pipeline, with_weights("classification", weights), quiet=True)
     named(raised, *parts)
 
 
 def test_wrong_class_weights_stop_fit_before_the_first_step(tmp_path):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     with pytest.raises(ValueError, match="no_such") as raised:
         kt.fit(pipeline, (TEXTS, LABELS), class_weight={"no_such": 1.0}, folder=tmp_path / "run")
     named(raised, "no_such", *pipeline.labels)
@@ -274,11 +274,11 @@ def test_weights_are_read_from_a_tuple_and_a_file(tmp_path):
 def test_the_summary_counts_labels_and_warns_of_rare_ones(capsys, caplog):
     data = ([*TEXTS, "a bad film"], [1] * 24 + [0])
     bad, good = tiny.pipeline("classification").labels
-    kt.fit(fresh("classification"), data, epochs=1, batch_size=25)
+    kt.fit(bag_of_words(), data, epochs=1, batch_size=25)
     assert f"{good} 24, {bad} 1" in capsys.readouterr().out
     (warning,) = [x.getMessage() for x in caplog.records if "fewer than 10" in x.getMessage()]
     assert f": {bad} 1;" in warning
-    kt.fit(fresh("classification"), (TEXTS, LABELS), epochs=1, batch_size=24, quiet=True)
+    kt.fit(bag_of_words(), (TEXTS, LABELS), epochs=1, batch_size=24, quiet=True)
     assert f"{good} 12" not in capsys.readouterr().out
 
 

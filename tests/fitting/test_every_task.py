@@ -9,6 +9,8 @@ import pytest
 import tiny
 
 import keras_transformers as kt
+from keras_transformers import heads
+from keras_transformers.families.fasttext.model import fasttext
 from keras_transformers.tasks.task import all_tasks
 
 TRAINERS = {name: task.trainer() for name, task in all_tasks().items() if task.trainer()}
@@ -111,6 +113,19 @@ def fresh(task):
     pipeline.model = type(model).from_config(model.get_config())
     if task == "next_sentence":  # whose head learns little from weights near zero
         pipeline.model.set_weights(model.get_weights())
+    return pipeline
+
+
+def bag_of_words():
+    """The tiny classifier with a new model of three weights and dropout.
+
+    For tests of what surrounds a model: one of BERT takes three times as long to trace.
+    """
+    pipeline = copy.copy(tiny.pipeline("classification"))
+    keras.utils.set_random_seed(1)
+    pipeline.__dict__.pop("_graph", None)
+    encoder = fasttext(vocabulary_size=len(tiny.VOCABULARY), embedding_dim=8)
+    pipeline.model = heads.classifier(encoder, len(pipeline.labels))
     return pipeline
 
 

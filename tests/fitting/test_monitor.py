@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from test_every_task import DATA, LABELS, TEXTS, fresh
+from test_every_task import DATA, LABELS, TEXTS, bag_of_words, fresh
 
 import keras_transformers as kt
 from keras_transformers.runs.monitors import mode_of
@@ -22,7 +22,7 @@ def named(raised, *parts):
     ["val_loss", pytest.param("val_accuracy", marks=pytest.mark.slow), "val_macro_f1"],
 )
 def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     held_out = (TEXTS, WRONG)
     history = kt.fit(
         pipeline, (TEXTS, LABELS), validation=held_out, epochs=4, monitor=monitor, **OPTIONS
@@ -37,7 +37,7 @@ def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
 
 def test_patience_stops_after_epochs_without_a_better_one():
     options = OPTIONS | {"epochs": 9, "monitor": "val_loss"}
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     history = kt.fit(
         pipeline, (TEXTS, LABELS), validation=(TEXTS, WRONG), patience=2, **options
     ).history["val_loss"]
@@ -51,9 +51,9 @@ def test_patience_stops_after_epochs_without_a_better_one():
 def test_a_training_that_stopped_early_resumes_as_it_was(tmp_path):
     """Epochs that another call adds change nothing: the patience had run out."""
     options = OPTIONS | {"monitor": "val_loss", "patience": 1, "validation": (TEXTS, WRONG)}
-    whole = fresh("classification")
+    whole = bag_of_words()
     first = kt.fit(whole, (TEXTS, LABELS), folder=tmp_path / "run", epochs=6, **options)
-    again = fresh("classification")
+    again = bag_of_words()
     second = kt.fit(again, (TEXTS, LABELS), folder=tmp_path / "run", epochs=6, **options)
     assert first.history["val_loss"] == second.history["val_loss"]
     for one, other in zip(whole.model.get_weights(), again.model.get_weights(), strict=True):
@@ -71,11 +71,11 @@ class Stops(keras.callbacks.Callback):
 def test_patience_goes_on_after_a_restart(tmp_path):
     options = OPTIONS | {"monitor": "val_loss", "patience": 2, "epochs": 8}
     options |= {"validation": (TEXTS, WRONG)}
-    whole, halves = fresh("classification"), fresh("classification")
+    whole, halves = bag_of_words(), bag_of_words()
     wanted = kt.fit(whole, (TEXTS, LABELS), folder=tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
         kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", callbacks=Stops(), **options)
-    halves = fresh("classification")
+    halves = bag_of_words()
     found = kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", **options)
     assert found.history["val_loss"] == wanted.history["val_loss"]
     for one, other in zip(whole.model.get_weights(), halves.model.get_weights(), strict=True):
@@ -95,16 +95,16 @@ def test_a_figure_that_does_not_exist_is_named_with_those_that_do(tmp_path):
     data = (TEXTS, LABELS)
     folder = tmp_path / "run"
     with pytest.raises(ValueError, match="val_f2") as raised:
-        kt.fit(fresh("classification"), data, validation=data, monitor="val_f2", folder=folder)
+        kt.fit(bag_of_words(), data, validation=data, monitor="val_f2", folder=folder)
     named(raised, "monitor='val_f2'", "val_accuracy", "val_loss", "val_macro_f1")
     assert not folder.exists()
     stopping = keras.callbacks.EarlyStopping("val_acc", mode="max", patience=1)
     with pytest.raises(ValueError, match="val_acc") as raised:
-        kt.fit(fresh("classification"), data, validation=data, callbacks=stopping, quiet=True)
+        kt.fit(bag_of_words(), data, validation=data, callbacks=stopping, quiet=True)
     named(raised, "EarlyStopping(monitor='val_acc')", "val_accuracy")
     stopping = keras.callbacks.EarlyStopping("val_loss", patience=1)
     with pytest.raises(ValueError, match="val_loss") as raised:
-        kt.fit(fresh("classification"), data, callbacks=stopping, quiet=True)
+        kt.fit(bag_of_words(), data, callbacks=stopping, quiet=True)
     named(raised, "EarlyStopping(monitor='val_loss')", "needs validation data", "loss")
 
 
@@ -112,7 +112,7 @@ def test_a_figure_that_does_not_exist_is_named_with_those_that_do(tmp_path):
 def test_what_needs_validation_data_says_so(option):
     ((name, value),) = option.items()
     with pytest.raises(ValueError, match=name) as raised:
-        kt.fit(fresh("classification"), (TEXTS, LABELS), **option)
+        kt.fit(bag_of_words(), (TEXTS, LABELS), **option)
     named(raised, f"{name}={value!r}", "validation=")
 
 
@@ -120,10 +120,10 @@ def test_two_rules_that_restore_other_weights_disagree_before_the_first_step():
     data = (TEXTS, LABELS)
     stopping = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)
     with pytest.raises(ValueError, match="EarlyStopping") as raised:
-        kt.fit(fresh("classification"), data, validation=data, callbacks=stopping, quiet=True)
+        kt.fit(bag_of_words(), data, validation=data, callbacks=stopping, quiet=True)
     named(raised, "val_loss", "highest val_accuracy", "monitor='val_loss'")
     options = OPTIONS | {"epochs": 2, "monitor": "val_loss"}
-    kt.fit(fresh("classification"), data, validation=data, callbacks=stopping, **options)
+    kt.fit(bag_of_words(), data, validation=data, callbacks=stopping, **options)
 
 
 def test_metrics_are_measured_and_can_be_followed():
@@ -136,7 +136,7 @@ def test_metrics_are_measured_and_can_be_followed():
     assert len(history["error_rate"]) == len(history["val_error_rate"]) == 2
     top = keras.metrics.SparseTopKCategoricalAccuracy(k=1, name="top")
     history = kt.fit(
-        fresh("classification"), (TEXTS, LABELS), metrics=top, **OPTIONS | {"epochs": 1}
+        bag_of_words(), (TEXTS, LABELS), metrics=top, **OPTIONS | {"epochs": 1}
     ).history
     assert history["top"] == history["accuracy"]
 
@@ -151,7 +151,7 @@ def test_metrics_are_measured_and_can_be_followed():
 )
 def test_wrong_metrics_are_named(metrics, error, parts):
     with pytest.raises(error) as raised:
-        kt.fit(fresh("classification"), (TEXTS, LABELS), metrics=metrics, quiet=True)
+        kt.fit(bag_of_words(), (TEXTS, LABELS), metrics=metrics, quiet=True)
     named(raised, *parts)
 
 
