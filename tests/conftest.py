@@ -132,6 +132,21 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TextGenerator, graph, property(operator.attrgetter(method)))
 
 
+@pytest.fixture
+def untraced_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that a test compiles train without a graph: quicker, if they take five steps or fewer.
+
+    That the graph trains the same is held by the tests of training.
+    """
+    compile_model = keras.Model.compile
+
+    def compile_untraced(model: keras.Model, *arguments: object, **options: object) -> None:
+        options |= {"run_eagerly": True, "jit_compile": False}
+        compile_model(model, *arguments, **options)
+
+    monkeypatch.setattr(keras.Model, "compile", compile_untraced)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The directory of public data sets that KERAS_TRANSFORMERS_DATA names; skips without it."""

@@ -68,6 +68,7 @@ def test_balanced_is_scikit_learn_s(counts):
     np.testing.assert_allclose(found[np.array(counts) > 0], wanted, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("untraced_steps")
 @pytest.mark.parametrize("task", WEIGHTED)
 def test_the_loss_is_the_mean_by_the_weights_of_examples(task):
     """By hand: sum(weight * loss) / sum(weight), the loss of each row taken alone."""
@@ -138,6 +139,7 @@ def test_class_weights_of_label_sets_weigh_having_and_not_having_a_label():
     np.testing.assert_array_equal(first, np.where(has[:, 0] > 0, 4.0, 1.0))
 
 
+@pytest.mark.usefixtures("untraced_steps")
 def test_the_loss_of_label_sets_is_the_mean_by_the_weights_of_labels():
     data = DATA["multi_label_classification"][0]
     weight = {tiny.pipeline("multi_label_classification").labels[0]: 4.0}
@@ -271,6 +273,7 @@ def test_weights_are_read_from_a_tuple_and_a_file(tmp_path):
     named(raised, f"{table}:3", "'much'", "from 0")
 
 
+@pytest.mark.usefixtures("untraced_steps")
 def test_the_summary_counts_labels_and_warns_of_rare_ones(capsys, caplog):
     data = ([*TEXTS, "a bad film"], [1] * 24 + [0])
     bad, good = tiny.pipeline("classification").labels
