@@ -7,8 +7,10 @@ import logging
 import operator
 import os
 import random
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -35,6 +37,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--fuzz-seconds` makes the searches of tests/fuzz longer, `--dearest` lists slow files."""
     parser.addoption("--fuzz-seconds", type=float, default=0, help="seconds per search, tests/fuzz")
     parser.addoption("--dearest", type=int, default=0, help="how many of the slowest files to list")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes of a session share the exports of `tiny`."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="tiny_exports-")
+        os.environ["PYTEST_TINY_EXPORTS"] = folder  # which pytest-xdist's workers inherit
+        config.add_cleanup(functools.partial(shutil.rmtree, folder))
 
 
 _seconds: collections.Counter[str] = collections.Counter()  # of each file's tests
