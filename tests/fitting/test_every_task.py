@@ -116,12 +116,12 @@ def fresh(task):
     return pipeline
 
 
-def bag_of_words():
-    """The tiny classifier with a new model of three weights and dropout.
+def bag_of_words(task="classification"):
+    """The tiny pipeline, which has labels, with a new model of three weights and dropout.
 
     For tests of what surrounds a model: one of BERT takes three times as long to trace.
     """
-    pipeline = copy.copy(tiny.pipeline("classification"))
+    pipeline = copy.copy(tiny.pipeline(task))
     keras.utils.set_random_seed(1)
     pipeline.__dict__.pop("_graph", None)
     encoder = fasttext(vocabulary_size=len(tiny.VOCABULARY), embedding_dim=8)

@@ -35,14 +35,22 @@ def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
     assert len(set(history["val_loss"])) == 4
 
 
-def test_patience_stops_after_epochs_without_a_better_one():
-    options = OPTIONS | {"epochs": 9, "monitor": "val_loss"}
+PATIENT = OPTIONS | {"monitor": "val_loss", "patience": 2, "epochs": 8}
+PATIENT |= {"validation": (TEXTS, WRONG)}
+
+
+@pytest.fixture(scope="module")
+def patient():
+    """A pipeline that was trained until the patience ended, and the history: read only."""
     pipeline = bag_of_words()
-    history = kt.fit(
-        pipeline, (TEXTS, LABELS), validation=(TEXTS, WRONG), patience=2, **options
-    ).history["val_loss"]
+    return pipeline, kt.fit(pipeline, (TEXTS, LABELS), **PATIENT).history
+
+
+def test_patience_stops_after_epochs_without_a_better_one(patient):
+    pipeline, history = patient
+    history = history["val_loss"]
     best = int(np.argmin(history))
-    assert len(history) == best + 1 + 2 < 9
+    assert len(history) == best + 1 + 2 < 8
     measured = kt.evaluate(pipeline, (TEXTS, WRONG))["loss"]
     assert measured == pytest.approx(history[best], rel=1e-5)
 
@@ -68,16 +76,13 @@ class Stops(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
-def test_patience_goes_on_after_a_restart(tmp_path):
-    options = OPTIONS | {"monitor": "val_loss", "patience": 2, "epochs": 8}
-    options |= {"validation": (TEXTS, WRONG)}
-    whole, halves = bag_of_words(), bag_of_words()
-    wanted = kt.fit(whole, (TEXTS, LABELS), folder=tmp_path / "whole", **options)
+def test_patience_goes_on_after_a_restart(patient, tmp_path):
+    (whole, wanted), halves = patient, bag_of_words()
     with pytest.raises(KeyboardInterrupt):
-        kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", callbacks=Stops(), **options)
+        kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", callbacks=Stops(), **PATIENT)
     halves = bag_of_words()
-    found = kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", **options)
-    assert found.history["val_loss"] == wanted.history["val_loss"]
+    found = kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", **PATIENT)
+    assert found.history["val_loss"] == wanted["val_loss"]
     for one, other in zip(whole.model.get_weights(), halves.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -127,13 +132,11 @@ def test_two_rules_that_restore_other_weights_disagree_before_the_first_step():
 
 
 def test_metrics_are_measured_and_can_be_followed():
-    data = DATA["image_classification"][0]
-    options = OPTIONS | {"epochs": 2, "monitor": "val_error_rate"}
-    metric = keras.metrics.MeanAbsoluteError(name="error_rate")
-    history = kt.fit(
-        fresh("image_classification"), data, validation=data, metrics=[metric], **options
-    ).history
-    assert len(history["error_rate"]) == len(history["val_error_rate"]) == 2
+    data = (TEXTS, LABELS)
+    options = OPTIONS | {"epochs": 2, "monitor": "val_surprise"}
+    metric = keras.metrics.SparseCategoricalCrossentropy(name="surprise", from_logits=True)
+    history = kt.fit(bag_of_words(), data, validation=data, metrics=[metric], **options).history
+    assert len(history["surprise"]) == len(history["val_surprise"]) == 2
     top = keras.metrics.SparseTopKCategoricalAccuracy(k=1, name="top")
     history = kt.fit(
         bag_of_words(), (TEXTS, LABELS), metrics=top, **OPTIONS | {"epochs": 1}
