@@ -95,6 +95,7 @@ class Stops(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_temperature(tmp_path):
     data = noisy("classification")
     options = OPTIONS | {"epochs": 2, "validation": data, "quiet": True}

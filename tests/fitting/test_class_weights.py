@@ -18,6 +18,14 @@ from keras_transformers.tasks.task import trainer_of
 
 WEIGHTED = [task for task, trainer in TRAINERS.items() if trainer.takes_weights]
 LABELLED = [task for task, trainer in TRAINERS.items() if trainer.labels is not None]
+# Weights of rows, of words, of label sets, of two outputs, and of images.
+QUICK = {
+    "classification",
+    "tagging",
+    "multi_label_classification",
+    "question_answering",
+    "image_classification",
+}
 NAMES = ["no", "yes"]
 
 
@@ -69,7 +77,10 @@ def test_balanced_is_scikit_learn_s(counts):
 
 
 @pytest.mark.usefixtures("untraced_steps")
-@pytest.mark.parametrize("task", WEIGHTED)
+@pytest.mark.parametrize(
+    "task",
+    [task if task in QUICK else pytest.param(task, marks=pytest.mark.slow) for task in WEIGHTED],
+)
 def test_the_loss_is_the_mean_by_the_weights_of_examples(task):
     """By hand: sum(weight * loss) / sum(weight), the loss of each row taken alone."""
     weights = [0.5, 3.0, 0.0]

@@ -155,7 +155,7 @@ def test_every_trainer_has_data_here():
 
 
 # One of each kind of batches and figures; the others are as slow.
-QUICK = {"classification", "multi_label_classification", "embedding", "image_classification"}
+QUICK = {"classification", "multi_label_classification", "embedding"}
 
 
 @pytest.mark.parametrize(

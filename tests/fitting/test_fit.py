@@ -58,6 +58,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow  # with the defaults of both: tests/recipes/test_fit_alike.py
 def test_the_weights_are_the_recipes_bit_for_bit(folder, tmp_path):
     recipe = runpy.run_path(str(RECIPE))
     config = recipe["Config"](

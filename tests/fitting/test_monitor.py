@@ -19,7 +19,10 @@ def named(raised, *parts):
 
 @pytest.mark.parametrize(
     "monitor",  # the loss, a figure of Keras, one of the report
-    ["val_loss", pytest.param("val_accuracy", marks=pytest.mark.slow), "val_macro_f1"],
+    [
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("val_loss", "val_accuracy")),
+        "val_macro_f1",
+    ],
 )
 def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
     pipeline = bag_of_words()
@@ -76,6 +79,7 @@ class Stops(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_patience_goes_on_after_a_restart(patient, tmp_path):
     (whole, wanted), halves = patient, bag_of_words()
     with pytest.raises(KeyboardInterrupt):

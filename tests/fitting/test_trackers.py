@@ -115,6 +115,7 @@ def test_a_recipe_tells_its_trackers_how_it_ended(tmp_path):
     assert diary.told == [error]
 
 
+@pytest.mark.slow
 def test_neither_package_is_imported_before_it_is_used():
     code = (
         "import sys, keras_transformers as kt; print(dir(kt.callbacks)); kt.fit; kt.runs.Run; "
