@@ -7,8 +7,10 @@ import logging
 import operator
 import os
 import random
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -35,6 +37,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--fuzz-seconds` makes the searches of tests/fuzz longer, `--dearest` lists slow files."""
     parser.addoption("--fuzz-seconds", type=float, default=0, help="seconds per search, tests/fuzz")
     parser.addoption("--dearest", type=int, default=0, help="how many of the slowest files to list")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes of a session share the exports of `tiny`."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="tiny_exports-")
+        os.environ["PYTEST_TINY_EXPORTS"] = folder  # which pytest-xdist's workers inherit
+        config.add_cleanup(functools.partial(shutil.rmtree, folder))
 
 
 _seconds: collections.Counter[str] = collections.Counter()  # of each file's tests
@@ -130,6 +140,21 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
     for graph, method in (("_graph", "complete"), ("_chat_graph", "chat_complete")):
         monkeypatch.setattr(TextGenerator, graph, property(operator.attrgetter(method)))
+
+
+@pytest.fixture
+def untraced_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that a test compiles train without a graph: quicker, if they take five steps or fewer.
+
+    That the graph trains the same is held by the tests of training.
+    """
+    compile_model = keras.Model.compile
+
+    def compile_untraced(model: keras.Model, *arguments: object, **options: object) -> None:
+        options |= {"run_eagerly": True, "jit_compile": False}
+        compile_model(model, *arguments, **options)
+
+    monkeypatch.setattr(keras.Model, "compile", compile_untraced)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,13 @@
 """A tiny pipeline of each task, weights far from zero: for tests of what holds for all of them.
 
-Pipelines and their exports are made once, when a test first asks for one.
+Pipelines are made once per process, their exports once for all processes of a test session, when
+a test first asks for one.
 """
 
+import fcntl
 import functools
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -273,7 +276,9 @@ def wide_generator() -> Pipeline:
 
 
 TASKS = tuple(_MAKERS)
-_exports = tempfile.TemporaryDirectory(prefix="tiny_exports-")
+_own_folder = functools.cache(
+    functools.partial(tempfile.TemporaryDirectory, prefix="tiny_exports-")
+)
 
 
 @functools.cache
@@ -294,10 +299,22 @@ def export_tiny(task: str, base: Path) -> Path:
 @functools.cache
 def exported(task: str) -> Path:
     """The version folder of one export of the tiny pipeline, for all tests: read only."""
-    return export_tiny(task, Path(_exports.name, task))
+    return _shared(task, lambda base: export_tiny(task, base))
 
 
 @functools.cache
 def exported_talker() -> Path:
     """The version folder of one export of `talker`, for all tests: read only, not checked."""
-    return kt.export(talker(), Path(_exports.name, "talker"), check=False)
+    return _shared("talker", lambda base: kt.export(talker(), base, check=False))
+
+
+def _shared(name: str, export: Callable[[Path], Path]) -> Path:
+    """The version that the first process to ask exports into the folder of its session.
+
+    conftest.py names that folder; a process outside of a session has one of its own.
+    """
+    base = Path(os.environ.get("PYTEST_TINY_EXPORTS") or _own_folder().name, name)
+    with open(base.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        versions = [path for path in base.glob("*") if path.name.isdigit()]
+        return versions[0] if versions else export(base)

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 import tensorflow as tf
 import tiny
-from test_every_task import DATA, LABELS, TEXTS, fresh
+from test_every_task import DATA, LABELS, TEXTS, bag_of_words
 from test_labels import rows_of
 
 import keras_transformers as kt
@@ -204,14 +204,14 @@ def test_wrong_options(name):
     options, parts = OPTIONS[name]
     data = (TEXTS, LABELS)
     options = {"epochs": 1, "quiet": True, "validation": data} | options
-    is_named(lambda: kt.fit(fresh("classification"), data, **options), parts)
+    is_named(lambda: kt.fit(bag_of_words(), data, **options), parts)
 
 
 @pytest.mark.parametrize("option", [{"monitor": "val_loss"}, {"patience": 3}, {"patience": 0}])
 def test_what_needs_validation_data(option):
     ((name, value),) = option.items()
     parts = [f"{name}={value!r}", "validation="]
-    is_named(lambda: kt.fit(fresh("classification"), (TEXTS, LABELS), **option), parts)
+    is_named(lambda: kt.fit(bag_of_words(), (TEXTS, LABELS), **option), parts)
 
 
 def test_class_weight_of_a_task_without_labels():

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from sklearn.metrics import f1_score
 from sklearn.utils.class_weight import compute_class_weight
-from test_every_task import DATA, LABELS, TEXTS, TRAINERS, fresh, training
+from test_every_task import DATA, LABELS, TEXTS, TRAINERS, bag_of_words, fresh, training
 
 import keras_transformers as kt
 from keras_transformers.data.text import QuestionBatches
@@ -18,6 +18,14 @@ from keras_transformers.tasks.task import trainer_of
 
 WEIGHTED = [task for task, trainer in TRAINERS.items() if trainer.takes_weights]
 LABELLED = [task for task, trainer in TRAINERS.items() if trainer.labels is not None]
+# Weights of rows, of words, of label sets, of two outputs, and of images.
+QUICK = {
+    "classification",
+    "tagging",
+    "multi_label_classification",
+    "question_answering",
+    "image_classification",
+}
 NAMES = ["no", "yes"]
 
 
@@ -68,7 +76,11 @@ def test_balanced_is_scikit_learn_s(counts):
     np.testing.assert_allclose(found[np.array(counts) > 0], wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("task", WEIGHTED)
+@pytest.mark.usefixtures("untraced_steps")
+@pytest.mark.parametrize(
+    "task",
+    [task if task in QUICK else pytest.param(task, marks=pytest.mark.slow) for task in WEIGHTED],
+)
 def test_the_loss_is_the_mean_by_the_weights_of_examples(task):
     """By hand: sum(weight * loss) / sum(weight), the loss of each row taken alone."""
     weights = [0.5, 3.0, 0.0]
@@ -138,6 +150,7 @@ def test_class_weights_of_label_sets_weigh_having_and_not_having_a_label():
     np.testing.assert_array_equal(first, np.where(has[:, 0] > 0, 4.0, 1.0))
 
 
+@pytest.mark.usefixtures("untraced_steps")
 def test_the_loss_of_label_sets_is_the_mean_by_the_weights_of_labels():
     data = DATA["multi_label_classification"][0]
     weight = {tiny.pipeline("multi_label_classification").labels[0]: 4.0}
@@ -179,7 +192,7 @@ def test_equal_weights_make_static_shapes_and_parts_no_difference():
     data = with_weights("classification", [1.0, 2.0, 0.0])
     losses = []
     for options in ({}, {"static_shapes": 1}, {"batch_size": 16, "accumulate": 2}):
-        pipeline = without_dropout(fresh("classification"))
+        pipeline = without_dropout(bag_of_words())
         chosen = {"epochs": 1, "batch_size": 32, "learning_rate": 1e-12, "quiet": True} | options
         losses.append(kt.fit(pipeline, data, class_weight="balanced", **chosen).history["loss"][0])
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
@@ -190,7 +203,7 @@ def test_validation_counts_all_examples_the_same():
     plain = {name: column for name, column in data.items() if name != "weight"}
     options = {"epochs": 1, "batch_size": 8, "quiet": True}
     one, other = (
-        kt.fit(fresh("classification"), data, validation=held_out, **options).history
+        kt.fit(bag_of_words(), data, validation=held_out, **options).history
         for held_out in (data, plain)
     )
     assert one["val_loss"] == other["val_loss"]
@@ -228,14 +241,14 @@ def test_wrong_class_weights_are_named(class_weight, error, parts):
     ],
 )
 def test_wrong_weights_of_examples_are_named_before_the_first_step(weights, parts):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     with pytest.raises(ValueError, match="weight") as raised:
         kt.fit(pipeline, with_weights("classification", weights), quiet=True)
     named(raised, *parts)
 
 
 def test_wrong_class_weights_stop_fit_before_the_first_step(tmp_path):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     with pytest.raises(ValueError, match="no_such") as raised:
         kt.fit(pipeline, (TEXTS, LABELS), class_weight={"no_such": 1.0}, folder=tmp_path / "run")
     named(raised, "no_such", *pipeline.labels)
@@ -271,14 +284,15 @@ def test_weights_are_read_from_a_tuple_and_a_file(tmp_path):
     named(raised, f"{table}:3", "'much'", "from 0")
 
 
+@pytest.mark.usefixtures("untraced_steps")
 def test_the_summary_counts_labels_and_warns_of_rare_ones(capsys, caplog):
     data = ([*TEXTS, "a bad film"], [1] * 24 + [0])
     bad, good = tiny.pipeline("classification").labels
-    kt.fit(fresh("classification"), data, epochs=1, batch_size=25)
+    kt.fit(bag_of_words(), data, epochs=1, batch_size=25)
     assert f"{good} 24, {bad} 1" in capsys.readouterr().out
     (warning,) = [x.getMessage() for x in caplog.records if "fewer than 10" in x.getMessage()]
     assert f": {bad} 1;" in warning
-    kt.fit(fresh("classification"), (TEXTS, LABELS), epochs=1, batch_size=24, quiet=True)
+    kt.fit(bag_of_words(), (TEXTS, LABELS), epochs=1, batch_size=24, quiet=True)
     assert f"{good} 12" not in capsys.readouterr().out
 
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tiny
-from test_every_task import LABELS, TEXTS, fresh
+from test_every_task import LABELS, TEXTS, bag_of_words
 
 import keras_transformers as kt
 from keras_transformers import runs
@@ -58,6 +58,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow  # with the defaults of both: tests/recipes/test_fit_alike.py
 def test_the_weights_are_the_recipes_bit_for_bit(folder, tmp_path):
     recipe = runpy.run_path(str(RECIPE))
     config = recipe["Config"](
@@ -97,14 +98,14 @@ class StopAfter(keras.callbacks.Callback):
 def test_a_stopped_training_goes_on_bit_for_bit(tmp_path):
     options = {"epochs": 3, "batch_size": 4, "validation": 0.25, "checkpoint_every": 2,
                "quiet": True}  # fmt: skip
-    whole = fresh("classification")
+    whole = bag_of_words()
     expected = kt.fit(whole, (TEXTS, LABELS), **options).history
-    stopped = fresh("classification")
+    stopped = bag_of_words()
     with pytest.raises(KeyboardInterrupt):
         kt.fit(
             stopped, (TEXTS, LABELS), folder=tmp_path / "run", callbacks=[StopAfter(8)], **options
         )
-    again = fresh("classification")
+    again = bag_of_words()
     history = kt.fit(again, (TEXTS, LABELS), folder=tmp_path / "run", **options)
     assert history.epoch == [0, 1, 2]
     assert {"loss", "val_accuracy", "gradient_norm", "learning_rate"} <= expected.keys()
@@ -118,18 +119,18 @@ def test_a_folder_belongs_to_one_training(tmp_path):
     place = tmp_path / "run"
     data, fewer = (TEXTS, LABELS), (TEXTS[2:], LABELS[2:])
     options = {"validation": data, "folder": place, "epochs": 1, "quiet": True}
-    kt.fit(fresh("classification"), data, **options)
+    kt.fit(bag_of_words(), data, **options)
     with pytest.raises(ValueError, match="another configuration: data was [0-9a-f]{16}, is"):
-        kt.fit(fresh("classification"), fewer, **options)
+        kt.fit(bag_of_words(), fewer, **options)
     with pytest.raises(ValueError, match="another configuration: data was [0-9a-f]{16}, is"):
-        kt.fit(fresh("classification"), data, **options | {"validation": fewer})
+        kt.fit(bag_of_words(), data, **options | {"validation": fewer})
     with pytest.raises(ValueError, match="another configuration: seed was 0, is 1"):
-        kt.fit(fresh("classification"), data, **options, seed=1)
+        kt.fit(bag_of_words(), data, **options, seed=1)
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match=f"{other} exists and is not a run's folder"):
-        kt.fit(fresh("classification"), (TEXTS, LABELS), folder=other)
+        kt.fit(bag_of_words(), (TEXTS, LABELS), folder=other)
     assert [path.name for path in other.iterdir()] == ["notes.txt"]
 
 
@@ -137,7 +138,7 @@ def test_nothing_is_left_without_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     before = signal.getsignal(signal.SIGTERM)
-    kt.fit(fresh("classification"), (TEXTS, LABELS), epochs=1, quiet=True)
+    kt.fit(bag_of_words(), (TEXTS, LABELS), epochs=1, quiet=True)
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -212,7 +213,7 @@ print(json.dumps([max(float(np.abs(a - b).max()) for a, b in weights), [loss, lo
     ],
 )
 def test_errors_come_before_the_first_step(given, message, tmp_path):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     before = pipeline.model.get_weights()
     with pytest.raises(ValueError, match=message):
         kt.fit(pipeline, **{"data": (TEXTS, LABELS), "folder": tmp_path / "run"} | given)
@@ -231,7 +232,7 @@ def test_errors_come_before_the_first_step(given, message, tmp_path):
 )
 def test_unknown_options_and_kinds(given, message):
     with pytest.raises(TypeError, match=message):
-        kt.fit(fresh("classification"), **{"data": (TEXTS, LABELS)} | given)
+        kt.fit(bag_of_words(), **{"data": (TEXTS, LABELS)} | given)
 
 
 def test_small_models_have_a_higher_rate():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tiny
-from test_every_task import DATA, LABELS, TEXTS, fresh
+from test_every_task import DATA, LABELS, TEXTS, bag_of_words
 
 import keras_transformers as kt
 from keras_transformers.tasks.labels import LabelColumn
@@ -166,14 +166,14 @@ def test_sets_of_labels_are_names_indices_or_indicators():
 
 
 def test_the_pipelines_own_answers_score_right():
-    classify = fresh("classification")
+    classify = bag_of_words()
     for names, can_be_both in (
         (["no", "yes"], False),
         (["0", "1"], False),
         (["1", "2"], False),
         (["1", "0"], True),
     ):
-        other = type(classify)(classify.model, classify.tokenizer, names)
+        other = type(classify)(classify.model, classify.tokenizer, names, max_sequence_length=16)
         answers = other(TEXTS)
         named = kt.evaluate(other, (TEXTS, [answer.label for answer in answers]))
         assert named["accuracy"] == 1
@@ -188,15 +188,16 @@ def test_the_pipelines_own_answers_score_right():
 
 
 def test_validation_is_read_as_training_data_is(tmp_path):
-    classify = fresh("classification")
-    stars = type(classify)(classify.model, classify.tokenizer, ["1", "2"])
+    classify = bag_of_words()
+    options = {"max_sequence_length": 16}
+    stars = type(classify)(classify.model, classify.tokenizer, ["1", "2"], **options)
     options = {"epochs": 1, "quiet": True}
     with pytest.raises(ValueError, match="validation, row 0: 0 .*names"):
         kt.fit(stars, (TEXTS, [y + 1 for y in LABELS]), validation=(TEXTS, LABELS), **options)
     with pytest.raises(ValueError, match=r"labels_are='index': use one of names, indices"):
         kt.fit(stars, (TEXTS, LABELS), labels_are="index", **options)
     with pytest.raises(ValueError, match="labels_are='names': .*regression"):
-        kt.evaluate(fresh("regression"), DATA["regression"][0], labels_are="names")
+        kt.evaluate(tiny.pipeline("regression"), DATA["regression"][0], labels_are="names")
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\na good film\t1\na bad film\t2\n")
     with pytest.raises(ValueError, match=f"labels_are='indices' for {path}.*are names"):

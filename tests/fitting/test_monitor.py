@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from test_every_task import DATA, LABELS, TEXTS, fresh
+from test_every_task import DATA, LABELS, TEXTS, bag_of_words, fresh
 
 import keras_transformers as kt
 from keras_transformers.runs.monitors import mode_of
@@ -19,10 +19,13 @@ def named(raised, *parts):
 
 @pytest.mark.parametrize(
     "monitor",  # the loss, a figure of Keras, one of the report
-    ["val_loss", pytest.param("val_accuracy", marks=pytest.mark.slow), "val_macro_f1"],
+    [
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("val_loss", "val_accuracy")),
+        "val_macro_f1",
+    ],
 )
 def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     held_out = (TEXTS, WRONG)
     history = kt.fit(
         pipeline, (TEXTS, LABELS), validation=held_out, epochs=4, monitor=monitor, **OPTIONS
@@ -35,14 +38,22 @@ def test_the_weights_of_the_best_epoch_by_the_monitor_are_kept(monitor):
     assert len(set(history["val_loss"])) == 4
 
 
-def test_patience_stops_after_epochs_without_a_better_one():
-    options = OPTIONS | {"epochs": 9, "monitor": "val_loss"}
-    pipeline = fresh("classification")
-    history = kt.fit(
-        pipeline, (TEXTS, LABELS), validation=(TEXTS, WRONG), patience=2, **options
-    ).history["val_loss"]
+PATIENT = OPTIONS | {"monitor": "val_loss", "patience": 2, "epochs": 8}
+PATIENT |= {"validation": (TEXTS, WRONG)}
+
+
+@pytest.fixture(scope="module")
+def patient():
+    """A pipeline that was trained until the patience ended, and the history: read only."""
+    pipeline = bag_of_words()
+    return pipeline, kt.fit(pipeline, (TEXTS, LABELS), **PATIENT).history
+
+
+def test_patience_stops_after_epochs_without_a_better_one(patient):
+    pipeline, history = patient
+    history = history["val_loss"]
     best = int(np.argmin(history))
-    assert len(history) == best + 1 + 2 < 9
+    assert len(history) == best + 1 + 2 < 8
     measured = kt.evaluate(pipeline, (TEXTS, WRONG))["loss"]
     assert measured == pytest.approx(history[best], rel=1e-5)
 
@@ -51,9 +62,9 @@ def test_patience_stops_after_epochs_without_a_better_one():
 def test_a_training_that_stopped_early_resumes_as_it_was(tmp_path):
     """Epochs that another call adds change nothing: the patience had run out."""
     options = OPTIONS | {"monitor": "val_loss", "patience": 1, "validation": (TEXTS, WRONG)}
-    whole = fresh("classification")
+    whole = bag_of_words()
     first = kt.fit(whole, (TEXTS, LABELS), folder=tmp_path / "run", epochs=6, **options)
-    again = fresh("classification")
+    again = bag_of_words()
     second = kt.fit(again, (TEXTS, LABELS), folder=tmp_path / "run", epochs=6, **options)
     assert first.history["val_loss"] == second.history["val_loss"]
     for one, other in zip(whole.model.get_weights(), again.model.get_weights(), strict=True):
@@ -68,16 +79,14 @@ class Stops(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
-def test_patience_goes_on_after_a_restart(tmp_path):
-    options = OPTIONS | {"monitor": "val_loss", "patience": 2, "epochs": 8}
-    options |= {"validation": (TEXTS, WRONG)}
-    whole, halves = fresh("classification"), fresh("classification")
-    wanted = kt.fit(whole, (TEXTS, LABELS), folder=tmp_path / "whole", **options)
+@pytest.mark.slow
+def test_patience_goes_on_after_a_restart(patient, tmp_path):
+    (whole, wanted), halves = patient, bag_of_words()
     with pytest.raises(KeyboardInterrupt):
-        kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", callbacks=Stops(), **options)
-    halves = fresh("classification")
-    found = kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", **options)
-    assert found.history["val_loss"] == wanted.history["val_loss"]
+        kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", callbacks=Stops(), **PATIENT)
+    halves = bag_of_words()
+    found = kt.fit(halves, (TEXTS, LABELS), folder=tmp_path / "half", **PATIENT)
+    assert found.history["val_loss"] == wanted["val_loss"]
     for one, other in zip(whole.model.get_weights(), halves.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -95,16 +104,16 @@ def test_a_figure_that_does_not_exist_is_named_with_those_that_do(tmp_path):
     data = (TEXTS, LABELS)
     folder = tmp_path / "run"
     with pytest.raises(ValueError, match="val_f2") as raised:
-        kt.fit(fresh("classification"), data, validation=data, monitor="val_f2", folder=folder)
+        kt.fit(bag_of_words(), data, validation=data, monitor="val_f2", folder=folder)
     named(raised, "monitor='val_f2'", "val_accuracy", "val_loss", "val_macro_f1")
     assert not folder.exists()
     stopping = keras.callbacks.EarlyStopping("val_acc", mode="max", patience=1)
     with pytest.raises(ValueError, match="val_acc") as raised:
-        kt.fit(fresh("classification"), data, validation=data, callbacks=stopping, quiet=True)
+        kt.fit(bag_of_words(), data, validation=data, callbacks=stopping, quiet=True)
     named(raised, "EarlyStopping(monitor='val_acc')", "val_accuracy")
     stopping = keras.callbacks.EarlyStopping("val_loss", patience=1)
     with pytest.raises(ValueError, match="val_loss") as raised:
-        kt.fit(fresh("classification"), data, callbacks=stopping, quiet=True)
+        kt.fit(bag_of_words(), data, callbacks=stopping, quiet=True)
     named(raised, "EarlyStopping(monitor='val_loss')", "needs validation data", "loss")
 
 
@@ -112,7 +121,7 @@ def test_a_figure_that_does_not_exist_is_named_with_those_that_do(tmp_path):
 def test_what_needs_validation_data_says_so(option):
     ((name, value),) = option.items()
     with pytest.raises(ValueError, match=name) as raised:
-        kt.fit(fresh("classification"), (TEXTS, LABELS), **option)
+        kt.fit(bag_of_words(), (TEXTS, LABELS), **option)
     named(raised, f"{name}={value!r}", "validation=")
 
 
@@ -120,23 +129,21 @@ def test_two_rules_that_restore_other_weights_disagree_before_the_first_step():
     data = (TEXTS, LABELS)
     stopping = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)
     with pytest.raises(ValueError, match="EarlyStopping") as raised:
-        kt.fit(fresh("classification"), data, validation=data, callbacks=stopping, quiet=True)
+        kt.fit(bag_of_words(), data, validation=data, callbacks=stopping, quiet=True)
     named(raised, "val_loss", "highest val_accuracy", "monitor='val_loss'")
     options = OPTIONS | {"epochs": 2, "monitor": "val_loss"}
-    kt.fit(fresh("classification"), data, validation=data, callbacks=stopping, **options)
+    kt.fit(bag_of_words(), data, validation=data, callbacks=stopping, **options)
 
 
 def test_metrics_are_measured_and_can_be_followed():
-    data = DATA["image_classification"][0]
-    options = OPTIONS | {"epochs": 2, "monitor": "val_error_rate"}
-    metric = keras.metrics.MeanAbsoluteError(name="error_rate")
-    history = kt.fit(
-        fresh("image_classification"), data, validation=data, metrics=[metric], **options
-    ).history
-    assert len(history["error_rate"]) == len(history["val_error_rate"]) == 2
+    data = (TEXTS, LABELS)
+    options = OPTIONS | {"epochs": 2, "monitor": "val_surprise"}
+    metric = keras.metrics.SparseCategoricalCrossentropy(name="surprise", from_logits=True)
+    history = kt.fit(bag_of_words(), data, validation=data, metrics=[metric], **options).history
+    assert len(history["surprise"]) == len(history["val_surprise"]) == 2
     top = keras.metrics.SparseTopKCategoricalAccuracy(k=1, name="top")
     history = kt.fit(
-        fresh("classification"), (TEXTS, LABELS), metrics=top, **OPTIONS | {"epochs": 1}
+        bag_of_words(), (TEXTS, LABELS), metrics=top, **OPTIONS | {"epochs": 1}
     ).history
     assert history["top"] == history["accuracy"]
 
@@ -151,7 +158,7 @@ def test_metrics_are_measured_and_can_be_followed():
 )
 def test_wrong_metrics_are_named(metrics, error, parts):
     with pytest.raises(error) as raised:
-        kt.fit(fresh("classification"), (TEXTS, LABELS), metrics=metrics, quiet=True)
+        kt.fit(bag_of_words(), (TEXTS, LABELS), metrics=metrics, quiet=True)
     named(raised, *parts)
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import tiny
-from test_every_task import LABELS, TEXTS, TRAINERS, fresh
+from test_every_task import LABELS, TEXTS, TRAINERS, bag_of_words, fresh
 
 import keras_transformers as kt
 from keras_transformers.fitting.option_names import ADVICE
@@ -52,7 +52,7 @@ USUAL = {
 @pytest.mark.parametrize(("name", "ours"), USUAL.items())
 def test_the_message_names_ours(name, ours):
     with pytest.raises(TypeError, match=f"no option '{name}'") as error:
-        kt.fit(fresh("classification"), (TEXTS, LABELS), **{name: 1})
+        kt.fit(bag_of_words(), (TEXTS, LABELS), **{name: 1})
     assert ours in str(error.value)
 
 
@@ -73,7 +73,7 @@ def test_all_names_are_listed():
     message = str(unknown_option("fit", "zzz", ARGUMENTS))
     assert all(name in message for name in ARGUMENTS)
     with pytest.raises(TypeError) as error:
-        kt.fit(fresh("classification"), (TEXTS, LABELS), zzz=1)
+        kt.fit(bag_of_words(), (TEXTS, LABELS), zzz=1)
     for name in ("validation", "columns", "folder", "callbacks", "optimizer", "strategy", "lora"):
         assert name in str(error.value)
 

@@ -6,7 +6,7 @@ import sys
 
 import keras
 import pytest
-from test_every_task import LABELS, TEXTS, fresh
+from test_every_task import LABELS, TEXTS, bag_of_words
 from test_monitor import OPTIONS, WRONG
 
 import keras_transformers as kt
@@ -62,8 +62,8 @@ def halves(tmp_path_factory):
     data, error = (TEXTS, LABELS), RuntimeError("of a callback")
     callbacks = [first, hears, Stops(error)]
     with pytest.raises(RuntimeError, match="of a callback"):
-        kt.fit(fresh("classification"), data, folder=folder, callbacks=callbacks, **options)
-    pipeline = fresh("classification")
+        kt.fit(bag_of_words(), data, folder=folder, callbacks=callbacks, **options)
+    pipeline = bag_of_words()
     history = kt.fit(pipeline, data, folder=folder, callbacks=[second, hears], **options).history
     assert first.told == ["start", 1, 2, error]
     return first, second, heard, pipeline, history
@@ -115,6 +115,7 @@ def test_a_recipe_tells_its_trackers_how_it_ended(tmp_path):
     assert diary.told == [error]
 
 
+@pytest.mark.slow
 def test_neither_package_is_imported_before_it_is_used():
     code = (
         "import sys, keras_transformers as kt; print(dir(kt.callbacks)); kt.fit; kt.runs.Run; "

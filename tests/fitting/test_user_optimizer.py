@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from test_every_task import DATA, LABELS, TEXTS, fresh
+from test_every_task import DATA, LABELS, TEXTS, bag_of_words, fresh
 from test_fit import StopAfter
 
 import keras_transformers as kt
@@ -19,7 +19,7 @@ def plateau():
 
 
 def trained(pipeline=None, **options):
-    pipeline = pipeline or fresh("classification")
+    pipeline = pipeline or bag_of_words()
     history = kt.fit(pipeline, (TEXTS, LABELS), **OPTIONS | options).history
     history.pop("tokens_per_second")  # of a clock
     return pipeline.model.get_weights(), history
@@ -66,7 +66,7 @@ def test_a_rule_for_the_best_epoch_beside_ours_is_refused(tmp_path):
 
 
 def test_without_validation_early_stopping_may_restore_any():
-    pipeline = fresh("classification")
+    pipeline = bag_of_words()
     stopping = keras.callbacks.EarlyStopping("loss", mode="max", restore_best_weights=True)
     trained(pipeline, validation=None, callbacks=stopping, learning_rate=1e-2)
     assert all(map(np.array_equal, stopping.best_weights, pipeline.model.get_weights()))
@@ -119,7 +119,7 @@ def test_the_averages_are_scored_and_kept():
 @pytest.mark.parametrize("name", ["learning_rate", "warmup_fraction", "weight_decay", "clip_norm"])
 def test_what_the_optimizer_brings_is_not_an_option_too(name):
     with pytest.raises(ValueError, match=f"{name}=0.1.*optimizer="):
-        kt.fit(fresh("classification"), (TEXTS, LABELS), optimizer="adam", **{name: 0.1})
+        kt.fit(bag_of_words(), (TEXTS, LABELS), optimizer="adam", **{name: 0.1})
 
 
 def built():

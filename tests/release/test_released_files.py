@@ -55,6 +55,7 @@ def test_a_saved_pipeline_gives_its_answer(name, folder, untraced):
         np.testing.assert_array_equal(weight, weights[weight.path])
 
 
+@pytest.mark.slow
 def test_keras_finds_the_classes_of_models(folder):
     """In a process that has imported nothing else."""
     paths = map(str, sorted(folder.glob("*.keras")))

@@ -57,6 +57,7 @@ def test_explanations_are_on_request(export):
     assert "explain" not in graph_signatures(tiny.exported("classification"))
 
 
+@pytest.mark.slow
 def test_the_local_server_and_the_client_serve_explanations(export):
     settings, limits = [ModelSettings("toy", export.parent)], Limits(timeout_s=300.0)
     with Server(settings, rest_port=0, grpc_port=None, limits=limits) as server:

@@ -96,7 +96,8 @@ def content(folder):
     return {op: ops[op] for op in ops if not op.startswith("__")}, values
 
 
-@pytest.mark.parametrize("make", [embedder, pytest.param(translator, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [embedder, translator])
 def test_exports_in_two_threads_and_calls_in_a_third_do_not_see_one_another(make, tmp_path):
     pipeline = make()
 

@@ -190,6 +190,7 @@ def test_step_by_step_the_answers_are_those_of_the_graph(client, model, part, mo
     assert any(expected["finished"])  # by a stop string
 
 
+@pytest.mark.slow
 def test_answers_to_conversations_are_those_of_the_graph(client, model):
     roles, texts = [["system", "user"], ["user", ""]], [["Be brief.", "abc"], ["d", ""]]
     inputs = columns({}, SAMPLED, roles=roles, texts=texts)

@@ -266,7 +266,13 @@ def test_each_assignment_holds_in_calls_and_exports(task):
     assert without_effect <= NO_EFFECT, "use other values, which change the answers"
 
 
-@pytest.mark.parametrize("task", ["multi_label_classification", "tagging", "generation"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "multi_label_classification",
+        *(pytest.param(task, marks=pytest.mark.slow) for task in ("tagging", "generation")),
+    ],
+)
 def test_assignments_hold_in_calls_saves_and_exports(task, tmp_path):
     pipeline = copy(task)
     columns = batch(pipeline)

@@ -404,6 +404,7 @@ def learned(num_tokens, max_sequence_length, *, long_texts, epochs):
     return kt.evaluate(classify, (test, labels))["accuracy"]
 
 
+@pytest.mark.slow
 def test_windows_learn_what_stands_at_the_end():
     assert learned(60, 16, long_texts="windows", epochs=8) >= 0.95
 

@@ -90,6 +90,7 @@ def test_every_character_of_a_large_alphabet_gets_a_token(tmp_path):
         assert learned.vocabulary_size == len(SPECIAL) - 3 + 1 + expected
 
 
+@pytest.mark.slow
 def test_reviews_to_answers(tmp_path):
     """From Chinese strings alone: a vocabulary, a classifier, an export that answers."""
     keras.utils.set_random_seed(0)

@@ -26,7 +26,7 @@ def pipelines():
     return {task: make(encoder, tokenizer) for task, make in family_tasks.TASKS.items()}
 
 
-@pytest.mark.parametrize("task", family_tasks.slow_but("question_answering"))
+@pytest.mark.parametrize("task", family_tasks.slow_but("embedding"))
 def test_answers(pipelines, task, tmp_path):
     family_tasks.answers_do_not_depend_on_the_batch(pipelines[task])
     family_tasks.it_comes_back(pipelines[task], tmp_path)

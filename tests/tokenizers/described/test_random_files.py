@@ -12,7 +12,7 @@ from keras_transformers.convert.formats.tokenizer_files import read_tokenizers
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.gpt import files as gpt
 
-LEAST_COMPUTED = 40
+LEAST_COMPUTED = 0.8  # of all files
 REFUSED = ("normalizer", "pre_tokenizer", "model", "added token")
 
 
@@ -30,9 +30,10 @@ def theirs(contents, lines):
     return [each.ids for each in tokenizer.encode_batch(lines, add_special_tokens=False)]
 
 
-def test_fifty_random_files(tmp_path):
+@pytest.mark.parametrize("count", [15, pytest.param(50, marks=pytest.mark.slow)])
+def test_random_files(count, tmp_path):
     computed, refusals = 0, []
-    for seed in range(50):
+    for seed in range(count):
         contents = random_file(random.Random(seed))
         try:
             tokenizer = ours(contents, tmp_path / str(seed))
@@ -47,7 +48,7 @@ def test_fifty_random_files(tmp_path):
         computed += 1
     unnamed = [each for each in refusals if not any(part in each for part in REFUSED)]
     assert unnamed == []
-    assert computed >= LEAST_COMPUTED
+    assert computed >= LEAST_COMPUTED * count
 
 
 @pytest.mark.parametrize("seed", [6, pytest.param(14, marks=pytest.mark.slow)])
