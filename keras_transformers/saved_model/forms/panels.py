@@ -18,7 +18,9 @@ from keras_transformers.dependencies.private_api import call_arguments, leave_ou
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
+from keras_transformers.saved_model.forms.form import every_layer
 from keras_transformers.saved_model.forms.int8 import quick_gelu
+from keras_transformers.saved_model.forms.norms import fused_norms, short_norm
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
 
 # Columns of a panel: the fastest of 16, 32 and 64 in decoding, and in short texts.
@@ -71,6 +73,7 @@ class ShortTextsForm(ReplacedForm):
         self._loading = _Loading()
         panels = partial(_LoadedPanels, width=_SHORT_TEXTS_WIDTH, loading=self._loading)
         super().__init__(model, *_from(panels), lambda layer: layer in multiplied)
+        self._short_norms = fused_norms(every_layer(model), short_norm)
         self.kernels = {}  # they would multiply any number of rows
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
@@ -78,8 +81,7 @@ class ShortTextsForm(ReplacedForm):
         num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
         return tf.cond(
             num_tokens <= self._loading.most_tokens(),
-            # With few rows, or without oneDNN, the kernel for norms gains nothing.
-            lambda: self._run(inputs, self.replaced),
+            lambda: self._run(inputs, {**self._short_norms, **self.replaced}),
             lambda: self._run(inputs, self._plain),
         )
 
@@ -201,7 +203,7 @@ class _Panels:
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Multiplies rows (rows, features) by the matrix: (rows, units)."""
-        products = tf.matmul(rows[None], self.read())  # (panels, rows, width)
+        products = tf.raw_ops.BatchMatMulV2(x=rows, y=self.read())  # (panels, rows, width)
         if self.columns % _CROWDED == 0:
             products = products[..., : self.columns]
         joined = tf.reshape(tf.transpose(products, (1, 0, 2)), (-1, self.columns))
