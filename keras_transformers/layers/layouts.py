@@ -179,7 +179,8 @@ class Rows(Padded):
         if heads == key_heads:  # all three in one transposition
             shape = (self.batch, self.length, 3, heads, attention.head_dim)
             joined = ops.transpose(ops.reshape(joined, shape), (2, 0, 3, 1, 4))
-            return joined[0], joined[1], joined[2]
+            query, key, value = ops.unstack(joined, 3)
+            return query, key, value
         joined = self.split(joined, heads + 2 * key_heads)
         ends = heads, heads + key_heads
         return joined[:, : ends[0]], joined[:, ends[0] : ends[1]], joined[:, ends[1] :]

@@ -1,4 +1,4 @@
-"""Layer norms as the one kernel that oneDNN has for them."""
+"""Layer norms as the one kernel that oneDNN has for them, or in as few steps as there can be."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -10,10 +10,17 @@ from keras.layers import Layer, LayerNormalization
 from keras_transformers.dependencies.untyped import Tensor
 
 
-def fused_norms(layers: Iterable[Layer]) -> dict[Layer, Callable[[Tensor], Tensor]]:
-    """Returns the kernel of each layer norm in float32 over the last axis: one step, not nine."""
+def fused_norms(
+    layers: Iterable[Layer], norm: Callable[[LayerNormalization, Tensor], Tensor] | None = None
+) -> dict[Layer, Callable[[Tensor], Tensor]]:
+    """Returns the kernel of each layer norm in float32 over the last axis.
+
+    Args:
+        layers: of a model.
+        norm: computes a layer norm, `layer_norm` or `short_norm`; by default the first.
+    """
     return {
-        layer: functools.partial(layer_norm, layer)
+        layer: functools.partial(norm or layer_norm, layer)
         for layer in layers
         if type(layer) is LayerNormalization
         and layer.axis in ([-1], -1)
@@ -50,3 +57,19 @@ def layer_norm(layer: LayerNormalization, inputs: Tensor) -> Tensor:
         )
         gain, shift = (keras.ops.convert_to_tensor(weight) for weight in (layer.gamma, layer.beta))
         return tf.reshape(normalized, shape) * gain + shift
+
+
+def short_norm(layer: LayerNormalization, inputs: Tensor) -> Tensor:
+    """Computes a layer norm in nine steps; Keras takes thirteen.
+
+    That is faster than a batch norm without oneDNN, and with it for few rows.
+
+    Args:
+        layer: over the last axis, with gain and shift.
+        inputs: (..., features).
+    """
+    with tf.name_scope(layer.name):
+        gain, shift = (keras.ops.convert_to_tensor(weight) for weight in (layer.gamma, layer.beta))
+        centered = inputs - tf.reduce_mean(inputs, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
+        return centered * tf.math.rsqrt(variance + layer.epsilon) * gain + shift

@@ -2,7 +2,9 @@
 
 oneDNN arranges a matrix in panels of columns before it multiplies by it, which takes longer than a
 product with few rows, such as one short text or a step of decoding. Here the matrix is in panels
-already, and one batched product multiplies the rows by all of them.
+already, and one batched product multiplies the rows by all of them. Where TensorFlow computes
+products without oneDNN, as on processors with AVX2 alone, panels are slow, and the whole matrix is
+one panel. Loading an export decides, not making it.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,16 +18,23 @@ from keras_transformers.dependencies.private_api import call_arguments, leave_ou
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
+from keras_transformers.saved_model.forms.form import every_layer
 from keras_transformers.saved_model.forms.int8 import quick_gelu
+from keras_transformers.saved_model.forms.norms import fused_norms, short_norm
 from keras_transformers.saved_model.forms.replaced import ReplacedForm
 
 # Columns of a panel: the fastest of 16, 32 and 64 in decoding, and in short texts.
 _DECODING_WIDTH = 32
 _SHORT_TEXTS_WIDTH = 64
 
-# With more rows, the product that arranges its matrix is the faster one: it also adds the bias and
-# computes the activation.
+# With more rows, oneDNN's product that arranges its matrix is the faster one: it also adds the bias
+# and computes the activation.
 _FEW_TOKENS = 40
+
+# Rows of a matrix whose distance is a multiple of half a page share a few places in the cache, and
+# the product takes up to twice as long.
+_CROWDED = 512  # columns: 2,048 bytes
+_APART = 16  # more columns: 64 bytes, a line of the cache
 
 
 class DecodingForm(ReplacedForm):
@@ -33,16 +42,26 @@ class DecodingForm(ReplacedForm):
 
     Args:
         model: functional.
+        halved: whether the export stores matrices in bfloat16, which loading does not arrange: a
+            function casts them before it reads them.
     """
 
-    def __init__(self, model: keras.Model) -> None:
-        super().__init__(model, *_from(partial(_StoredPanels, width=_DECODING_WIDTH)))
+    def __init__(self, model: keras.Model, *, halved: bool = False) -> None:
+        self._loading = _Loading()
+        panels = _StoredPanels if halved else partial(_ArrangedPanels, loading=self._loading)
+        super().__init__(model, *_from(partial(panels, width=_DECODING_WIDTH)))
+
+    def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
+        """Returns what to save: the variables that a function reads, and what arranges them."""
+        saved = super().read(variables, functions)
+        return [*saved, *self._loading.tracked(saved)]
 
 
 class ShortTextsForm(ReplacedForm):
-    """Computes a functional model, batches of few tokens from panels.
+    """Computes a functional model, with oneDNN batches of few tokens from panels.
 
-    The export stores the matrices as they are and arranges them once, when it is loaded.
+    The export stores the matrices as they are and arranges them once, when it is loaded. Without
+    oneDNN each is one panel, and all batches are multiplied by it.
 
     Args:
         model: functional, with a padding mask.
@@ -54,25 +73,105 @@ class ShortTextsForm(ReplacedForm):
         self._loading = _Loading()
         panels = partial(_LoadedPanels, width=_SHORT_TEXTS_WIDTH, loading=self._loading)
         super().__init__(model, *_from(panels), lambda layer: layer in multiplied)
+        self._short_norms = fused_norms(every_layer(model), short_norm)
         self.kernels = {}  # they would multiply any number of rows
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Computes the model's outputs from its inputs by name, in inference, in the graph."""
         num_tokens = tf.math.count_nonzero(inputs["padding_mask"])
         return tf.cond(
-            num_tokens <= _FEW_TOKENS,
-            # With few rows the kernel for norms gains nothing.
-            lambda: self._run(inputs, self.replaced),
+            num_tokens <= self._loading.most_tokens(),
+            lambda: self._run(inputs, {**self._short_norms, **self.replaced}),
             lambda: self._run(inputs, self._plain),
         )
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
         """Returns what to save: the variables that a function reads, and what fills the panels."""
-        return [*super().read(variables, functions), *self._loading.tracked()]
+        saved = super().read(variables, functions)
+        return [*saved, *self._loading.tracked(saved)]
+
+
+class _Loading(tf.saved_model.experimental.TrackableResource):
+    """Arranges matrices for the processor that loads an export.
+
+    TensorFlow runs the initializers of its resources after it has restored the variables.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: list[tuple[tf.Variable, Callable[[Tensor], Tensor]]] = []
+        self._unsaved: list[tf.Variable] = []
+
+    def variable(self, value: Callable[[Tensor], Tensor], *, shape: Any = None) -> tf.Variable:
+        """Returns a variable that is not saved: loading sets it.
+
+        Args:
+            value: returns the value, from whether TensorFlow computes with oneDNN.
+            shape: the variable's, if it depends on that.
+        """
+        with tf.init_scope():
+            variable = tf.Variable(value(computes_with_onednn()), trainable=False, shape=shape)
+        leave_out_of_checkpoints(variable)
+        self._unsaved.append(variable)
+        self.add(variable, value)
+        return variable
+
+    def add(self, variable: tf.Variable, value: Callable[[Tensor], Tensor]) -> None:
+        """Lets loading set a variable to `value(computes_with_onednn())`."""
+        self._values.append((variable, value))
+
+    def most_tokens(self) -> Tensor:
+        """Returns the number of tokens up to which batches are multiplied by panels."""
+        return tf.convert_to_tensor(self._most_tokens)
+
+    @cached_property
+    def _most_tokens(self) -> tf.Variable:
+        def most(onednn: Tensor) -> Tensor:
+            return tf.where(
+                onednn, *(tf.constant(n, tf.int64) for n in (_FEW_TOKENS, tf.int64.max))
+            )
+
+        return self.variable(most)
+
+    def tracked(self, saved: Iterable[tf.Variable]) -> list[Any]:
+        """Returns what an export must hold in addition: this, and the variables it makes.
+
+        Args:
+            saved: the variables that are saved; loading sets no others.
+        """
+        kept = {variable.ref() for variable in (*saved, *self._unsaved)}
+        self._values = [pair for pair in self._values if pair[0].ref() in kept]
+        return [self, *self._unsaved] if self._values else []
+
+    def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
+        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
+
+    def _initialize(self) -> None:
+        onednn = computes_with_onednn()
+        for variable, value in self._values:
+            variable.assign(value(onednn))
+
+
+@tf.function(autograph=False)
+def computes_with_onednn() -> Tensor:
+    """Returns whether TensorFlow computes with oneDNN in this process, as a boolean tensor.
+
+    It does by default on processors with AVX-512 VNNI, bfloat16 or AMX, and elsewhere with
+    `TF_ENABLE_ONEDNN_OPTS=1`. oneDNN's batch norm returns nothing in the place of what a GPU keeps
+    for the gradient, and TensorFlow's own a number.
+    """
+    with tf.device("CPU:0"):
+        # No optimizer knows the time, and so none computes the norm in advance, without oneDNN.
+        image = tf.fill((1, 1, 1, 1), tf.cast(tf.timestamp(), tf.float32))
+        one, none = tf.ones((1,)), tf.zeros((0,))
+        *_, kept = tf.raw_ops.FusedBatchNormV3(
+            x=image, scale=one, offset=one, mean=none, variance=none, is_training=True
+        )
+        return tf.equal(tf.size(kept), 0)
 
 
 class _Panels:
-    """A matrix in panels of columns; zeros fill up the last one.
+    """A matrix in panels of columns, or as one panel; zeros fill up the last one.
 
     Args:
         matrix: (features, units), or with `transposed` (units, features).
@@ -80,25 +179,52 @@ class _Panels:
 
     Attributes:
         units: columns of the matrix.
+        columns: those of all panels.
+        shape: (None, features, None).
         variables: those to save.
     """
 
-    def __init__(self, matrix: keras.Variable, width: int, *, transposed: bool = False) -> None:
-        self.units, self.width = matrix.shape[0 if transposed else 1], width
-        self._matrix, self._transposed = matrix, transposed
-        self.variables: list[keras.Variable] = []
+    def __init__(
+        self,
+        matrix: keras.Variable,
+        width: int,
+        *,
+        transposed: bool = False,
+    ) -> None:
+        self.units = matrix.shape[0 if transposed else 1]
+        self.columns = -(-self.units // width) * width
+        self.shape = (None, matrix.shape[1 if transposed else 0], None)
+        self.variables: list[Any] = []
+        self._matrix, self._width, self._transposed = matrix, width, transposed
 
     def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         raise NotImplementedError
 
+    def multiply(self, rows: Tensor) -> Tensor:
+        """Multiplies rows (rows, features) by the matrix: (rows, units)."""
+        products = tf.raw_ops.BatchMatMulV2(x=rows, y=self.read())  # (panels, rows, width)
+        if self.columns % _CROWDED == 0:
+            products = products[..., : self.columns]
+        joined = tf.reshape(tf.transpose(products, (1, 0, 2)), (-1, self.columns))
+        return joined if self.columns == self.units else joined[:, : self.units]
+
     def cut(self) -> Tensor:
-        """Cuts the matrix into panels."""
+        """Cuts the matrix into panels of the same width, (panels, features, width)."""
         matrix = tf.convert_to_tensor(self._matrix.value)
         matrix = tf.transpose(matrix) if self._transposed else matrix
-        features, count = matrix.shape[0], -(-self.units // self.width)
-        padded = tf.pad(matrix, [(0, 0), (0, count * self.width - self.units)])
-        return tf.transpose(tf.reshape(padded, (features, count, self.width)), (1, 0, 2))
+        padded = tf.pad(matrix, [(0, 0), (0, self.columns - self.units)])
+        panels = tf.reshape(padded, (matrix.shape[0], -1, self._width))
+        return tf.transpose(panels, (1, 0, 2))
+
+    def arranged(self, panels: Tensor, onednn: Tensor) -> Tensor:
+        """Returns the panels, or the same columns as one panel without oneDNN."""
+        return tf.cond(onednn, lambda: panels, lambda: self._one(panels))
+
+    def _one(self, panels: Tensor) -> Tensor:
+        matrix = tf.reshape(tf.transpose(panels, (1, 0, 2)), (1, -1, self.columns))
+        apart = _APART if self.columns % _CROWDED == 0 else 0
+        return tf.pad(matrix, [(0, 0), (0, 0), (0, apart)])
 
 
 class _StoredPanels(_Panels):
@@ -113,17 +239,37 @@ class _StoredPanels(_Panels):
         return keras.ops.convert_to_tensor(self.variables[0])
 
 
+class _ArrangedPanels(_Panels):
+    """Panels that the export stores in the matrix's place, and loading arranges there.
+
+    Args:
+        matrix, width, transposed: see `_Panels`.
+        loading: what arranges them.
+    """
+
+    def __init__(
+        self, matrix: keras.Variable, width: int, loading: _Loading, *, transposed: bool = False
+    ) -> None:
+        super().__init__(matrix, width, transposed=transposed)
+        variable = tf.Variable(self.cut(), trainable=False, shape=self.shape)
+        self.variables.append(variable)
+        loading.add(variable, lambda onednn: self.arranged(variable, onednn))
+
+    def read(self) -> Tensor:
+        """Returns the panels, (panels, features, width)."""
+        return tf.convert_to_tensor(self.variables[0])
+
+
 class _LoadedPanels(_Panels):
     """Panels that are cut when the export is loaded, if a graph reads them.
 
     Args:
-        matrix: (features, units), or with `transposed` (units, features).
-        width: columns of a panel.
+        matrix, width, transposed: see `_Panels`.
         loading: what cuts them.
     """
 
     def __init__(
-        self, matrix: keras.Variable, width: int, *, transposed: bool = False, loading: "_Loading"
+        self, matrix: keras.Variable, width: int, loading: _Loading, *, transposed: bool = False
     ) -> None:
         super().__init__(matrix, width, transposed=transposed)
         self._loading = loading
@@ -134,37 +280,9 @@ class _LoadedPanels(_Panels):
 
     @cached_property
     def _variable(self) -> tf.Variable:
-        with tf.init_scope():
-            variable = tf.Variable(self.cut(), trainable=False)
-        self._loading.add(variable, self.cut)
-        return variable
-
-
-class _Loading(tf.saved_model.experimental.TrackableResource):
-    """Gives variables that are not saved their values when an export is loaded.
-
-    TensorFlow runs the initializers of its resources then, after it has restored the variables.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._values: list[tuple[tf.Variable, Callable[[], Tensor]]] = []
-
-    def add(self, variable: tf.Variable, value: Callable[[], Tensor]) -> None:
-        """Lets loading set the variable to what `value` returns, and saving leave it out."""
-        leave_out_of_checkpoints(variable)
-        self._values.append((variable, value))
-
-    def tracked(self) -> list[Any]:
-        """Returns what an export must hold: this, and its variables."""
-        return [self, *(variable for variable, _ in self._values)] if self._values else []
-
-    def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
-        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
-
-    def _initialize(self) -> None:
-        for variable, value in self._values:
-            variable.assign(value())
+        return self._loading.variable(
+            lambda onednn: self.arranged(self.cut(), onednn), shape=self.shape
+        )
 
 
 class _PanelDense:
@@ -192,7 +310,7 @@ class _PanelDense:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Maps rows (rows, features) to (rows, units)."""
-        outputs = _product(rows, self._panels)
+        outputs = self._panels.multiply(rows)
         if self._bias is not None:
             outputs = tf.add(outputs, keras.ops.convert_to_tensor(self._bias))
         return outputs if self._activation is None else self._activation(outputs)
@@ -216,12 +334,13 @@ class _PanelEmbedding:
     def __call__(self, inputs: Tensor, *, reverse: bool = False) -> Tensor:
         """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
         if reverse:
-            logits = _product(tf.reshape(inputs, (-1, self._hidden)), self._panels)
+            logits = self._panels.multiply(tf.reshape(inputs, (-1, self._hidden)))
             return tf.reshape(logits, (*keras.ops.shape(inputs)[:-1], self._panels.units))
-        ids, width = tf.cast(inputs, tf.int64)[..., None], self._panels.width
+        ids, panels = tf.cast(inputs, tf.int64)[..., None], self._panels.read()
+        width = tf.shape(panels, tf.int64)[2]
         rows = tf.range(self._hidden, dtype=tf.int64)  # of a panel
         places = (ids // width * self._hidden + rows) * width + ids % width
-        vectors = tf.gather(tf.reshape(self._panels.read(), [-1]), places)
+        vectors = tf.gather(tf.reshape(panels, [-1]), places)
         return vectors if self._scale == 1.0 else vectors * self._scale
 
 
@@ -235,11 +354,3 @@ def _from(panels: Callable[..., _Panels]) -> tuple[Callable[..., Any], Callable[
         return _PanelEmbedding(layer, panels(layer.embeddings, transposed=True))
 
     return dense, table
-
-
-def _product(rows: Tensor, panels: _Panels) -> Tensor:
-    """Multiplies rows (rows, features) by a matrix in panels: (rows, units)."""
-    read = panels.read()
-    products = tf.matmul(rows[None], read)  # (panels, rows, width)
-    joined = tf.reshape(tf.transpose(products, (1, 0, 2)), (-1, read.shape[0] * panels.width))
-    return joined if joined.shape[1] == panels.units else joined[:, : panels.units]

@@ -6,7 +6,7 @@ from checks import in_float64, same_but_for_rounding
 from tensorflow.python.util import _pywrap_util_port
 
 import keras_transformers as kt
-from keras_transformers.saved_model.forms.norms import fused_norms, layer_norm
+from keras_transformers.saved_model.forms.norms import fused_norms, layer_norm, short_norm
 
 pytestmark = pytest.mark.kernels
 
@@ -21,10 +21,11 @@ def norm(epsilon=1e-12, features=8, **options):
 
 @pytest.mark.parametrize("shape", [(5, 8), (1, 8), (0, 8), (2, 3, 8)])
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3])
-def test_the_kernel_has_the_layers_numbers(shape, epsilon):
+@pytest.mark.parametrize("kernel", [layer_norm, short_norm])
+def test_a_kernel_has_the_layers_numbers(kernel, shape, epsilon):
     layer = norm(epsilon)
     inputs = tf.constant(np.random.default_rng(1).normal(3.0, 2.0, shape), tf.float32)
-    found = tf.function(layer_norm, autograph=False)(layer, inputs)
+    found = tf.function(kernel, autograph=False)(layer, inputs)
     same_but_for_rounding(found, layer(inputs), in_float64(layer)(inputs))
 
 

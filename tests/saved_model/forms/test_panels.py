@@ -14,6 +14,7 @@ from keras_transformers.layers import RowDense, TokenEmbedding
 from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.forms.panels import (
     ShortTextsForm,
+    _ArrangedPanels,
     _LoadedPanels,
     _Loading,
     _PanelDense,
@@ -22,6 +23,8 @@ from keras_transformers.saved_model.forms.panels import (
 )
 
 pytestmark = pytest.mark.kernels
+
+KINDS = [_StoredPanels, *(partial(x, loading=_Loading()) for x in (_ArrangedPanels, _LoadedPanels))]
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +65,9 @@ def bytes_of(folder):
     return sum(file.stat().st_size for file in (folder / "variables").iterdir())
 
 
-@pytest.mark.parametrize("panels", [_StoredPanels, partial(_LoadedPanels, loading=_Loading())])
+@pytest.mark.parametrize("panels", KINDS)
 @pytest.mark.parametrize("activation", ["gelu", "relu", "linear"])
-@pytest.mark.parametrize(("units", "width"), [(64, 32), (72, 32), (5, 64)])
+@pytest.mark.parametrize(("units", "width"), [(64, 32), (72, 32), (5, 64), (512, 64)])
 def test_a_product_of_panels_is_the_layers(panels, activation, units, width):
     function = kt.layers.dense.activation_function(activation)
     layer = RowDense(units, activation=function, bias_initializer="random_normal")
@@ -74,7 +77,7 @@ def test_a_product_of_panels_is_the_layers(panels, activation, units, width):
     same_but_for_rounding(in_panels(rows), expected, in_float64(layer)(rows))
 
 
-@pytest.mark.parametrize("panels", [_StoredPanels, partial(_LoadedPanels, loading=_Loading())])
+@pytest.mark.parametrize("panels", KINDS)
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_a_table_of_panels_is_the_embedding(panels, scale):
     layer = TokenEmbedding(70, 16, scale=scale)
@@ -158,8 +161,8 @@ def test_what_decodes_stores_panels_alone(tmp_path):
     filled_up = -generate.tokenizer.vocabulary_size % 32 * 64
     expected = 4 * (generate.model.count_params() + filled_up)
     assert bytes_of(folder) == pytest.approx(expected, abs=8000)  # with the index
-    shapes = [v.shape.rank for v in tf.saved_model.load(str(folder)).raw_variables]
-    assert shapes.count(3) == 2 * 6 + 1
+    *panels, _ = tf.saved_model.load(str(folder)).raw_variables  # the last one arranges them
+    assert [v.shape.rank for v in panels].count(3) == 2 * 6 + 1
 
 
 @pytest.mark.slow
