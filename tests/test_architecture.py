@@ -90,11 +90,12 @@ WITHOUT_TENSORFLOW = (
     "tasks/generation/choice_lists.py",
     "tasks/generation/conversations.py",
 )
-# The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
-# own files, convert its graphs, and match patterns from files with its engine.
+# The first three do what keras.ops cannot, after a check of the backend; the others read
+# TensorFlow's own files, convert its graphs, and match patterns from files with its engine.
 WITH_TENSORFLOW = {
     "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
+    "layers/shared.py",
     "convert/containers/tf_checkpoint.py",
     "convert/formats/onnx.py",
     "convert/regular_expressions.py",
