@@ -93,6 +93,7 @@ def shared_call(layer: keras.layers.Layer, method: Callable[..., Any], **argumen
         _functions[key] = None if whole.captured_inputs else _Function(traced(read), read)
         if len(_functions) > _MOST_FUNCTIONS:
             _functions.popitem(last=False)
+    _functions.move_to_end(key)
     function = _functions[key]
     if function is None:
         return method(**arguments)
