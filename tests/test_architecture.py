@@ -100,6 +100,7 @@ WITH_TENSORFLOW = {
     "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
     "convert/memory.py",
+    "layers/shared.py",
     "convert/containers/tf_checkpoint.py",
     "convert/formats/onnx.py",
     "convert/regular_expressions.py",

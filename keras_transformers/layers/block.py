@@ -14,6 +14,7 @@ from keras_transformers.layers.layouts import PADDED, Padded, Selected
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
 from keras_transformers.layers.scopes import KERNELS, SELECTIONS
+from keras_transformers.layers.shared import shared_call
 from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["TransformerBlock"]
@@ -230,6 +231,32 @@ class TransformerBlock(RecomputableLayer):
         Returns:
             The inputs' shape, and the cache with the new positions.
         """
+        return shared_call(
+            self,
+            self._step,
+            inputs=inputs,
+            cache=cache,
+            index=index,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            positions=positions,
+            cross_keys_values=cross_keys_values,
+            cross_attention_mask=cross_attention_mask,
+        )
+
+    def _step(
+        self,
+        inputs: Tensor,
+        *,
+        cache: KeysValues,
+        index: Tensor | None,
+        attention_mask: Tensor | None,
+        attention_bias: Tensor | None,
+        positions: Tensor | None,
+        cross_keys_values: KeysValues | None,
+        cross_attention_mask: Tensor | None,
+    ) -> tuple[Tensor, KeysValues]:
+        """Computes `step`."""
         extended = cache
 
         def attend(x: Tensor) -> tuple[Tensor, Tensor]:

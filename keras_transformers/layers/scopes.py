@@ -52,6 +52,8 @@ class Scope(Generic[Value]):
 
 # What computes a layer in its stead, from the same arguments; but for a `RowDense` from rows (rows,
 # features), and for an attention its queries, keys and values alone, as `layouts.joined_product`.
+# Layers share the graph of a call, see `shared.shared_call`, if their kernels have `structure`, a
+# hashable value that is equal for kernels that compute the same from their `variables`.
 KERNELS: Scope[Callable[..., Any]] = Scope("kernels")
 
 

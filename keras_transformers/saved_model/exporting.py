@@ -34,7 +34,7 @@ from keras_transformers.saved_model.metadata import (
     of_pipeline,
     of_signature,
 )
-from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
+from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype, stored_value
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
 from keras_transformers.tasks.pipeline import SHARED, Pipeline, Signature
@@ -150,11 +150,18 @@ def export(
             "explain=True with weights_dtype='int8': products in int8 have no gradients, which "
             "explanations need: use 'bfloat16' or 'float32', or make a second export for them"
         )
-    form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
-    stored = StoredWeights(form.weights, weights_dtype)
     signatures = pipeline.signatures(examples)
     if explain:
         signatures |= pipeline.explain_signatures(pipeline.example_batches(examples))
+    tolerance = pipeline.tolerance
+    if check and pipeline.in_float32 and not is_int8:
+        signatures, described, needed = _decided_answers(pipeline, signatures, weights_dtype)
+        tolerance = max(tolerance, needed)
+    else:
+        of_model = StoredWeights(pipeline.model.variables, weights_dtype)
+        described = _Answers(pipeline, of_model.reading).to(signatures)
+    form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
+    stored = StoredWeights(form.weights, weights_dtype)
 
     def as_function(call: Callable[..., Any]) -> Any:
         """Returns one function for all signatures, so that the graph has it once."""
@@ -173,22 +180,12 @@ def export(
             return _of_signatures(make, {**signatures, **steps}, stored.reading)
 
     run = as_function(form)
-    described = _of_signatures(_describe, signatures, stored.reading)
-    tolerance = pipeline.tolerance
     if is_int8:  # close to the model's answers, which exports must repeat
-        of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
+        answers_of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
         described = of_each(lambda name, s: _describe(name, _in_graph(s)), run)
         if check:
             chooses = hasattr(pipeline.model, "start_decoding")
-            _check_int8(described, of_model, of_same_texts=chooses)
-    elif check and pipeline.in_float32:
-        of_moved = _of_moved(signatures, stored)
-        rows = rounding.decided(described, of_moved)
-        if not all(kept.all() for examples in rows.values() for kept in examples):
-            signatures = {name: _decided(name, s, rows[name]) for name, s in signatures.items()}
-            described = _of_signatures(_describe, signatures, stored.reading)
-            of_moved = _of_moved(signatures, stored)
-        tolerance = max(tolerance, _needed(described, of_moved))
+            _check_int8(described, answers_of_model, of_same_texts=chooses)
     description = {
         "format": FORMAT_NUMBER,
         **of_pipeline(pipeline),
@@ -228,12 +225,61 @@ def _of_signatures(
     }
 
 
-def _of_moved(signatures: Mapping[str, Signature], stored: StoredWeights) -> list[dict[str, Any]]:
-    """Describes the signatures with the answers of moved weights, for each direction."""
-    return [
-        _of_signatures(_describe, signatures, partial(stored.reading_moved, direction=direction))
-        for direction in (1, -1)
-    ]
+class _Answers:
+    """Answers the examples of signatures as a pipeline does.
+
+    Its shared methods are traced once, for all signatures and weights.
+
+    Args:
+        pipeline: the pipeline.
+        reading: makes a function read certain weights.
+    """
+
+    def __init__(self, pipeline: Pipeline, reading: Callable[[Any], Any]) -> None:
+        self._pipeline, self._reading = pipeline, reading
+        self._functions = functools.cache(self._function)
+
+    def _function(self, method: Callable[..., Any]) -> Any:
+        call = self._reading(partial(method, self._pipeline))
+        return tf.function(call, autograph=False, reduce_retracing=True)
+
+    def to(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
+        """Returns the signatures as JSON, with their examples and answers."""
+        with SHARED.use({self._pipeline: self._functions}):
+            return _of_signatures(_describe, signatures, self._reading)
+
+
+def _decided_answers(
+    pipeline: Pipeline, signatures: Mapping[str, Signature], weights_dtype: WeightsDtype
+) -> tuple[dict[str, Signature], dict[str, Any], float]:
+    """Answers the examples as the pipeline does, on any processor.
+
+    Returns:
+        The signatures, without the rows of examples whose answers rounding decides; the answers to
+        the others; and the tolerance that these need.
+
+    Raises:
+        RuntimeError: no row of a signature is left, or no tolerance suffices; see `rounding`.
+    """
+    weights = rounding.MovableWeights(
+        pipeline.model.variables, partial(stored_value, weights_dtype=weights_dtype)
+    )
+    answers = _Answers(pipeline, weights.reading)
+
+    def of_moved(signatures: Mapping[str, Signature]) -> list[dict[str, Any]]:
+        moved = []
+        for direction in (1, -1):
+            weights.move(direction)
+            moved.append(answers.to(signatures))
+        weights.move(0)
+        return moved
+
+    described, others = answers.to(signatures), of_moved(signatures)
+    rows = rounding.decided(described, others)
+    if not all(kept.all() for examples in rows.values() for kept in examples):
+        signatures = {name: _decided(name, s, rows[name]) for name, s in signatures.items()}
+        described, others = answers.to(signatures), of_moved(signatures)
+    return dict(signatures), described, _needed(described, others)
 
 
 def _decided(name: str, signature: Signature, rows: Sequence[np.ndarray]) -> Signature:

@@ -5,9 +5,12 @@ that differ in their last places (Higham 2002, Accuracy and Stability of Numeric
 chapter 3), so the answers with such weights show how far apart two processors may be.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -23,17 +26,52 @@ _MOVE = 2.0**-22  # of a weight: 2 to 4 units in its last place
 _TIMES = 4.0  # the moved weights are one sample of many
 
 
-def moved(weight: Tensor, index: int, direction: Literal[1, -1]) -> Tensor:
+class MovableWeights:
+    """Holds a copy of a model's weights, and makes functions read it.
+
+    Args:
+        variables: the model's.
+        stored: returns the value of a weight as the export stores it.
+    """
+
+    def __init__(
+        self, variables: Iterable[keras.Variable], stored: Callable[[keras.Variable], Tensor]
+    ) -> None:
+        floats = [x for x in variables if tf.as_dtype(x.dtype).is_floating]
+        self._stored = stored
+        self._copies = [(x, tf.Variable(stored(x), trainable=False)) for x in floats]
+
+    def move(self, direction: Literal[1, 0, -1]) -> None:
+        """Moves each number up or down in its last places, or back; see `moved`."""
+        for index, (variable, copy) in enumerate(self._copies):
+            copy.assign(moved(self._stored(variable), index, direction))
+
+    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns the function with these weights instead of the model's."""
+
+        @functools.wraps(function)
+        def read(*args: Any, **inputs: Any) -> Any:
+            with keras.StatelessScope(state_mapping=self._copies):
+                return function(*args, **inputs)
+
+        return read
+
+
+def moved(weight: Tensor, index: int, direction: Literal[1, 0, -1]) -> Tensor:
     """Returns a weight of which each number is moved up or down in its last places.
 
     Args:
         weight: a float tensor.
         index: chooses which numbers go up, the same ones every time.
         direction: -1 moves down those that 1 moves up: an answer whose score lies at a threshold
-            changes in one of the two directions.
+            changes in one of the two directions. 0 moves nothing.
     """
-    draws = tf.random.stateless_uniform(weight.shape, (0, index), -1.0, 1.0)
-    return weight * tf.cast(1.0 + direction * _MOVE * tf.sign(draws), weight.dtype)
+    count = math.prod(weight.shape)
+    bits = np.frombuffer(np.random.default_rng(index).bytes(-(-count // 8)), np.uint8)
+    goes_up = np.unpackbits(bits, count=count).reshape(weight.shape)
+    move = direction * _MOVE
+    factors = np.array([1.0 - move, 1.0 + move], weight.dtype.as_numpy_dtype)
+    return weight * factors[goes_up]
 
 
 def tolerance(described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]]) -> float:

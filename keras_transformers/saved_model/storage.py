@@ -8,10 +8,23 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.dependencies.untyped import Tensor
-from keras_transformers.saved_model.rounding import moved
 
 Outputs = Mapping[str, Tensor]
 WeightsDtype = Literal["float32", "bfloat16", "int8"]
+
+
+def stored_value(variable: keras.Variable, weights_dtype: WeightsDtype) -> Tensor:
+    """Returns the value of a weight after it was stored: rounded, if it is stored in bfloat16."""
+    value = tf.convert_to_tensor(variable.value)
+    if _is_halved(variable, weights_dtype):
+        return tf.cast(tf.cast(value, tf.bfloat16), tf.float32)
+    return value
+
+
+def _is_halved(variable: keras.Variable | tf.Variable, weights_dtype: WeightsDtype) -> bool:
+    """Returns whether an export stores a variable in bfloat16."""
+    is_matrix = isinstance(variable, keras.Variable) and len(variable.shape) > 1
+    return weights_dtype == "bfloat16" and is_matrix and tf.as_dtype(variable.dtype) == tf.float32
 
 
 class StoredWeights:
@@ -42,19 +55,15 @@ class StoredWeights:
             raise ValueError(
                 f"weights_dtype={weights_dtype!r}: use 'float32', 'bfloat16' or 'int8'"
             )
-        self._floats: list[tuple[keras.Variable, tf.Variable]] = []
         self._halved: list[tuple[keras.Variable, tf.Variable]] = []
         self._read: set[int] = set()  # indices of those in `_halved` that a function reads
         self.variables: list[tf.Variable] = []
         for variable in variables:
             kept = variable.value if isinstance(variable, keras.Variable) else variable
-            is_matrix = isinstance(variable, keras.Variable) and len(variable.shape) > 1
-            if weights_dtype == "bfloat16" and is_matrix and kept.dtype == tf.float32:
+            if _is_halved(variable, weights_dtype):
                 kept = tf.Variable(tf.cast(kept, tf.bfloat16), trainable=False)
                 self._halved.append((variable, kept))
             self.variables.append(kept)
-            if isinstance(variable, keras.Variable) and kept.dtype.is_floating:
-                self._floats.append((variable, kept))
 
     def reading(self, function: Callable[..., Outputs]) -> Callable[..., Outputs]:
         """Returns the function with the stored weights instead of the model's."""
@@ -69,25 +78,6 @@ class StoredWeights:
             if not tf.executing_eagerly():
                 self._read |= {i for i, (_, value) in enumerate(values) if value.consumers()}
             return outputs
-
-        return read
-
-    def reading_moved(
-        self, function: Callable[..., Outputs], *, direction: Literal[1, -1]
-    ) -> Callable[..., Outputs]:
-        """Returns the function with weights that differ from those it reads in their last places.
-
-        See `saved_model.rounding`.
-        """
-
-        @functools.wraps(function)
-        def read(*args: Tensor, **inputs: Tensor) -> Outputs:
-            values = [
-                (variable, moved(tf.cast(kept, variable.dtype), index, direction))
-                for index, (variable, kept) in enumerate(self._floats)
-            ]
-            with keras.StatelessScope(state_mapping=values):
-                return function(*args, **inputs)
 
         return read
 

@@ -295,6 +295,7 @@ class _PanelDense:
 
     Attributes:
         variables: those of the panels.
+        structure: see `scopes.KERNELS`.
     """
 
     def __init__(
@@ -307,6 +308,7 @@ class _PanelDense:
         self._panels, self._bias = panels, bias
         is_gelu = activation is activation_function("gelu")
         self._activation = quick_gelu if is_gelu else activation
+        self.structure = (type(self), panels.units, panels.width, self._activation)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Maps rows (rows, features) to (rows, units)."""
