@@ -266,8 +266,9 @@ class Selected(Padded):
         queries, keys, values = self._layout.project(attention, query, value)
         if self._selection.positions is None:
             return queries[:, :, :1], keys, values
-        positions = self.query_positions(None)[:, None, :, None]
-        return ops.take_along_axis(queries, positions, axis=2), keys, values
+        # Not `ops.take_along_axis`, which fails if no position is selected.
+        selected = PADDED.at(PADDED.merge(queries), self.query_positions(None))
+        return PADDED.split(selected, attention.num_heads), keys, values
 
     def merge(self, context: Tensor) -> Tensor:
         """Joins (batch, heads, selected, head_dim) to (batch, selected, heads * head_dim)."""

@@ -84,6 +84,14 @@ def test_exports_compute_the_same(model):
         np.testing.assert_allclose(outputs[name], value, rtol=0, atol=1e-5)
 
 
+def test_no_position_may_be_selected():
+    model = HEADS["masked words"]()
+    inputs = {name: tf.constant(x) for name, x in inputs_of(model).items()}
+    inputs["mask_positions"] = inputs["mask_positions"][:, :0]
+    for compute in (lambda: model(inputs), lambda: tf.function(ExportForm(model))(**inputs)):
+        assert compute()["mask_logits"].shape == (3, 0, 20)
+
+
 def test_other_positions_are_not_computed(model, monkeypatch):
     shapes = []
     network = type(HeadSelection(model).block.feed_forward)

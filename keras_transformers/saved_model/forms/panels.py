@@ -18,6 +18,7 @@ from keras_transformers.dependencies.private_api import call_arguments, leave_ou
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
+from keras_transformers.layers.scopes import VALUES
 from keras_transformers.saved_model.forms.form import every_layer
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.norms import fused_norms, short_norm
@@ -257,7 +258,9 @@ class _ArrangedPanels(_Panels):
 
     def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
-        return tf.convert_to_tensor(self.variables[0])
+        variable = self.variables[0]
+        value = VALUES.of(variable.ref())
+        return tf.convert_to_tensor(variable) if value is None else value
 
 
 class _LoadedPanels(_Panels):
@@ -308,7 +311,8 @@ class _PanelDense:
         self._panels, self._bias = panels, bias
         is_gelu = activation is activation_function("gelu")
         self._activation = quick_gelu if is_gelu else activation
-        self.structure = (type(self), panels.units, panels.width, self._activation)
+        if panels.variables:  # those that loading makes are read as they are
+            self.structure = (type(self), panels.units, panels.columns, self._activation)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Maps rows (rows, features) to (rows, units)."""
