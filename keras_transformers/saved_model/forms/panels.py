@@ -51,6 +51,10 @@ class DecodingForm(ReplacedForm):
         panels = _StoredPanels if halved else partial(_ArrangedPanels, loading=self._loading)
         super().__init__(model, *_from(partial(panels, width=_DECODING_WIDTH)))
 
+    def arrange(self) -> None:
+        """Arranges the matrices for this process, as loading an export does."""
+        self._loading.run()
+
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
         """Returns what to save: the variables that a function reads, and what arranges them."""
         saved = super().read(variables, functions)
@@ -146,6 +150,10 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
 
+    def run(self) -> None:
+        """Sets the variables, in this process."""
+        self._initialize()
+
     def _initialize(self) -> None:
         onednn = computes_with_onednn()
         for variable, value in self._values:
@@ -214,17 +222,31 @@ class _Panels:
         matrix = tf.convert_to_tensor(self._matrix.value)
         matrix = tf.transpose(matrix) if self._transposed else matrix
         padded = tf.pad(matrix, [(0, 0), (0, self.columns - self.units)])
-        panels = tf.reshape(padded, (matrix.shape[0], -1, self._width))
-        return tf.transpose(panels, (1, 0, 2))
+        return self._cut(padded)
 
     def arranged(self, panels: Tensor, onednn: Tensor) -> Tensor:
-        """Returns the panels, or the same columns as one panel without oneDNN."""
-        return tf.cond(onednn, lambda: panels, lambda: self._one(panels))
+        """Returns the same columns in panels of the width, or without oneDNN as one panel."""
+        is_cut = tf.shape(panels)[2] == self._width
+        return tf.cond(
+            tf.logical_and(onednn, is_cut),
+            lambda: panels,
+            lambda: tf.cond(
+                onednn, lambda: self._cut(_joined(panels)), lambda: self._one(_joined(panels))
+            ),
+        )
 
-    def _one(self, panels: Tensor) -> Tensor:
-        matrix = tf.reshape(tf.transpose(panels, (1, 0, 2)), (1, -1, self.columns))
+    def _cut(self, matrix: Tensor) -> Tensor:
+        panels = tf.reshape(matrix[:, : self.columns], (matrix.shape[0], -1, self._width))
+        return tf.transpose(panels, (1, 0, 2))
+
+    def _one(self, matrix: Tensor) -> Tensor:
         apart = _APART if self.columns % _CROWDED == 0 else 0
-        return tf.pad(matrix, [(0, 0), (0, 0), (0, apart)])
+        return tf.pad(matrix[:, : self.columns], [(0, 0), (0, apart)])[None]
+
+
+def _joined(panels: Tensor) -> Tensor:
+    """Returns the columns of panels side by side, (features, columns)."""
+    return tf.reshape(tf.transpose(panels, (1, 0, 2)), (panels.shape[1], -1))
 
 
 class _StoredPanels(_Panels):
