@@ -36,6 +36,8 @@ _FEW_TOKENS = 40
 _CROWDED = 512  # columns: 2,048 bytes
 _APART = 16  # more columns: 64 bytes, a line of the cache
 
+_ARRANGED = "arranged on loading, for the processor that does"
+
 
 class DecodingForm(ReplacedForm):
     """Computes a functional model that decodes, from stored panels; its answers are the model's.
@@ -46,9 +48,13 @@ class DecodingForm(ReplacedForm):
             function casts them before it reads them.
     """
 
+    matrices = _ARRANGED
+
     def __init__(self, model: keras.Model, *, halved: bool = False) -> None:
         self._loading = _Loading()
         panels = _StoredPanels if halved else partial(_ArrangedPanels, loading=self._loading)
+        if halved:
+            self.matrices = "in panels for oneDNN; slower without it, as with AVX2 alone"
         super().__init__(model, *_from(partial(panels, width=_DECODING_WIDTH)))
 
     def arrange(self) -> None:
@@ -70,6 +76,8 @@ class ShortTextsForm(ReplacedForm):
     Args:
         model: functional, with a padding mask.
     """
+
+    matrices = _ARRANGED
 
     def __init__(self, model: keras.Model) -> None:
         calls = call_arguments(model)

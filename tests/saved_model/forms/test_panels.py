@@ -13,6 +13,7 @@ from tensorflow.python.util import _pywrap_util_port
 import keras_transformers as kt
 from keras_transformers.layers import RowDense, TokenEmbedding
 from keras_transformers.saved_model.checks import check
+from keras_transformers.saved_model.description import describe, lines
 from keras_transformers.saved_model.forms import panels as panels_module
 from keras_transformers.saved_model.forms.panels import (
     ShortTextsForm,
@@ -161,6 +162,9 @@ def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_
     assert list(check.failures(str(arranged))) == []
     plain = kt.export(mask_filler, tmp_path / "plain", arrange_matrices=False, check=False)
     assert bytes_of(arranged) == pytest.approx(bytes_of(plain), abs=2000)
+    shown = ["\n".join(lines(describe(each))) for each in (arranged, plain)]
+    assert "arranged on loading" in shown[0]
+    assert "as in the model" in shown[1]
     text = tf.constant(["a [MASK] film ."])
     answers = [
         tf.saved_model.load(str(each)).signatures["serving_default"](text=text)["probabilities"]
