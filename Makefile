@@ -12,7 +12,7 @@ PYTHON311 ?= python3.11
 PYTHON312 ?= python3.12
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest test-tracking test-clients benchmark lint types format docs docs-version docs-tables results stubs api dist clean help
+.PHONY: quickstart test test-kernels test-slow test-all test-wheel test-runtimes test-newest test-tracking test-clients benchmark benchmark-avx2 lint types format docs docs-version docs-tables results stubs api dist clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-kernels test-slow test-wheel: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -74,6 +74,15 @@ benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites d
 		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
 	$(BIN)/python benchmarks/suite/report.py
 	$(BIN)/python docs/site/charts.py
+
+benchmark-avx2: export TF_ENABLE_ONEDNN_OPTS=0
+benchmark-avx2: export ONEDNN_MAX_CPU_ISA=AVX2
+benchmark-avx2: export CT2_FORCE_CPU_ISA=AVX2
+benchmark-avx2: $(VENV)/.installed-dev ## the same as on a processor with AVX2 alone, for encoders and translation
+	$(BIN)/pip install --quiet -e '.[benchmark]'
+	for table in encoders int8 translation; do \
+		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
+	$(BIN)/python benchmarks/suite/report.py
 
 lint: $(VENV)/.installed-dev ## ruff, rules and format
 	$(BIN)/ruff check .

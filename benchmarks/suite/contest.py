@@ -7,7 +7,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 RESULTS = Path(__file__).parents[1] / "results" / "suite"
+_LIMITS = ("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "CT2_FORCE_CPU_ISA")
 _PACKAGES = (
     *("tensorflow", "keras", "keras-hub", "onnxruntime", "openvino", "ctranslate2"),
     *("transformers", "torch"),
 )
+# Instruction set -> the flag of a processor that has it, and the suffix of its tables' names, the
+# widest first. ONEDNN_MAX_CPU_ISA lets a processor stand in for one with less.
+INSTRUCTION_SETS = {
+    "AMX": ("amx_tile", "_amx"),
+    "AVX-512": ("avx512f", ""),
+    "AVX2": ("avx2", "_avx2"),
+}
 _FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
@@ -142,12 +150,30 @@ def machine() -> dict[str, Any]:
     )
     return {
         "processor": fields.get("model name", "unknown"),
+        "instruction_set": instruction_set(fields.get("flags", "").split()),
+        "kernels": kernels(),
         "flags": [flag for flag in _FLAGS if flag in fields.get("flags", "").split()],
         "threads": int(os.environ["TF_NUM_INTRAOP_THREADS"]),
         "versions": {name: version for name in _PACKAGES if (version := _version(name))},
         "commit": commit.stdout.strip(),
         "day": time.strftime("%Y-%m-%d"),
     }
+
+
+def instruction_set(flags: Collection[str]) -> str:
+    """Returns the instruction set of the processor, or the one that stands in for it."""
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").replace("AVX512", "AVX-512")
+    for name, (flag, _) in INSTRUCTION_SETS.items():
+        if flag in flags and (not limit or name in limit):
+            return name
+    return limit or "unknown"
+
+
+def kernels() -> str:
+    """Returns what TensorFlow computes products with in this process."""
+    from keras_transformers.saved_model.forms.panels import computes_with_onednn
+
+    return "oneDNN" if computes_with_onednn() else "Eigen"
 
 
 def _version(package: str) -> str | None:
@@ -165,7 +191,9 @@ def write(
     memory: Mapping[str, float | None] | None = None,
     loading: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Writes a table as results/suite/NAME.json and NAME.txt.
+    """Writes a table as results/suite/NAME.json and NAME.txt, and prints what ran.
+
+    With another instruction set than AVX-512 the files are NAME_avx2.json, for instance.
 
     Args:
         name: the table's name.
@@ -176,13 +204,17 @@ def write(
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     table: dict[str, Any] = {"command": command, "machine": machine(), "rows": rows}
+    name += INSTRUCTION_SETS.get(table["machine"]["instruction_set"], ("", ""))[1]
+    limits = " ".join(f"{key}={os.environ[key]}" for key in _LIMITS if key in os.environ)
+    table["command"] = f"{limits} {command}".strip()
     if loading is not None:
         table["loading"] = loading
     if memory is not None:
         table["memory"] = {each: found for each, found in memory.items() if found is not None}
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", "utf-8")
-    header = [f"$ {command}", json.dumps(table["machine"])]
+    header = [f"$ {table['command']}", json.dumps(table["machine"])]
     text = [*header, *(_line(title, found) for title, found in rows.items())]
     text += [f"{each}: {found:.0f} MB" for each, found in table.get("memory", {}).items()]
     text += [f"{each}: {found}" for each, found in table.get("loading", {}).items()]
     (RESULTS / f"{name}.txt").write_text("\n".join(text) + "\n", "utf-8")
+    print(f"{name}: {table['machine']['instruction_set']}, {table['machine']['kernels']}")

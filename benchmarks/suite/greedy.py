@@ -26,7 +26,10 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
         )
         return found.token_ids[:, 0]
 
-    with KERNELS.use((Int8Form if in_int8 else DecodingForm)(model).kernels):
+    form = (Int8Form if in_int8 else DecodingForm)(model)
+    if isinstance(form, DecodingForm):
+        form.arrange()
+    with KERNELS.use(form.kernels):
         generate.get_concrete_function()  # traces it
     return lambda prompt: generate(tf.constant(prompt)).numpy()
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from contest import RESULTS, best_peer, is_ours
+from contest import INSTRUCTION_SETS, RESULTS, best_peer, is_ours
 
 _TABLES = {
     "encoders": """\
@@ -57,6 +57,7 @@ Transformer-base's shape, V = 32,000, with the same weights and the same answers
 25 forced target tokens.
 """,
 }
+_ON_EVERY_PROCESSOR = ("encoders", "int8", "translation")
 _SERVING = """\
 ## Serving
 
@@ -73,7 +74,10 @@ _INTRODUCTION = """\
 Figures are medians of CPU milliseconds on one thread; all contestants of a row take turns in one
 process. The last columns have the ratio of ours to the best peer: below 1, ours is faster.
 `make benchmark` measures again and writes this page; the quartiles are in
-[benchmarks/results/suite](../benchmarks/results/suite).
+[benchmarks/results/suite](../benchmarks/results/suite). `make benchmark-avx2` adds tables for
+processors with AVX2 alone: `TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2`
+lets a larger processor stand in for one. ONNX Runtime has no such limit and keeps AVX-512 there, so
+that it looks faster than it is.
 
 ![Our CPU time as a share of the best peer's, a marker per row of the tables](images/speed.svg)
 """
@@ -97,6 +101,13 @@ An export's answers equal the model's but for rounding, as its check shows. It c
   adds the bias and computes the activation. `kt.export(..., arrange_matrices=False)` turns this
   off, which saves the memory of an encoder's panels.
 
+Loading chooses the layout, so that an export may be made on another processor than the one that
+serves it. TensorFlow uses oneDNN by default on processors with AVX-512 VNNI or better. Elsewhere,
+as with AVX2 alone, panels are slow: loading makes each matrix one panel, and moves its rows apart
+where their distance is a multiple of 2,048 bytes, which would share few places of the cache. Do not
+set `TF_ENABLE_ONEDNN_OPTS=1` there for short texts: it made MiniLM's 1 x 12 up to twice as slow,
+and 32 sentences 15 % faster.
+
 `python benchmarks/op_profile.py` shows the time of each op for one text
 ([results](../benchmarks/results/op_profile.txt)).
 """
@@ -110,9 +121,24 @@ def page() -> str:
         title = text.partition("\n")[0].lstrip("# ")
         parts += [text, _chart(name, f"{title}: CPU time as a share of the best peer's"), ""]
         parts += [*_rows(table["rows"]), "", *_memory(table), *_loading(table), _footer(table), ""]
+        parts += _others(name) if name in _ON_EVERY_PROCESSOR else []
     parts += [_SERVING, _chart("serving", "Requests per second by clients, one by one and batched")]
     parts += ["", *_served(json.loads((RESULTS / "serving.json").read_text("utf-8"))), ""]
     return "\n".join([*parts, _CLOSING.rstrip("\n"), ""])
+
+
+def _others(name: str) -> list[str]:
+    """Returns a table for each other instruction set, or that there is none."""
+    parts, missing = [], []
+    for instructions, (_, suffix) in INSTRUCTION_SETS.items():
+        path = RESULTS / f"{name}{suffix}.json"
+        if suffix and path.exists():
+            table = json.loads(path.read_text("utf-8"))
+            parts += [f"With {instructions} alone:" if instructions == "AVX2" else instructions, ""]
+            parts += [*_rows(table["rows"]), "", _footer(table), ""]
+        elif suffix:
+            missing.append(instructions)
+    return [*parts, *([f"Not measured with {' or '.join(missing)}.", ""] if missing else [])]
 
 
 def _chart(name: str, shows: str) -> str:
@@ -174,9 +200,10 @@ def _served(table: dict[str, Any]) -> list[str]:
 def _footer(table: dict[str, Any]) -> str:
     machine = table["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    ran = [machine[key] for key in ("instruction_set", "kernels") if key in machine]
     return (
         f"`{table['command']}`, {machine['day']}, commit {machine['commit']}, "
-        f"{machine['processor']} ({', '.join(machine['flags'])}); {versions}."
+        f"{machine['processor']} ({', '.join(machine['flags'])}); {', '.join([*ran, versions])}."
     )
 
 

@@ -63,7 +63,9 @@ def search_graph(model: Any, num_beams: int) -> Any:
 def ours(model: Any) -> Engine:
     """Returns our engine."""
     graphs = {num_beams: search_graph(model, num_beams) for num_beams in (1, 4)}
-    with KERNELS.use(DecodingForm(model).kernels):
+    form = DecodingForm(model)
+    form.arrange()
+    with KERNELS.use(form.kernels):
         for graph in graphs.values():
             graph.get_concrete_function()  # traces it
     return lambda source, num_beams: graphs[num_beams](tf.constant(source)).numpy()

@@ -191,6 +191,7 @@ def export(
         **of_pipeline(pipeline),
         "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,
+        "matrices": form.matrices,
         **of_environment(),
         "tolerance": tolerance,
         "signatures": described,

@@ -52,6 +52,34 @@ def test_a_table_names_command_machine_and_versions(suite, tmp_path, monkeypatch
     assert "ours / best 1.00" in (tmp_path / "suite" / "table.txt").read_text()
 
 
+@pytest.mark.parametrize(
+    ("limit", "flags", "expected"),
+    [
+        ("", ["avx2"], "AVX2"),
+        ("", ["avx2", "avx512f"], "AVX-512"),
+        ("AVX2", ["avx2", "avx512f", "amx_tile"], "AVX2"),
+        ("AVX512_CORE_VNNI", ["avx2", "avx512f", "amx_tile"], "AVX-512"),
+        ("", ["avx2", "avx512f", "amx_tile"], "AMX"),
+    ],
+)
+def test_a_table_says_which_instructions_ran(suite, tmp_path, monkeypatch, limit, flags, expected):
+    contest, report = suite
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert contest.instruction_set(flags) == expected
+    for module in (contest, report):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    machine = {**contest.machine(), "instruction_set": expected, "kernels": "oneDNN"}
+    monkeypatch.setattr(contest, "machine", lambda: machine)
+    row = {"median": 1.0, "first_quartile": 1.0, "third_quartile": 1.0}
+    contest.write("encoders", "python table.py", {"1 x 12": {"ours": row, "peer": row}})
+    suffix = contest.INSTRUCTION_SETS[expected][1]
+    assert (tmp_path / f"encoders{suffix}.json").exists()
+    others = "\n".join(report._others("encoders"))
+    assert (f"{expected}, oneDNN" in others) == bool(suffix)
+    missing = {"AMX", "AVX2"} - {expected}
+    assert all(name in others.rpartition("Not measured")[2] for name in missing)
+
+
 def test_the_parts_of_a_training_step_add_up(suite):
     import training_step
 

@@ -42,11 +42,14 @@ class ExportForm:
             what else it has runs as it is, causal and cross-attention among it.
 
     Attributes:
+        matrices: how they lie, and for which processors; `show` prints it.
         weights: the model's weights and the copies.
         on_rows: the blocks that compute real tokens alone.
         kernels: what computes the model's layers where they do not run by `__call__`, such as in
             the steps of decoding.
     """
+
+    matrices = "as in the model"
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model

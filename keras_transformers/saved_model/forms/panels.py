@@ -37,6 +37,8 @@ _FEW_TOKENS = 40
 _CROWDED = 512  # columns: 2,048 bytes
 _APART = 16  # more columns: 64 bytes, a line of the cache
 
+_ARRANGED = "arranged on loading, for the processor that does"
+
 
 class DecodingForm(ReplacedForm):
     """Computes a functional model that decodes, from stored panels; its answers are the model's.
@@ -47,10 +49,18 @@ class DecodingForm(ReplacedForm):
             function casts them before it reads them.
     """
 
+    matrices = _ARRANGED
+
     def __init__(self, model: keras.Model, *, halved: bool = False) -> None:
         self._loading = _Loading()
         panels = _StoredPanels if halved else partial(_ArrangedPanels, loading=self._loading)
+        if halved:
+            self.matrices = "in panels for oneDNN; slower without it, as with AVX2 alone"
         super().__init__(model, *_from(partial(panels, width=_DECODING_WIDTH)))
+
+    def arrange(self) -> None:
+        """Arranges the matrices for this process, as loading an export does."""
+        self._loading.run()
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
         """Returns what to save: the variables that a function reads, and what arranges them."""
@@ -67,6 +77,8 @@ class ShortTextsForm(ReplacedForm):
     Args:
         model: functional, with a padding mask.
     """
+
+    matrices = _ARRANGED
 
     def __init__(self, model: keras.Model) -> None:
         calls = call_arguments(model)
@@ -147,6 +159,10 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
 
+    def run(self) -> None:
+        """Sets the variables, in this process."""
+        self._initialize()
+
     def _initialize(self) -> None:
         onednn = computes_with_onednn()
         for variable, value in self._values:
@@ -215,17 +231,31 @@ class _Panels:
         matrix = tf.convert_to_tensor(self._matrix.value)
         matrix = tf.transpose(matrix) if self._transposed else matrix
         padded = tf.pad(matrix, [(0, 0), (0, self.columns - self.units)])
-        panels = tf.reshape(padded, (matrix.shape[0], -1, self._width))
-        return tf.transpose(panels, (1, 0, 2))
+        return self._cut(padded)
 
     def arranged(self, panels: Tensor, onednn: Tensor) -> Tensor:
-        """Returns the panels, or the same columns as one panel without oneDNN."""
-        return tf.cond(onednn, lambda: panels, lambda: self._one(panels))
+        """Returns the same columns in panels of the width, or without oneDNN as one panel."""
+        is_cut = tf.shape(panels)[2] == self._width
+        return tf.cond(
+            tf.logical_and(onednn, is_cut),
+            lambda: panels,
+            lambda: tf.cond(
+                onednn, lambda: self._cut(_joined(panels)), lambda: self._one(_joined(panels))
+            ),
+        )
 
-    def _one(self, panels: Tensor) -> Tensor:
-        matrix = tf.reshape(tf.transpose(panels, (1, 0, 2)), (1, -1, self.columns))
+    def _cut(self, matrix: Tensor) -> Tensor:
+        panels = tf.reshape(matrix[:, : self.columns], (matrix.shape[0], -1, self._width))
+        return tf.transpose(panels, (1, 0, 2))
+
+    def _one(self, matrix: Tensor) -> Tensor:
         apart = _APART if self.columns % _CROWDED == 0 else 0
-        return tf.pad(matrix, [(0, 0), (0, 0), (0, apart)])
+        return tf.pad(matrix[:, : self.columns], [(0, 0), (0, apart)])[None]
+
+
+def _joined(panels: Tensor) -> Tensor:
+    """Returns the columns of panels side by side, (features, columns)."""
+    return tf.reshape(tf.transpose(panels, (1, 0, 2)), (panels.shape[1], -1))
 
 
 class _StoredPanels(_Panels):

@@ -8,10 +8,13 @@ import pytest
 import tensorflow as tf
 import tiny
 from checks import in_float64, same_but_for_rounding
+from tensorflow.python.util import _pywrap_util_port
 
 import keras_transformers as kt
 from keras_transformers.layers import RowDense, TokenEmbedding
 from keras_transformers.saved_model.checks import check
+from keras_transformers.saved_model.description import describe, lines
+from keras_transformers.saved_model.forms import panels as panels_module
 from keras_transformers.saved_model.forms.panels import (
     ShortTextsForm,
     _ArrangedPanels,
@@ -20,6 +23,7 @@ from keras_transformers.saved_model.forms.panels import (
     _PanelDense,
     _PanelEmbedding,
     _StoredPanels,
+    computes_with_onednn,
 )
 
 pytestmark = pytest.mark.kernels
@@ -77,6 +81,41 @@ def test_a_product_of_panels_is_the_layers(panels, activation, units, width):
     same_but_for_rounding(in_panels(rows), expected, in_float64(layer)(rows))
 
 
+def test_the_kernels_in_use_are_those_that_tensorflow_was_told_to_use():
+    """The build may lack oneDNN, the processor may be too old for it, a variable may say no."""
+    assert bool(computes_with_onednn()) is _pywrap_util_port.IsMklEnabled()
+
+
+@pytest.mark.parametrize("units", [64, 72, 512])
+def test_panels_are_arranged_for_either_kernels_and_back(units):
+    layer = RowDense(units)
+    rows = keras.random.normal((3, 16), seed=0)
+    expected = layer(rows)
+    panels = _ArrangedPanels(layer.kernel, 32, _Loading())
+    (variable,), stored = panels.variables, panels.read()
+    dense = _PanelDense(panels, layer.bias)
+    for onednn in (True, False, False, True, True):
+        variable.assign(panels.arranged(variable, tf.constant(onednn)))
+        same_but_for_rounding(dense(rows), expected, in_float64(layer)(rows))
+        count, _, width = variable.value().shape
+        assert (count, width) == (
+            (-(-units // 32), 32) if onednn else (1, -(-units // 32) * 32 + 16 * (units == 512))
+        )
+    np.testing.assert_array_equal(variable, stored)
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+def test_all_batches_read_panels_where_there_is_no_onednn(encoder, onednn, monkeypatch):
+    monkeypatch.setattr(panels_module, "computes_with_onednn", lambda: tf.constant(onednn))
+    form = ShortTextsForm(encoder)
+    graph, exact = graph_of(form), in_float64(encoder)
+    assert (form._loading.most_tokens() > 1000) == (not onednn)
+    for lengths in ((3,), (60, 50)):
+        given = inputs(encoder, *lengths)
+        answers = (graph(**given), encoder(given), exact(given))
+        same_but_for_rounding(*(answer["pooled_output"] for answer in answers))
+
+
 @pytest.mark.parametrize("panels", KINDS)
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_a_table_of_panels_is_the_embedding(panels, scale):
@@ -123,6 +162,9 @@ def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_
     assert list(check.failures(str(arranged))) == []
     plain = kt.export(mask_filler, tmp_path / "plain", arrange_matrices=False, check=False)
     assert bytes_of(arranged) == pytest.approx(bytes_of(plain), abs=2000)
+    shown = ["\n".join(lines(describe(each))) for each in (arranged, plain)]
+    assert "arranged on loading" in shown[0]
+    assert "as in the model" in shown[1]
     text = tf.constant(["a [MASK] film ."])
     answers = [
         tf.saved_model.load(str(each)).signatures["serving_default"](text=text)["probabilities"]
