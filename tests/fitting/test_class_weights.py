@@ -83,7 +83,7 @@ def test_balanced_is_scikit_learn_s(counts):
 )
 def test_the_loss_is_the_mean_by_the_weights_of_examples(task):
     """By hand: sum(weight * loss) / sum(weight), the loss of each row taken alone."""
-    weights = [0.5, 3.0, 0.0]
+    weights = [0.5, 3.0, 0.0, 1.0]  # so that the labels have others
     pipeline, trainer, config, examples, batches = batches_of(task, with_weights(task, weights))
     ((inputs, targets, found),) = batches.dataset()
     losses = trainer.losses(pipeline, examples, config)["loss"]

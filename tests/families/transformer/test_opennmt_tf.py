@@ -70,7 +70,11 @@ def test_other_searches_are_options(folder, left_behind):
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [("transformer", ""), ("postnorm", ""), ("swiglu", ", ffn_activation=tf.nn.gelu")],
+    [
+        ("transformer", ""),
+        ("postnorm", ""),
+        pytest.param("swiglu", ", ffn_activation=tf.nn.gelu", marks=pytest.mark.slow),
+    ],
 )
 def test_logits_are_opennmts(name, more, left_behind, tmp_path):
     translate = kt.load(of_run(name, left_behind, tmp_path, more=more))

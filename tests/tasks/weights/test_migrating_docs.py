@@ -35,6 +35,7 @@ NOW = {
 # They export, train, or import keras-hub.
 SLOW = {
     *("Fine-tuning", "keras-hub and keras-nlp", "Pretraining with keras-bert", "OpenNMT-tf"),
+    "TFT5ForConditionalGeneration",
 }
 
 
