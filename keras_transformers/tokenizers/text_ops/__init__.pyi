@@ -1,0 +1,4 @@
+# Written by `make stubs`.
+
+from . import bert_characters as bert_characters
+from . import double_array as double_array
