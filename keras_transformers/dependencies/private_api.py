@@ -11,6 +11,7 @@ Two kinds of names count as public: methods that a library documents for overrid
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -324,12 +325,10 @@ def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     with the same name share it.
     """
     import tensorflow as tf
-    from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
+    ops = sys.modules[type(tokenizer).__module__].gen_sentencepiece_tokenizer
     resource = tokenizer._model_resource
-    resource._create_resource = lambda: gen_sentencepiece_tokenizer.sentencepiece_op(
-        model=model, shared_name=name
-    )
+    resource._create_resource = lambda: ops.sentencepiece_op(model=model, shared_name=name)
     resource._resource_handle = None  # drops the handle of the unnamed model
     with tf.init_scope():
         _ = resource.resource_handle  # creates the named one

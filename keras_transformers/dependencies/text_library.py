@@ -5,11 +5,9 @@ them loads into another TensorFlow. `tokenizers.text_ops` has the same tokenizer
 """
 
 import functools
-import importlib
 import importlib.util
 import logging
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 _NAME = "tensorflow_text"
@@ -19,9 +17,13 @@ _logger = logging.getLogger(__name__)
 @functools.cache
 def tensorflow_text() -> Any | None:
     """Returns the package; None where it is missing or does not load into this TensorFlow."""
-    if not register_ops():
-        return None
-    return _attempt(lambda: importlib.import_module(_NAME))
+    return _attempt(_import) if register_ops() else None
+
+
+def _import() -> Any:
+    import tensorflow_text
+
+    return tensorflow_text
 
 
 @functools.cache

@@ -136,7 +136,7 @@ def test_detokenize_padded_and_nested(tokenizer: SentencePieceTokenizer) -> None
     assert n_best.numpy().tolist() == [texts, texts[::-1]]
     assert tokenizer.detokenize([[1, 3, 0]]).numpy()[0].decode() == " ⁇ "
     assert tokenizer.detokenize([[4 + 0xC3, 3]]).numpy()[0].decode() == "\ufffd"
-    with pytest.raises(tf.errors.OutOfRangeError, match=f"Invalid id: {VOCABULARY_SIZE}"):
+    with pytest.raises(tf.errors.OpError, match=rf"(Invalid id: |= ){VOCABULARY_SIZE}\b"):
         tokenizer.detokenize([[VOCABULARY_SIZE]])
 
 

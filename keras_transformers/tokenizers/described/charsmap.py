@@ -73,9 +73,7 @@ class Charsmap:
         first, row, row_end = row_bounds(text)
         # U+0000 cannot match either, and is as short in UTF-8 as the array assumes.
         is_half = (text.codes >= 0xD800) & (text.codes < 0xE000)
-        string, end = self._longest(
-            text._replace(codes=tf.where(is_half, 0, text.codes)), row_end
-        )
+        string, end = self._longest(text._replace(codes=tf.where(is_half, 0, text.codes)), row_end)
         if self._literals is not None:
             literal, literal_end = self._literals.longest(text, row_end)
             is_literal = literal != NOTHING

@@ -118,6 +118,7 @@ def _divided(text: Text, starts: tf.Tensor) -> Text:
 
 
 def keeping(members: np.ndarray) -> Step:
+    """Returns the step that drops characters outside `members`, bool (CODES,); words end there."""
     belongs = CharacterClass(members)
 
     def step(text: Text) -> Text:
@@ -132,6 +133,7 @@ def _between(belongs: CharacterClass) -> Step:
 
 
 def isolating(members: np.ndarray, *, repeated: bool) -> Step:
+    """Returns the step that makes words of `members`, bool (CODES,), or of their runs."""
     belongs = CharacterClass(members)
 
     def step(text: Text) -> Text:

@@ -1,9 +1,9 @@
-"""Builds BERT's character normalization as tables, for tensorflow_text and for TensorFlow's own ops.
+"""Builds BERT's character normalization, as tables for tensorflow_text's op and for core ops.
 
-tensorflow_text's op FastBertNormalize replaces characters one by one according to a table. The table in
+The op FastBertNormalize replaces characters one by one according to a table. The table in
 tensorflow_text is not BERT's: it folds compatibility characters ("²" becomes "2", "™" becomes "tm",
-"ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The table built
-here maps each character as `tokenizers.normalizers.BertNormalizer` does. Training, serving and
+"ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The tables
+built here map each character as `tokenizers.normalizers.BertNormalizer` does. Training, serving and
 Hugging Face therefore agree by construction, and the op is as fast as before.
 
 There are three additions to the table for tensorflow_text:

@@ -1,4 +1,4 @@
-"""Holds the ops that read words and sentences, with tensorflow-text's kernels or TensorFlow's own."""
+"""Holds the ops that read words and sentences, tensorflow-text's or TensorFlow's own."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 
+from . import graphs as graphs
 from . import piece_merges as piece_merges
 from . import sentence_pieces as sentence_pieces
 from . import sentence_text as sentence_text

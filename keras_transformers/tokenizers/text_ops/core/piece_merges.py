@@ -1,5 +1,6 @@
 """Merges characters into pieces, the best piece first, with TensorFlow's own ops."""
 
+import itertools
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -61,7 +62,7 @@ class PieceMerges:
         unknown = self._count  # the symbol of a character in no piece
         self._symbols = tf.constant([*(number[c] for c in characters), unknown], tf.int32)
         self._ids = tf.constant([*(ids.get(s, unknown_id) for s in symbols), unknown_id], tf.int32)
-        joints = {ord(a) * CODES + ord(b) for p in scores for a, b in zip(p, p[1:], strict=False)}
+        joints = {ord(a) * CODES + ord(b) for p in scores for a, b in itertools.pairwise(p)}
         self._joints = tf.constant([*sorted(joints), tf.int64.max], tf.int64)
         self._whole = Trie(list(whole)) if whole else None
         self._whole_symbols = tf.constant([number[symbol] for symbol in whole], tf.int32)

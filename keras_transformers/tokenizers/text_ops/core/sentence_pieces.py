@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformers.tokenizers.described.text import byte_lengths, changes, numbered
 from keras_transformers.tokenizers.described.vocabularies import utf8_byte
 from keras_transformers.tokenizers.tensors import item_numbers, kept, places, row_numbers
 from keras_transformers.tokenizers.text_ops.core import utf8
+from keras_transformers.tokenizers.text_ops.core.graphs import in_graph
 from keras_transformers.tokenizers.text_ops.core.piece_merges import PieceMerges
 from keras_transformers.tokenizers.text_ops.core.sentence_text import SPACE_MARK, Normalizer
 from keras_transformers.tokenizers.text_ops.core.unigrams import Unigrams
@@ -27,19 +29,28 @@ class CoreSentencePieces:
         model: the contents of a SentencePiece model.
 
     Raises:
-        ValueError: it has a part that only tensorflow-text's ops have; the message names it.
+        ValueError: it is no such model, or has a part that only tensorflow-text's ops have; the
+            message names it.
     """
 
     def __init__(self, model: bytes) -> None:
         proto: Any = sentencepiece_model_pb2  # created at run time, without types
-        model_proto = proto.ModelProto.FromString(model)
+        try:
+            model_proto = proto.ModelProto.FromString(model)
+        except DecodeError as error:
+            raise ValueError("not a SentencePiece model") from error
         kind = model_proto.trainer_spec.model_type
         listed = [(each.piece, each.score, each.type) for each in model_proto.pieces]
         _check(model_proto, kind, {type_ for _, _, type_ in listed})
         names = [piece for piece, _, _ in listed]
         types = np.array([type_ for _, _, type_ in listed])
-        (unknown,) = np.flatnonzero(types == _UNKNOWN)
-        self._unknown_id = int(unknown)
+        unknown = np.flatnonzero(types == _UNKNOWN).tolist()
+        if len(unknown) != 1:
+            raise ValueError(
+                f"not a SentencePiece model: {len(unknown)} of its {len(names)} pieces stand for "
+                "unknown characters, and one should"
+            )
+        (self._unknown_id,) = unknown
         in_text = [i for i, type_ in enumerate(types) if type_ in (_NORMAL, _USER_DEFINED)]
         ids = {names[i]: i for i in in_text}
         symbols = [names[i] for i in in_text if types[i] == _USER_DEFINED]
@@ -90,10 +101,17 @@ class CoreSentencePieces:
         self._is_silent = tf.constant([not surface for surface in at_start])
         self._is_byte = tf.constant(types == _BYTE)
 
+    @in_graph
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self.tokenize_with_offsets(text)[0]
+        return self._tokenize(text)[0]
 
+    @in_graph
     def tokenize_with_offsets(
+        self, text: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        return self._tokenize(text)
+
+    def _tokenize(
         self, text: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         normal = self._normalize(text)
@@ -122,15 +140,17 @@ class CoreSentencePieces:
             is_last = place == tf.gather(number, origin) - 1
             rows, starts, ends = (tf.gather(column, origin) for column in (rows, starts, ends))
             ends = tf.where(is_last, ends, starts)  # the last byte has the character's span
-        ids = tf.RaggedTensor.from_value_rowids(
-            ids, rows, tf.size(text, tf.int64), validate=False
-        )
+        ids = tf.RaggedTensor.from_value_rowids(ids, rows, tf.size(text, tf.int64), validate=False)
         starts, ends = tf.cast(starts, tf.int32), tf.cast(ends, tf.int32)
         return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: tf.RaggedTensor | tf.Tensor) -> tf.Tensor:
         if not isinstance(token_ids, tf.RaggedTensor):
             token_ids = tf.RaggedTensor.from_tensor(token_ids)
+        return self._detokenize(token_ids)
+
+    @in_graph
+    def _detokenize(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         ids, rows = token_ids.values, row_numbers(token_ids)
         # A text starts with the first token that is not silent.
         sounds = tf.cast(~tf.gather(self._is_silent, ids), tf.int64)

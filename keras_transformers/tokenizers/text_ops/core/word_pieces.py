@@ -18,6 +18,8 @@ from keras_transformers.tokenizers.described.text import (
 from keras_transformers.tokenizers.described.trie import NOTHING, Trie, leftmost, row_bounds
 from keras_transformers.tokenizers.normalization import bert_characters
 from keras_transformers.tokenizers.tensors import kept
+from keras_transformers.tokenizers.text_ops.core.graphs import in_graph
+from keras_transformers.tokenizers.text_ops.limits import LONGEST_WORD
 
 __all__: list[str] = []
 
@@ -30,17 +32,17 @@ class CoreWordPieces:
     Args:
         tokens: the vocabulary.
         unknown_token: the token of words that are no pieces.
-        lowercase: whether to lower-case texts and strip accents.
-        longest_word: words of more characters are unknown.
+        lowercase: whether to lower-case texts and strip accents; None for words alone.
     """
 
     def __init__(
-        self, tokens: Sequence[str], *, unknown_token: str, lowercase: bool, longest_word: int
+        self, tokens: Sequence[str], *, unknown_token: str, lowercase: bool | None
     ) -> None:
         self._trie = Trie(tokens)
         self._inside_word = self._trie.state(_CONTINUES)
         self._unknown_token_id = tokens.index(unknown_token)
-        self._longest_word = longest_word
+        if lowercase is None:
+            return
         deleted = CharacterClass(bert_characters.deleted())
         self._parts = Parts(
             {},
@@ -54,16 +56,22 @@ class CoreWordPieces:
             ],
         )
 
+    @in_graph
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._parts.tokenize(text, self.encode)[0]
+        return self._parts.tokenize(text, self._encode)[0]
 
+    @in_graph
     def tokenize_with_offsets(
         self, text: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        ids, starts, ends = self._parts.tokenize(text, self.encode)
+        ids, starts, ends = self._parts.tokenize(text, self._encode)
         return ids, *offsets.within_texts(text, ids.value_rowids(), starts, ends)
 
+    @in_graph
     def encode(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        return self._encode(words)
+
+    def _encode(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         text = decode(words)
         begins = text.begins()
         first, row, row_end = row_bounds(text)
@@ -75,7 +83,7 @@ class CoreWordPieces:
         index = tf.range(tf.size(row))
         covered = tf.math.unsorted_segment_sum(tf.where(chosen, end - index, 0), row, count)
         length = tf.gather(row_end, first) - first
-        is_word = tf.gather((covered == length) & (length <= self._longest_word), row)
+        is_word = tf.gather((covered == length) & (length <= LONGEST_WORD), row)
         is_token = tf.where(is_word, chosen, begins)
         ids = tf.where(is_word, token, self._unknown_token_id)
         last = tf.where(is_word, end, row_end) - 1
