@@ -128,10 +128,11 @@ def word_pieces(
         unknown_token: the token of words that cannot be split.
         lowercase: whether BERT lower-cases texts and strips accents; None for words alone.
     """
-    options = {"unknown_token": unknown_token, "lowercase": lowercase}
     return Forms(
-        lambda library: LibraryWordPieces(library, tokens, **options),
-        lambda: CoreWordPieces(tokens, **options),
+        lambda library: LibraryWordPieces(
+            library, tokens, unknown_token=unknown_token, lowercase=lowercase
+        ),
+        lambda: CoreWordPieces(tokens, unknown_token=unknown_token, lowercase=lowercase),
     )
 
 

@@ -37,10 +37,10 @@ class CoreSentencePieces:
         proto: Any = sentencepiece_model_pb2  # created at run time, without types
         try:
             model_proto = proto.ModelProto.FromString(model)
-        except DecodeError as error:
-            raise ValueError("not a SentencePiece model") from error
+            listed = [(each.piece, each.score, each.type) for each in model_proto.pieces]
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"not a SentencePiece model ({error})") from error
         kind = model_proto.trainer_spec.model_type
-        listed = [(each.piece, each.score, each.type) for each in model_proto.pieces]
         _check(model_proto, kind, {type_ for _, _, type_ in listed})
         names = [piece for piece, _, _ in listed]
         types = np.array([type_ for _, _, type_ in listed])
@@ -54,7 +54,7 @@ class CoreSentencePieces:
         in_text = [i for i, type_ in enumerate(types) if type_ in (_NORMAL, _USER_DEFINED)]
         ids = {names[i]: i for i in in_text}
         symbols = [names[i] for i in in_text if types[i] == _USER_DEFINED]
-        scores = {names[i]: np.float32(listed[i][1]) for i in in_text}
+        scores: dict[str, Any] = {names[i]: np.float32(listed[i][1]) for i in in_text}
         self._normalize = Normalizer(model_proto.normalizer_spec, symbols)
         self._split: Any
         if kind == _UNIGRAM:
