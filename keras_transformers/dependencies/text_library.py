@@ -39,7 +39,7 @@ def register_ops() -> bool:
     if spec is None or spec.origin is None:
         return False
     libraries = sorted(Path(spec.origin).parent.glob("python/ops/_*.so"))
-    return _attempt(lambda: [tf.load_op_library(str(each)) for each in libraries]) is not None
+    return _attempt(lambda: [tf.load_op_library(str(library)) for library in libraries]) is not None
 
 
 def _attempt(load: Any) -> Any | None:

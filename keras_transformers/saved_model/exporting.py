@@ -257,7 +257,7 @@ def _check_core(graph: Any) -> None:
     """Raises ValueError if a graph in core ops has one of tensorflow-text's."""
     functions = graph.graph_def.library.function
     nodes = (graph.graph_def.node, *(function.node_def for function in functions))
-    if others := sorted({node.op for each in nodes for node in each} & set(TEXT_OPS)):
+    if others := sorted({node.op for graph_nodes in nodes for node in graph_nodes} & set(TEXT_OPS)):
         raise ValueError(
             f"ops='core', but a tokenizer runs tensorflow-text's {', '.join(others)}, so nothing "
             "was exported: leave out ops='core', or use a tokenizer of keras_transformers"

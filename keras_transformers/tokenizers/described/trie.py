@@ -74,7 +74,7 @@ class Trie:
         index = tf.range(tf.size(text.codes))
 
         def step(
-            at: tf.Tensor, state: tf.Tensor, length: tf.Tensor, *found: tf.Tensor
+            at: tf.Tensor, state: tf.Tensor, length: tf.Tensor, *occurrences: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             key = state * CODES + tf.cast(tf.gather(text.codes, at + length), tf.int64)
             place = searchsorted(self._keys, key)
@@ -89,7 +89,7 @@ class Trie:
                 tf.gather(at, goes_on),
                 tf.cast(tf.gather(place, goes_on) + 1, tf.int64),
                 length,
-                *(tf.concat(columns, 0) for columns in zip(found, new, strict=True)),
+                *(tf.concat(columns, 0) for columns in zip(occurrences, new, strict=True)),
             )
 
         many, none = tf.TensorShape([None]), tf.zeros([0], tf.int32)

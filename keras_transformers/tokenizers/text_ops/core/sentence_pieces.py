@@ -37,9 +37,11 @@ class CoreSentencePieces:
         proto: Any = sentencepiece_model_pb2  # created at run time, without types
         try:
             model_proto = proto.ModelProto.FromString(model)
-            listed = [(each.piece, each.score, each.type) for each in model_proto.pieces]
-        except (DecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"not a SentencePiece model ({error})") from error
+            listed = [(piece.piece, piece.score, piece.type) for piece in model_proto.pieces]
+        except DecodeError as error:
+            raise ValueError("not a SentencePiece model") from error
+        if strange := [piece for piece, _, _ in listed if isinstance(piece, bytes)]:
+            raise ValueError(f"not a SentencePiece model: the piece {strange[0]!r} is not UTF-8")
         kind = model_proto.trainer_spec.model_type
         _check(model_proto, kind, {type_ for _, _, type_ in listed})
         names = [piece for piece, _, _ in listed]
