@@ -53,8 +53,10 @@ test-wheel: dist ## the wheel, outside the checkout, with Python 3.12 (PYTHON312
 test-runtimes: $(VENV)/.installed-dev ## today's exports in TensorFlow 2.12, 2.16 and 2.19; prints a table (PYTHON311: 3.11)
 	$(BIN)/python tests/runtimes/matrix.py --python $(PYTHON311)
 
+# Release candidates too; PRE= leaves them out.
+PRE ?= --pre
 test-newest: $(VENV)/.installed-dev ## the default tests with the newest of every dependency (PYTHON: an interpreter)
-	$(BIN)/python tests/runtimes/newest.py --python $(PYTHON)
+	$(BIN)/python tests/runtimes/newest.py --python $(PYTHON) $(PRE)
 
 test-tracking: $(BIN)/python ## trainings in MLflow and Weights & Biases, in an environment of their own
 	$(PYTHON) -m venv $(VENV)-tracking

@@ -3,7 +3,8 @@
     python benchmarks/tokenizer_throughput.py VOCABULARY TEXT [TEXT ...]
 
 With a vocab.txt, BERT's tokenizer is compared with tensorflow_text's FastBertTokenizer; with a
-language model's tokenizer.json, ours with the `tokenizers` library reading the same file. They take
+SentencePiece model, tensorflow_text's ops with ours; with a language model's tokenizer.json, ours
+with the `tokenizers` library reading the same file. "core" is TensorFlow's own ops alone. They take
 turns over the lines of each text file (plain or .gz) in batches of 256; the best of seven passes
 counts, in CPU time on one thread. The ratios matter; the MB/s depend on the machine.
 """
@@ -27,6 +28,19 @@ import tokenizers
 
 from keras_transformers.files import read_lines
 from keras_transformers.tokenizers import DescribedTokenizer, WordPieceTokenizer
+from keras_transformers.tokenizers.text_ops import Ops, using_ops
+from keras_transformers.tokenizers.text_ops.forms import sentence_pieces
+
+
+def in_ops(ops: Ops, tokenize: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns the function of texts in a graph with these ops."""
+    function = tf.function(lambda text: tokenize(text).flat_values, autograph=False)
+
+    def run(text: Any) -> Any:
+        with using_ops(ops):
+            return function(text)
+
+    return run
 
 
 def bert(vocabulary: Path) -> dict[str, Callable[[Any], Any]]:
@@ -37,8 +51,18 @@ def bert(vocabulary: Path) -> dict[str, Callable[[Any], Any]]:
     )
     return {
         "FastBertTokenizer": tf.function(lambda text: stock.tokenize(text).flat_values),
-        "WordPieceTokenizer": tf.function(lambda text: ours.tokenize(text).flat_values),
+        "WordPieceTokenizer": in_ops("tensorflow-text", ours.tokenize),
+        "core": in_ops("core", ours.tokenize),
         "packed to 128": tf.function(lambda text: ours(text, max_sequence_length=128)["token_ids"]),
+    }
+
+
+def sentence_piece(file: Path) -> dict[str, Callable[[Any], Any]]:
+    """Returns the two forms of a SentencePiece model."""
+    forms = sentence_pieces(file.read_bytes())
+    return {
+        "SentencepieceTokenizer": in_ops("tensorflow-text", lambda text: forms().tokenize(text)),
+        "core": in_ops("core", lambda text: forms().tokenize(text)),
     }
 
 
@@ -60,8 +84,8 @@ def main() -> None:
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")
     parsed = parser.parse_args()
-    is_described = parsed.vocabulary.suffix == ".json"
-    candidates = (language_model if is_described else bert)(parsed.vocabulary)
+    makers = {".json": language_model, ".model": sentence_piece, ".spm": sentence_piece}
+    candidates = makers.get(parsed.vocabulary.suffix, bert)(parsed.vocabulary)
     for path in parsed.texts:
         lines = [line for line in read_lines(path) if line.strip()]
         batches = [tf.constant(lines[i : i + 256]) for i in range(0, len(lines) - 255, 256)]

@@ -37,10 +37,10 @@ ALLOWED: dict[str, set[str]] = {
         *("data", "evaluation", "training", "runs"),
     },
     # The tables and jobs are for predictions on files; a report is what measuring returns. A form
-    # computes what the model's head reads.
+    # computes what the model's head reads. It chooses the ops that tokenizers use in an export.
     "saved_model": {
         *("tasks", "layers", "jobs", "data.tables", "evaluation.reports.report"),
-        "models.selection",
+        *("models.selection", "tokenizers.text_ops"),
     },
     # It knows SavedModels, never models; from the tasks it needs only their answers, and how the
     # client arranges conversations and choices in columns.
@@ -286,6 +286,17 @@ def tensorflow_imports(house: House) -> list[str]:
     ]
 
 
+def imports_of_tensorflow_text(house: House) -> list[str]:
+    """Lists files that import tensorflow-text besides the one that does without it if need be."""
+    return [
+        f"{path.relative_to(house.root)} imports {module}: call dependencies.text_library instead"
+        for path in house.sources
+        if house.place(path) != "dependencies.text_library"
+        for module, _ in house.imports(path)
+        if module.partition(".")[0] == "tensorflow_text"
+    ]
+
+
 def files_named_like_their_folder(house: House) -> list[str]:
     return [
         f"{path.relative_to(house.root)}: name it for what it does"
@@ -498,6 +509,10 @@ BREAKING = {
     tensorflow_imports: (
         {f"{NAME}/models/bert.py": "def f():\n    import tensorflow_text\n"},
         "models/bert.py imports tensorflow_text",
+    ),
+    imports_of_tensorflow_text: (
+        {f"{NAME}/tokenizers/bert.py": "def f():\n    import tensorflow_text.python as text\n"},
+        "tokenizers/bert.py imports tensorflow_text.python: call dependencies.text_library",
     ),
     files_named_like_their_folder: (
         {f"{NAME}/runs/resume/resume.py": ""},

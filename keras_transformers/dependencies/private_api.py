@@ -11,6 +11,8 @@ Two kinds of names count as public: methods that a library documents for overrid
 """
 
 import contextlib
+import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -331,13 +333,14 @@ def with_constants(function: Any) -> Any:
 
 
 def wordpiece_model(
-    tokens: Sequence[str], *, splits: bool, longest_word: int, unknown_token: str
+    library: Any, tokens: Sequence[str], *, splits: bool, longest_word: int, unknown_token: str
 ) -> bytes:
     """Builds the `model_buffer` of a FastWordpieceTokenizer.
 
     The class builds the same from a vocabulary, but turns it into a list of numbers on the way.
 
     Args:
+        library: tensorflow_text.
         tokens: the vocabulary, by id; tokens that continue a word start with "##".
         splits: whether texts are split into words first.
         longest_word: in bytes; longer words are unknown.
@@ -346,10 +349,9 @@ def wordpiece_model(
     Raises:
         RuntimeError: no words, a token of more than 256 bytes, and so on.
     """
-    from tensorflow_text.core.pybinds import (
-        pywrap_fast_wordpiece_tokenizer_model_builder as builder,
+    builder = importlib.import_module(
+        f"{library.__name__}.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder"
     )
-
     model: bytes = builder.build_fast_wordpiece_model(
         tokens, longest_word, "##", unknown_token, not splits, False
     )
@@ -366,12 +368,10 @@ def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     with the same name share it.
     """
     import tensorflow as tf
-    from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
+    ops = sys.modules[type(tokenizer).__module__].gen_sentencepiece_tokenizer
     resource = tokenizer._model_resource
-    resource._create_resource = lambda: gen_sentencepiece_tokenizer.sentencepiece_op(
-        model=model, shared_name=name
-    )
+    resource._create_resource = lambda: ops.sentencepiece_op(model=model, shared_name=name)
     resource._resource_handle = None  # drops the handle of the unnamed model
     with tf.init_scope():
         _ = resource.resource_handle  # creates the named one

@@ -103,6 +103,7 @@ class Options(Scaling, Logging):
     runs_dir: Path = Path("runs")
     export: Path | None = None  # write a SavedModel here, such as saved_models/sentiment/1
     weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # for exported matrices
+    ops: Literal["tensorflow-text", "core"] | None = None  # core: exports need no tensorflow-text
     save: Path | None = None  # save the pipeline to this new folder, for keras_transformers.load
 
     # The options that count tokens, each of which takes a position of the model.
@@ -218,7 +219,7 @@ def _check_exists(name: str, path: Path) -> None:
 MAY_DIFFER = frozenset(
     {
         *("resume", "checkpoint_every", "checkpoint_minutes", "workers", "worker_index"),
-        *("export", "weights_dtype", "save"),
+        *("export", "weights_dtype", "ops", "save"),
         *(field.name for part in (Logging, Confidence) for field in dataclasses.fields(part)),
     }
 )

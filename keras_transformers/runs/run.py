@@ -557,6 +557,7 @@ class Run:
                 examples=examples,
                 scores=_figures_of(metrics, scores),
                 weights_dtype=self.config.weights_dtype,
+                ops=self.config.ops,
             )
             print(f"exported: {folder}")
         if self.config.save:

@@ -21,6 +21,7 @@ from keras_transformers.layers.scopes import DIFFERENTIABLE, KERNELS
 from keras_transformers.options import named
 from keras_transformers.saved_model import rounding
 from keras_transformers.saved_model.checks.check import relative_errors, self_check
+from keras_transformers.saved_model.checks.op_origins import TEXT_OPS
 from keras_transformers.saved_model.description import FORMAT_NUMBER, METADATA_FILE
 from keras_transformers.saved_model.examples import encode_array
 from keras_transformers.saved_model.forms.form import ExportForm
@@ -38,6 +39,7 @@ from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype, 
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
 from keras_transformers.tasks.pipeline import SHARED, Pipeline, Signature
+from keras_transformers.tokenizers.text_ops.forms import Ops, ops_in_use, using_ops
 
 __all__ = ["export"]
 
@@ -70,6 +72,7 @@ def export(
     format: Literal["saved_model", "litert"] = "saved_model",
     max_sequence_length: int | None = None,
     explain: bool = False,
+    ops: Ops | None = None,
 ) -> Path:
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
@@ -106,6 +109,9 @@ def export(
         explain: whether to add the signatures `explain` and `explain_label`, which answer as
             `explain` does in Python; see docs/see_inside.md. Their graph is a second one, of the
             model and its gradient; its weights are the same.
+        ops: "core" tokenizes with TensorFlow's own ops, so that any TensorFlow and any server runs
+            the export, without tensorflow-text's ops; it takes longer. None for the ops in use,
+            tensorflow-text's where it is installed. The tokens are the same.
 
     Returns:
         The version folder, BASE/<number>; for "litert", the file.
@@ -114,8 +120,8 @@ def export(
         FileExistsError: the version exists.
         ValueError: Keras runs on a backend other than TensorFlow, an example does not fit the
             pipeline, the model's outputs or a score are not finite, the model has nothing to
-            compute in int8, or `explain` is set for a pipeline without explanations or for int8,
-            whose products have no gradients.
+            compute in int8, `explain` is set for a pipeline without explanations or for int8, whose
+            products have no gradients, or a tokenizer needs an op that `ops` lacks.
         RuntimeError: the written export does not repeat the pipeline's answers (a bfloat16 model's
             graph rounds differently, so answers with nearly equal scores may swap), rounding alone
             may change its answers on another processor, answers in int8 are far from the model's,
@@ -127,7 +133,8 @@ def export(
             "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
         )
     if format == "litert":
-        if weights_dtype == "bfloat16" or not arrange_matrices or scores or examples or explain:
+        others = (scores, examples, explain, ops)
+        if weights_dtype == "bfloat16" or not arrange_matrices or any(others):
             raise ValueError(
                 "format='litert' takes weights_dtype='float32' or 'int8' and max_sequence_length: "
                 "leave out the rest"
@@ -143,6 +150,30 @@ def export(
             f"format={format!r}, max_sequence_length={max_sequence_length}: use 'saved_model', "
             "which has no fixed length, or 'litert'"
         )
+    with using_ops(ops):
+        return _export(
+            pipeline,
+            path,
+            examples=examples,
+            scores=scores,
+            check=check,
+            weights_dtype=weights_dtype,
+            arrange_matrices=arrange_matrices,
+            explain=explain,
+        )
+
+
+def _export(
+    pipeline: Pipeline,
+    path: str | os.PathLike[str],
+    *,
+    examples: Sequence[Any] | None,
+    scores: Mapping[str, float] | None,
+    check: bool,
+    weights_dtype: WeightsDtype,
+    arrange_matrices: bool,
+    explain: bool,
+) -> Path:
     base, version = split_target(path)
     is_int8 = weights_dtype == "int8"
     if is_int8 and explain:
@@ -201,12 +232,16 @@ def export(
     if stored.forget_unread():  # such as a projection that is part of a joined one
         traced = of_each(_trace, as_function(form), steps)
     variables = form.read(stored.variables, traced.values())
-    module = _module(variables, list(pipeline.tokenizers.values()))
+    # In core ops, tokenizers are constants, without anything to initialize.
+    tokenizers = [] if ops_in_use() == "core" else list(pipeline.tokenizers.values())
+    module = _module(variables, tokenizers)
     with staging_folder(base) as folder:
         # Exports need no gradients of their own; those of explanations are in the graph.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(folder), signatures=traced, options=options)
         with rewriting(folder) as graph:
+            if ops_in_use() == "core":
+                _check_core(graph)
             place_strings(graph)
             simplify(graph)
             _describe_signatures(graph, signatures, pipeline)
@@ -214,6 +249,17 @@ def export(
         if check:
             self_check(folder)
         return publish(folder, base, version)
+
+
+def _check_core(graph: Any) -> None:
+    """Raises ValueError if a graph in core ops has one of tensorflow-text's."""
+    functions = graph.graph_def.library.function
+    nodes = (graph.graph_def.node, *(function.node_def for function in functions))
+    if others := sorted({node.op for graph_nodes in nodes for node in graph_nodes} & set(TEXT_OPS)):
+        raise ValueError(
+            f"ops='core', but a tokenizer runs tensorflow-text's {', '.join(others)}, so nothing "
+            "was exported: leave out ops='core', or use a tokenizer of keras_transformers"
+        )
 
 
 def _of_signatures(

@@ -88,15 +88,23 @@ def of_environment() -> dict[str, Any]:
     The commit is None unless the package runs from a checkout of its repository; it ends in
     "-dirty" if files differ from it.
     """
-    installed = ("keras", "tensorflow-text", "keras-transformers")
+    names = ("keras", "tensorflow-text", "keras-transformers")
+    installed = {name: _version(name) for name in names}
     return {
         "library_versions": {
             "python": platform.python_version(),
             "tensorflow": tf.__version__,  # its distribution may have another name
-            **{name: importlib.metadata.version(name) for name in installed},
+            **{name: version for name, version in installed.items() if version},
         },
         "commit": _commit(Path(__file__).parent),
     }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Runs an export with only tensorflow and tensorflow-text, as is possible without this package.
+"""Runs an export with TensorFlow and tensorflow-text's ops alone, without this package's models.
 
 `keras-transformers predict` uses this; for a service, use TF Serving.
 """
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.dependencies import graph_errors
+from keras_transformers.dependencies.text_library import register_ops
 from keras_transformers.saved_model.checks.check import why_not_loaded
 from keras_transformers.saved_model.description import check_fingerprint, read_metadata
 from keras_transformers.saved_model.versions import resolve
@@ -47,6 +47,7 @@ class Predictor:
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
         self.path = resolve(path)
         check_fingerprint(self.path)
+        register_ops()
         # The signatures do not reference the loaded object, which owns their variables.
         try:
             self._loaded = tf.saved_model.load(str(self.path))

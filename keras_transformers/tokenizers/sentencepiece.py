@@ -1,6 +1,5 @@
 """Byte-pair encoding with SentencePiece, the same in Python, in tf.data and in a SavedModel."""
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -9,13 +8,12 @@ from typing import Any, Literal, Self
 
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text
 
-from keras_transformers.dependencies.private_api import name_sentencepiece_model
 from keras_transformers.files import check_new, read_lines, replaced
 from keras_transformers.tokenizers.learned_size import log_size
 from keras_transformers.tokenizers.targets import Targets
 from keras_transformers.tokenizers.tensors import row_by_row
+from keras_transformers.tokenizers.text_ops.forms import Forms, SentencePieces, sentence_pieces
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -71,8 +69,8 @@ class SentencePieceTokenizer(Targets, tf.Module):
     ) -> None:
         super().__init__(name=name)
         path = Path(path)
-        self._model, self._tokenizer = open_model(path)
-        self.vocabulary_size = int(self._tokenizer.vocab_size())
+        self._model, self._pieces = open_model(path)
+        self.vocabulary_size = self._pieces().size
         self._check(path)
 
     @classmethod
@@ -137,7 +135,7 @@ class SentencePieceTokenizer(Targets, tf.Module):
         return tokenizer
 
     def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._tokenizer.tokenize(text)
+        return self._pieces().tokenize(text)
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to texts.
@@ -152,11 +150,11 @@ class SentencePieceTokenizer(Targets, tf.Module):
             Strings (batch,), or (...).
 
         Raises:
-            tf.errors.OutOfRangeError: an id is outside the vocabulary.
+            tf.errors.OpError: an id is outside the vocabulary.
         """
         if isinstance(token_ids, tf.RaggedTensor):
-            return self._tokenizer.detokenize(tf.cast(token_ids, tf.int32))
-        return row_by_row(self._tokenizer.detokenize, tf.cast(token_ids, tf.int32))
+            return self._pieces().detokenize(tf.cast(token_ids, tf.int32))
+        return row_by_row(self._pieces().detokenize, tf.cast(token_ids, tf.int32))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the model to `vocabulary.model` in a folder, for `load`."""
@@ -174,7 +172,7 @@ class SentencePieceTokenizer(Targets, tf.Module):
 
     def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
-        return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
+        return self._pieces().id_to_string(tf.cast(token_ids, tf.int32))
 
     @property
     def vocabulary(self) -> list[str]:
@@ -198,38 +196,25 @@ class SentencePieceTokenizer(Targets, tf.Module):
             )
 
 
-def open_model(path: Path) -> tuple[bytes, tensorflow_text.SentencepieceTokenizer]:
+def open_model(path: Path) -> tuple[bytes, Forms[SentencePieces]]:
     """Reads a SentencePiece model of any kind.
 
     Returns:
-        The file's contents, and tensorflow_text's tokenizer of int32 ids, named so that equal
-        models are shared.
+        The file's contents, and the ops of the model.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not a SentencePiece model.
+        ValueError: it is not a SentencePiece model, or needs tensorflow-text, which is missing.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; check the path")
     model = path.read_bytes()
+    pieces = sentence_pieces(model)
     try:
-        tokenizer = model_tokenizer(model)
-        tokenizer.vocab_size()
-    except (
-        tf.errors.OpError,
-        UnicodeDecodeError,
-    ) as error:  # or TensorFlow cannot decode its own
-        raise ValueError(f"{path}: not a SentencePiece model") from error
-    return model, tokenizer
-
-
-def model_tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
-    """Returns the tokenizer of a SentencePiece model's contents; see `open_model`."""
-    # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
-    tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
-    name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
-    name_sentencepiece_model(tokenizer, model, name)
-    return tokenizer
+        pieces()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return model, pieces
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:

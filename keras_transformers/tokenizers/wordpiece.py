@@ -4,28 +4,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import tensorflow as tf
-import tensorflow_text
 
-from keras_transformers.dependencies.private_api import wordpiece_model
 from keras_transformers.files import check_new
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
 from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.learned_size import log_size
-from keras_transformers.tokenizers.normalization import bert_characters
-from keras_transformers.tokenizers.tensors import Texts, row_numbers, texts_of
+from keras_transformers.tokenizers.tensors import Texts, texts_of
+from keras_transformers.tokenizers.text_ops.forms import word_pieces
 from keras_transformers.tokenizers.vocabulary import WordPieceMerges
 
 __all__ = ["WordPieceTokenizer"]
-
-# Longer words are unknown, as in BERT. In normalized text, words end at spaces, at ASCII
-# punctuation (other punctuation has spaces around it), and before and after Chinese characters.
-_MAX_CHARACTERS_PER_WORD = 100
-_MAX_BYTES_PER_WORD = 4 * _MAX_CHARACTERS_PER_WORD
-_LONG_WORD = rf"[^ -/:-@\[-`{{-~{bert_characters.CHINESE}]{{{_MAX_CHARACTERS_PER_WORD + 1},}}"
-_UNKNOWN_WORD = "x" * (_MAX_BYTES_PER_WORD + 1)
 
 VOCABULARY_FILE = "vocab.txt"
 
@@ -35,8 +25,7 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
 
     Token ids equal those of Hugging Face's BertTokenizer with `split_special_tokens=True`, except
     for a few combining characters (see `bert_characters`). All methods except `train` run in the
-    graph, with tensorflow_text's FastBertTokenizer (Song et al. 2020, arXiv:2012.15524) and our
-    tables.
+    graph; see `text_ops` for the ops.
 
     Unusual text:
       - Spaces, tabs, line ends and other white space end a word, and have no tokens.
@@ -125,22 +114,15 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
             # A tensor, because tf.Module would repeatedly search a list for variables.
             self._tokens = tf.constant([*tokens, *added])
             self._num_saved = len(tokens)
-            table = bert_characters.normalizer_model(lowercase=lowercase)
-            self._normalizer = tensorflow_text.FastBertNormalizer(
-                model_buffer=tf.constant(np.frombuffer(table, np.uint8))
-            )
-            try:
-                model = wordpiece_model(
-                    tokens if parts is not None else list(map(bert_characters.respell, tokens)),
-                    splits=parts is None,
-                    longest_word=_MAX_BYTES_PER_WORD,
-                    unknown_token=self.special_names["unknown"],
-                )
-            except RuntimeError as error:  # no words, a token of more than 256 bytes, ...
-                raise ValueError(f"{where}: tensorflow_text cannot use it: {error}") from error
-            self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-                model_buffer=tf.constant(np.frombuffer(model, np.uint8)), token_out_type=tf.int32
-            )
+        self._pieces = word_pieces(
+            tokens,
+            unknown_token=self.special_names["unknown"],
+            lowercase=lowercase if parts is None else None,
+        )
+        try:
+            self._pieces()
+        except ValueError as error:  # no words, a token of more than 256 bytes, ...
+            raise ValueError(f"{where}: {error}") from error
 
     @classmethod
     def train(
@@ -208,10 +190,8 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
             int32 (batch, None).
         """
         if self.parts is not None:
-            return self.parts.tokenize(texts_of(text), self._encode)[0]
-        text = self._normalizer.normalize(texts_of(text))
-        text = tf.strings.regex_replace(text, _LONG_WORD, _UNKNOWN_WORD)
-        return self._wordpiece.tokenize(text)
+            return self.parts.tokenize(texts_of(text), self._pieces().encode)[0]
+        return self._pieces().tokenize(texts_of(text))
 
     def tokenize_with_offsets(
         self, text: Texts
@@ -233,27 +213,9 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
         """
         text = texts_of(text)
         if self.parts is not None:
-            ids, starts, ends = self.parts.tokenize(text, self._encode)
+            ids, starts, ends = self.parts.tokenize(text, self._pieces().encode)
             return ids, *offsets.within_texts(text, ids.value_rowids(), starts, ends)
-        normal, origins = self._normalizer.normalize_with_offsets(text)
-        # Split long words from the text around them: text, word, text, word, text. The separator is
-        # a character that the normalizer deletes.
-        separated = tf.strings.regex_replace(normal, f"({_LONG_WORD})", "\x01\\1\x01")
-        parts = tf.strings.split(separated, "\x01")  # (batch, parts)
-        lengths = tf.cast(tf.strings.length(parts.values), tf.int64)  # (all parts,), in bytes
-        part = tf.range(tf.size(lengths, tf.int64))
-        row = row_numbers(parts)
-        is_long_word = (part - tf.gather(parts.row_starts(), row)) % 2 == 1
-        ids, starts, ends = self._wordpiece.tokenize_with_offsets(
-            tf.where(is_long_word, _UNKNOWN_WORD, parts.values)
-        )  # each (all parts, None)
-        part = row_numbers(ids)  # (all tokens,)
-        ends = tf.where(tf.gather(is_long_word, part), tf.gather(lengths, part), ends.values)
-        # `origins` has one entry per normalized byte, and one for the end of each text.
-        first = tf.gather(tf.cumsum(lengths, exclusive=True) + row, part)
-        starts, ends = offsets.origins_of_spans(text, origins, first + starts.values, first + ends)
-        ids = parts.with_values(ids).merge_dims(1, 2)
-        return ids, ids.with_values(starts), ids.with_values(ends)
+        return self._pieces().tokenize_with_offsets(text)
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Converts token ids to readable texts.
@@ -307,14 +269,3 @@ class WordPieceTokenizer(packing.BertPacking, tf.Module):
     def vocabulary(self) -> list[str]:
         """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._tokens.numpy()]
-
-    def _encode(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Converts words to ids, starts and ends, in bytes of the word."""
-        is_long = tf.strings.length(words, "UTF8_CHAR") > _MAX_CHARACTERS_PER_WORD
-        ids, starts, ends = self._wordpiece.tokenize_with_offsets(
-            tf.where(is_long, _UNKNOWN_WORD, words)
-        )
-        lengths = tf.gather(tf.strings.length(words), row_numbers(ids))
-        lengths = tf.cast(lengths, ends.dtype)
-        ends = ids.with_values(tf.minimum(ends.values, lengths))
-        return ids, *(part.with_values(tf.cast(part.values, tf.int64)) for part in (starts, ends))

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_text
 
 from keras_transformers.dependencies import private_api
+from keras_transformers.dependencies.text_library import tensorflow_text
 from keras_transformers.tokenizers import SentencePieceTokenizer
 
 PACKAGE = Path(private_api.__file__).parents[1]
@@ -305,13 +305,15 @@ def test_leave_out_of_checkpoints(tmp_path):
 
 @pytest.mark.parametrize("splits", [True, False])
 def test_wordpiece_model(splits):
+    if (library := tensorflow_text()) is None:
+        pytest.skip("needs tensorflow-text: see setup.cfg")
     tokens = ["[UNK]", "a", "##b", "c"]
     model = private_api.wordpiece_model(
-        tokens, splits=splits, longest_word=3, unknown_token="[UNK]"
+        library, tokens, splits=splits, longest_word=3, unknown_token="[UNK]"
     )
     buffer = tf.constant(np.frombuffer(model, np.uint8))
     ours, theirs = (
-        tensorflow_text.FastWordpieceTokenizer(**options)
+        library.FastWordpieceTokenizer(**options)
         for options in (
             {"model_buffer": buffer},
             {
@@ -327,10 +329,12 @@ def test_wordpiece_model(splits):
 
 
 def test_name_sentencepiece_model(tmp_path):
+    if (library := tensorflow_text()) is None:
+        pytest.skip("needs tensorflow-text: see setup.cfg")
     (tmp_path / "text").write_text("a b c\n" * 20)
     SentencePieceTokenizer.train([tmp_path / "text"], tmp_path / "a.model", vocabulary_size=265)
     model = (tmp_path / "a.model").read_bytes()
-    tokenizers = [tensorflow_text.SentencepieceTokenizer(model) for _ in range(2)]
+    tokenizers = [library.SentencepieceTokenizer(model) for _ in range(2)]
     private_api.name_sentencepiece_model(tokenizers[0], model, "named")
     expected = tokenizers[1].tokenize("a b").numpy().tolist()
     keras.utils.set_random_seed(0)

@@ -1,7 +1,11 @@
-"""Installs the newest release of every dependency, beyond setup.cfg's bounds, and runs the tests.
+"""Installs the newest version of every dependency, beyond setup.cfg's bounds, and runs the tests.
 
-    make test-newest PYTHON=python3.13         # the environment stands in build/newest
+    make test-newest PYTHON=python3.13         # with release candidates; PRE= leaves them out
     python tests/runtimes/newest.py --python python3.13 --folder build/newest --pre
+
+Packages in `LATE` each need a certain TensorFlow, and would keep pip from a newer one. They come
+last and without their dependencies: where tensorflow-text then does not load, the tests run with
+core ops.
 
 It prints the versions that setup.cfg does not allow yet, and the files whose tests failed. The exit
 status is 1 if any did, or if pip found no set of versions. Run it nightly: then a release that
@@ -22,6 +26,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "keras-transformers"
+# keras-hub is what keras-nlp needs.
+LATE = ("keras-hub", "keras-nlp", "tensorflow-serving-api", "tensorflow-text")
 
 
 def requirements(config: configparser.ConfigParser, extra: str = "") -> Iterator[Requirement]:
@@ -63,13 +69,22 @@ def broken(report: Path) -> dict[str, list[str]]:
     return found
 
 
+def in_turn(needed: Sequence[Requirement]) -> tuple[list[str], list[str]]:
+    """Returns what pip installs with all that it needs, and then what it installs alone."""
+    late = {each.name.replace("_", "-") for each in needed} & set(LATE)
+    first = [without_upper_bounds(each) for each in needed if each.name not in late]
+    return first, sorted({*late, *(["keras-hub"] if "keras-nlp" in late else [])})
+
+
 def install(python: str, folder: Path, needed: Sequence[Requirement], *, pre: bool) -> Path:
-    """Makes an environment with the newest of everything; returns its interpreter."""
+    """Makes an environment with the newest of everything, and returns its interpreter."""
     subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
     made = folder / "bin" / "python"
-    names = [without_upper_bounds(each) for each in needed]
+    first, late = in_turn(needed)
     pip = [made, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "--upgrade", *(["--pre"] if pre else []), *names], check=True)
+    upgrade = [*pip, "--upgrade", *(["--pre"] if pre else [])]
+    subprocess.run([*upgrade, *first], check=True)
+    subprocess.run([*upgrade, "--no-deps", *late], check=True)
     subprocess.run([*pip, "--no-deps", "-e", ROOT], check=True)
     return made
 

@@ -29,6 +29,13 @@ def test_upper_bounds_go():
     assert newest.without_upper_bounds(requirement) == "mkdocstrings[python]!=1.3,>=1"
 
 
+def test_what_keeps_pip_from_a_newer_tensorflow_comes_last():
+    names = ("keras>=3.13", "tensorflow>=2.20,<2.22", "tensorflow-text>=2.20", "keras-nlp>=0.20")
+    first, late = newest.in_turn([Requirement(name) for name in names])
+    assert first == ["keras>=3.13", "tensorflow>=2.20"]
+    assert late == ["keras-hub", "keras-nlp", "tensorflow-text"]
+
+
 def test_versions_beyond_the_bounds_are_named():
     needed = [*newest.requirements(CONFIG), Requirement("tensorflow_text>=2.20,<2.22")]
     installed = {"keras": "3.16.0rc1", "numpy": "2.4.1", "tensorflow-text": "2.22.0"}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text
 from checks import says
 
+from keras_transformers.dependencies.text_library import tensorflow_text
 from keras_transformers.files import read_lines
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 
@@ -136,7 +136,7 @@ def test_detokenize_padded_and_nested(tokenizer: SentencePieceTokenizer) -> None
     assert n_best.numpy().tolist() == [texts, texts[::-1]]
     assert tokenizer.detokenize([[1, 3, 0]]).numpy()[0].decode() == " ⁇ "
     assert tokenizer.detokenize([[4 + 0xC3, 3]]).numpy()[0].decode() == "\ufffd"
-    with pytest.raises(tf.errors.OutOfRangeError, match=f"Invalid id: {VOCABULARY_SIZE}"):
+    with pytest.raises(tf.errors.OpError, match=rf"(Invalid id: |= ){VOCABULARY_SIZE}\b"):
         tokenizer.detokenize([[VOCABULARY_SIZE]])
 
 
@@ -271,7 +271,9 @@ def test_seeding_tensorflow_leaves_the_model(tokenizer: SentencePieceTokenizer) 
 
 def test_upstream_still_loses_its_model(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
     """If this fails, `open_model` in tokenizers/sentencepiece.py is no longer needed."""
-    upstream = tensorflow_text.SentencepieceTokenizer((folder / "shared.model").read_bytes())
+    if (library := tensorflow_text()) is None:
+        pytest.skip("needs tensorflow-text: see setup.cfg")
+    upstream = library.SentencepieceTokenizer((folder / "shared.model").read_bytes())
     tf.random.set_seed(1)
     with pytest.raises(tf.errors.NotFoundError, match="does not exist"):
         upstream.tokenize(GERMAN)

@@ -6,9 +6,9 @@ export, first with `tf.saved_model.load`, then with the V1 session loader. Only 
 variables as saved_model_cli and TF Serving do, so an export may pass the first and fail there.
 """
 
-import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies.text_library import register_ops
 from keras_transformers.dependencies.untyped import Json
+from keras_transformers.saved_model.checks.op_origins import TEXT_OPS
 from keras_transformers.saved_model.description import (
     METADATA_FILE,
     damage_to_variables,
@@ -29,6 +31,7 @@ from keras_transformers.saved_model.description import (
 from keras_transformers.saved_model.examples import Arrays, stored_examples
 
 _TIMEOUT_S = 600
+_UNKNOWN_OP = re.compile("Op type not registered '([^']+)'")
 _MASKED = 1e8  # scores of masked places are -1e9
 
 Runner = Callable[[str, Arrays], dict[str, np.ndarray]]  # (signature, inputs) -> outputs
@@ -106,7 +109,7 @@ def forget_ourselves() -> None:
     ours = {name for name in sys.modules if name.partition(".")[0] == "keras_transformers"}
     # None in sys.modules makes an import fail. Running code keeps its functions.
     sys.modules.update(dict.fromkeys({*ours, "keras", "keras_transformers"}))  # type: ignore[arg-type]
-    _load_text_ops()
+    register_ops()
 
 
 def failures(folder: str) -> Iterator[str]:
@@ -284,15 +287,6 @@ def _same_texts(actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndar
     )
 
 
-def _load_text_ops() -> None:
-    """Registers tensorflow-text's ops without its Python package, which imports Keras."""
-    spec = importlib.util.find_spec("tensorflow_text")
-    if spec is None or spec.origin is None:
-        raise RuntimeError("the check needs tensorflow-text: pip install tensorflow-text")
-    for library in sorted(Path(spec.origin).parent.glob("python/ops/_*.so")):
-        tf.load_op_library(str(library))
-
-
 def _v2_load(folder: str, _: Mapping[str, Any]) -> Runner:
     loaded = tf.saved_model.load(folder)
 
@@ -336,6 +330,12 @@ def why_not_loaded(folder: Path, error: Exception) -> str:
         meta_graph(folder)
     except (OSError, ValueError) as damage:
         return str(damage)
+    if (op := _UNKNOWN_OP.search(str(error))) and op[1] in TEXT_OPS:
+        return (
+            f"it needs {op[1]}, an op of tensorflow-text, which is missing or does not load into "
+            f"TensorFlow {tf.__version__}: install the tensorflow-text of this TensorFlow, or "
+            "export the pipeline with ops='core'"
+        )
     return damage_to_variables(folder) or first_words(error)
 
 

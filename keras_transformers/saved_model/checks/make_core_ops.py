@@ -34,6 +34,7 @@ WHEELS = {
     "2.19": "2.19.1",
     "2.20": "2.20.0",
     "2.21": "2.21.0",
+    "2.22": "2.22.0rc0",
 }
 # In this order, because the second needs the first.
 _LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")

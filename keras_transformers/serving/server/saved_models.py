@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.dependencies import graph_errors
+from keras_transformers.dependencies.text_library import register_ops
 from keras_transformers.dependencies.untyped import Message
 from keras_transformers.saved_model.description import meta_graph, shape_of
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
@@ -55,6 +55,7 @@ class SavedModel:
     def __init__(self, path: str | os.PathLike[str], *, max_runs: int = 2) -> None:
         self.path = Path(path)
         self.answered: set[str] = set()
+        register_ops()
         graph = tf.Graph()
         # Allocate GPU memory as needed; run operations without a GPU kernel on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)

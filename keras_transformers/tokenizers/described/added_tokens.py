@@ -51,9 +51,12 @@ class AddedTokens:
             The text, its rows now the parts at and between tokens, and the token id of each
             character that belongs to a token, or -1.
         """
+        begins = text.begins()
+        if self.is_empty:
+            nothing = tf.fill(tf.shape(text.codes), NOTHING)
+            return text._replace(rows=numbered(begins)), nothing
         size = tf.size(text.codes)
         index = tf.range(size)
-        begins = text.begins()
         row_first, row_number, row_end = row_bounds(text)
         row_start = tf.gather(row_first, row_number)  # (characters,)
         token, end = self._trie.longest(text, row_end)
@@ -80,7 +83,7 @@ class AddedTokens:
         place = searchsorted(start, index, side="right") - 1
         inside = (place >= 0) & (index < tf.gather(tf.concat([[0], stop], 0), place + 1))
         token_ids = tf.gather(tf.concat([[NOTHING], ids], 0), place + 1)
-        firsts = tf.zeros_like(begins) if self.is_empty else marks(start, size) | marks(stop, size)
+        firsts = marks(start, size) | marks(stop, size)
         return (
             text._replace(rows=numbered(begins | firsts)),
             tf.where(inside, token_ids, NOTHING),

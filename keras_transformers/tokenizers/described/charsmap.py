@@ -4,7 +4,7 @@ Its rules replace strings of characters; at each place the longest match is used
 double array, which is walked directly: see `normalization.double_array`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from keras_transformers.tokenizers.described.text import (
     encode,
     with_deleted,
 )
-from keras_transformers.tokenizers.described.trie import NOTHING, leftmost, row_bounds
+from keras_transformers.tokenizers.described.trie import NOTHING, Trie, leftmost, row_bounds
 from keras_transformers.tokenizers.normalization.double_array import double_array
 from keras_transformers.tokenizers.tensors import kept, places, searchsorted
 
@@ -29,38 +29,63 @@ _LABEL = 1 << 31 | 0xFF  # bits of a unit: it is not a value, and its label
 class Charsmap:
     """Replaces strings of characters by others.
 
+    Halves of surrogate pairs, which are no characters, match nothing and stay.
+
     Args:
         charsmap: `normalizer_spec.precompiled_charsmap` of a SentencePiece model: the size of a
             double array, the array, and the replacements, each followed by a zero byte. The values
             in the array are the offsets of replacements.
+        literals: strings that stay as they are, the longest one at each place, before all others.
 
     Raises:
         ValueError: it is damaged.
     """
 
-    def __init__(self, charsmap: bytes) -> None:
+    def __init__(self, charsmap: bytes, literals: Sequence[str] = ()) -> None:
         units, strings = _read(charsmap)
         self._labels = tf.constant(units & _LABEL)
         self._bases = tf.constant(_bases(units))
         self._values = tf.constant(_numbers(units, strings))
         # Numbers that no character has stand for the replacements.
-        table = {
-            CODES + number: tuple(map(ord, string.decode("utf-8", "replace")))
-            for number, string in enumerate(strings)
-        }
-        self._replace = CharacterMap(table)
+        results = [*(string.decode("utf-8", "replace") for string in strings), *literals]
+        self._replace = CharacterMap(
+            {CODES + number: tuple(map(ord, result)) for number, result in enumerate(results)}
+        )
+        self._literals = Trie(literals) if literals else None
+        self._num_strings = len(strings)
+        spaces = [CODES + number for number, result in enumerate(results) if result == " "]
+        self._spaces = tf.constant([ord(" "), *spaces], tf.int32)
 
     def __call__(self, text: Text) -> Text:
         """Returns the normalized text."""
+        return self.replaced(self.units(text))
+
+    def replaced(self, units: Text) -> Text:
+        """Returns the normalized text of `units`."""
+        return self._replace(units)
+
+    def are_spaces(self, units: Text) -> tf.Tensor:
+        """Returns whether each of `units` becomes one space and nothing else, bool (units,)."""
+        return tf.reduce_any(units.codes[:, None] == self._spaces, axis=1)
+
+    def units(self, text: Text) -> Text:
+        """Returns the strings that are replaced at once, and other characters, each as one code."""
         first, row, row_end = row_bounds(text)
-        string, end = self._longest(text, row_end)
+        # U+0000 cannot match either, and is as short in UTF-8 as the array assumes.
+        is_half = (text.codes >= 0xD800) & (text.codes < 0xE000)
+        string, end = self._longest(text._replace(codes=tf.where(is_half, 0, text.codes)), row_end)
+        if self._literals is not None:
+            literal, literal_end = self._literals.longest(text, row_end)
+            is_literal = literal != NOTHING
+            string = tf.where(is_literal, self._num_strings + literal, string)
+            end = tf.where(is_literal, literal_end, end)
         index = tf.range(tf.size(end))
         chosen = leftmost(end > index + 1, end, row, tf.size(first))
         place = tf.cumsum(tf.cast(chosen, tf.int32))
         stop = tf.gather(tf.concat([[0], kept(end, chosen)], 0), place)
         covered = ~chosen & (index < stop)
         codes = tf.where(string == NOTHING, text.codes, CODES + string)
-        return self._replace(with_deleted(text._replace(codes=codes), ~covered))
+        return with_deleted(text._replace(codes=codes), ~covered)
 
     def _longest(self, text: Text, row_end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the replacement of the longest string at each character, or -1, and its end."""

@@ -139,12 +139,14 @@ class Parts:
             ends = tf.math.unsorted_segment_max(tf.gather(words.ends, span.values), row, tokens)
             starts, ends = tf.where(is_empty, at, starts), tf.where(is_empty, at, ends)
             place = tf.gather(tf.gather(words.places, firsts), word)
-            columns = [
-                tf.concat(column, 0)
-                for column in zip((place, ids.values, starts, ends), *added, strict=True)
-            ]
-            order = tf.argsort(columns[0], stable=True)
-            place, ids, starts, ends = (tf.gather(column, order) for column in columns)
+            ids = ids.values
+            if added:
+                columns = [
+                    tf.concat(column, 0)
+                    for column in zip((place, ids, starts, ends), *added, strict=True)
+                ]
+                order = tf.argsort(columns[0], stable=True)
+                place, ids, starts, ends = (tf.gather(column, order) for column in columns)
             ids = tf.RaggedTensor.from_value_rowids(
                 ids,
                 tf.gather(row_of, place // _ROOM),
@@ -171,16 +173,17 @@ class Parts:
         row_of = kept(texts.rows, parts.begins())
         leads = tf.gather(changes(row_of), parts.rows)
         parts = parts._replace(places=parts.rows * _ROOM, leads=leads)
-        added = [_tokens(parts, ids)]
-        parts = parts.only(ids < 0)
+        added = [] if raw.is_empty else [_tokens(parts, ids)]
+        parts = parts if raw.is_empty else parts.only(ids < 0)
         for step in self._normalize:
             parts = step(parts)
         parts, ids = late(parts)
         leads = kept(changes(parts.places), parts.begins())
         leads = parts.leads & tf.gather(leads, numbered(parts.begins()))
         parts = parts._replace(places=parts.places + parts.rows, leads=leads)
-        added.append(_tokens(parts, ids))
-        parts = parts.only(ids < 0)
+        if not late.is_empty:
+            added.append(_tokens(parts, ids))
+            parts = parts.only(ids < 0)
         for split in self._split:
             parts = split(parts)
         return parts, added, row_of

@@ -63,13 +63,13 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
             raise ValueError("pre_tokenizer Metaspace after others is not supported here")
         return [step for part in parts for step in splitter_steps(part)]
     if kind == "WhitespaceSplit":
-        return [_removing(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))]
+        return [keeping(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))]
     if kind == "Whitespace":
-        spaces = _removing(~unicode_tables.class_of(r"\s"))
+        spaces = keeping(~unicode_tables.class_of(r"\s"))
         return [spaces, _between(CharacterClass(unicode_tables.word_characters()))]
     if kind == "BertPreTokenizer":
-        spaces = _removing(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))
-        return [spaces, _isolated(_punctuation(), repeated=False)]
+        spaces = keeping(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))
+        return [spaces, isolating(_punctuation(), repeated=False)]
     if kind == "Punctuation":
         return [
             _split(_punctuation(), False, description.get("behavior", "Isolated"), "Punctuation")
@@ -77,7 +77,7 @@ def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
     if kind == "Digits":
         # Rust's digits come from a newer Unicode than the regular expressions' numbers.
         digits = unicode_tables.isolated_by('{"type": "Digits", "individual_digits": true}')
-        return [_isolated(digits, repeated=not description.get("individual_digits", False))]
+        return [isolating(digits, repeated=not description.get("individual_digits", False))]
     if kind == "ByteLevel":
         steps: list[Step] = [_prefix_space] if description.get("add_prefix_space", True) else []
         return [*steps, _gpt2()] if description.get("use_regex", True) else steps
@@ -117,7 +117,8 @@ def _divided(text: Text, starts: tf.Tensor) -> Text:
     return text._replace(rows=numbered(text.begins() | starts))
 
 
-def _removing(members: np.ndarray) -> Step:
+def keeping(members: np.ndarray) -> Step:
+    """Returns the step that drops characters outside `members`, bool (CODES,); words end there."""
     belongs = CharacterClass(members)
 
     def step(text: Text) -> Text:
@@ -131,7 +132,8 @@ def _between(belongs: CharacterClass) -> Step:
     return lambda text: _divided(text, changes(belongs(text.codes)))
 
 
-def _isolated(members: np.ndarray, *, repeated: bool) -> Step:
+def isolating(members: np.ndarray, *, repeated: bool) -> Step:
+    """Returns the step that makes words of `members`, bool (CODES,), or of their runs."""
     belongs = CharacterClass(members)
 
     def step(text: Text) -> Text:
@@ -145,11 +147,11 @@ def _split(members: np.ndarray, repeated: bool, behavior: str, what: str) -> Ste
     """Splits at matches, which are characters or, if `repeated`, runs of them."""
     behavior = behavior.lower()
     if behavior == "removed":
-        return _removing(~members)
+        return keeping(~members)
     if behavior == "isolated":
-        return _isolated(members, repeated=repeated)
+        return isolating(members, repeated=repeated)
     if behavior == "contiguous":
-        return _isolated(members, repeated=True)
+        return isolating(members, repeated=True)
     belongs = CharacterClass(members)
 
     def merged(text: Text) -> Text:

@@ -145,7 +145,7 @@ class BytePairs:
         number = tf.range(tf.size(origin, tf.int64)) - tf.gather(
             tf.cumsum(count, exclusive=True), origin
         )
-        byte = _utf8(tf.gather(codes.values, origin), tf.gather(size, origin), number)
+        byte = utf8_byte(tf.gather(codes.values, origin), tf.gather(size, origin), number)
         is_known = tf.gather(in_vocabulary, origin)
         ids = tf.where(
             is_known,
@@ -225,7 +225,7 @@ def _ragged(
     return ragged, ragged.with_values(starts), ragged.with_values(ends)
 
 
-def _utf8(code: tf.Tensor, size: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+def utf8_byte(code: tf.Tensor, size: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """Returns byte `number` of the UTF-8 of code points that take `size` bytes, int32."""
     shift = tf.cast(6 * (size - 1 - number), tf.int32)
     rest = tf.bitwise.right_shift(code, shift)

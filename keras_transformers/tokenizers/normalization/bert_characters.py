@@ -1,13 +1,13 @@
-"""Holds BERT's character normalization as a table for tensorflow_text.
+"""Holds BERT's character normalization as tables, for tensorflow_text's op and for core ops.
 
 The op FastBertNormalize replaces characters one by one according to a table. The table in
 tensorflow_text is not BERT's: it folds compatibility characters ("²" becomes "2", "™" becomes "tm",
-"ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The table built
-here maps each character as `tokenizers.normalizers.BertNormalizer` does. Training, serving and
-Hugging Face therefore agree by construction, and the op is as fast as before. Computing the tables
-takes a second, so bert_characters.npz holds them; `make_bert_characters` writes that file.
+"ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The tables here
+map each character as `tokenizers.normalizers.BertNormalizer` does. Training, serving and Hugging
+Face therefore agree by construction, and the op is as fast as before. Computing what each character
+becomes takes a second, so bert_characters.npz holds it; `make_bert_characters` writes that file.
 
-There are three additions:
+There are three additions to the table for tensorflow_text:
 
 - Non-ASCII punctuation gets spaces around it, so that words end there with any version of Unicode
   that the ops were built with.
@@ -24,14 +24,16 @@ keep their original order.
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import flatbuffers
 import numpy as np
-import tensorflow_text
 from tokenizers import normalizers, pre_tokenizers
 
+from keras_transformers.dependencies.text_library import tensorflow_text
+from keras_transformers.tokenizers.described.text import CODES
 from keras_transformers.tokenizers.normalization.double_array import double_array
 
 # Each character in these ranges is a word. They are those of tokenizers.BertNormalizer, whose sixth
@@ -108,6 +110,38 @@ def _normalizer_model(lowercase: bool) -> bytes:
     return bytes(builder.Output())
 
 
+@functools.cache
+def character_table(*, lowercase: bool) -> dict[int, tuple[int, ...]]:
+    """Returns character -> what BERT makes of it, for characters that it changes or deletes.
+
+    Those in `deleted` are left out; "lowercase" is as for `normalizer_model`.
+    """
+    table = _normalized(lowercase=lowercase)
+    return {0: ()} | {
+        ord(character): tuple(map(ord, normal.strip(" ") or normal))
+        for character, normal in table.items()
+        if normal not in (character, f" {character} ")
+    }
+
+
+def deleted() -> np.ndarray:
+    """Returns the characters for private use in the last two planes, which BERT deletes."""
+    return _members(itertools.chain(*_PRIVATE_USE))
+
+
+def single_words() -> np.ndarray:
+    """Returns the characters that are words of their own, bool (CODES,)."""
+    low, high = CHINESE[::3], CHINESE[2::3]
+    ranges = [range(ord(a), ord(b) + 1) for a, b in zip(low, high, strict=True)]
+    return _members(itertools.chain(map(ord, _punctuation()), *ranges))
+
+
+def _members(codes: Iterable[int]) -> np.ndarray:
+    members = np.zeros(CODES, bool)
+    members[list(codes)] = True
+    return members
+
+
 def respell(token: str) -> str:
     """Spells a vocabulary token with the table's stand-ins, as in normalized text.
 
@@ -132,7 +166,8 @@ def _stand_ins() -> dict[int, int]:
     """Maps characters that end words in tensorflow_text but not in BERT to stand-ins."""
     normal = _normalized(lowercase=False)
     kept = [character for character in _surveyed() if normal[character] == character]
-    wordpiece = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "q"])
+    text: Any = tensorflow_text()
+    wordpiece = text.FastWordpieceTokenizer(["[UNK]", "q"])
     num_words = wordpiece.tokenize([f"q{character}q" for character in kept]).row_lengths().numpy()
     splitting = {kept[i] for i in np.flatnonzero(num_words > 1)}
     unlike_bert = sorted(splitting - _punctuation() - {" "})

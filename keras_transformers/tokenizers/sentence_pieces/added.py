@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_text
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformers.tokenizers.described.charsmap import charsmap_of
 from keras_transformers.tokenizers.described.parts import Parts
-from keras_transformers.tokenizers.sentencepiece import model_tokenizer
 from keras_transformers.tokenizers.tensors import Texts, kept, row_numbers
+from keras_transformers.tokenizers.text_ops.forms import Forms, SentencePieces, sentence_pieces
 
 __all__ = ["AddedPieces", "join_around"]
 
@@ -45,7 +44,7 @@ class AddedPieces(tf.Module):
         self,
         tokens: Sequence[Mapping[str, Any]],
         model: bytes,
-        tokenizer: tensorflow_text.SentencepieceTokenizer,
+        tokenizer: Forms[SentencePieces],
         *,
         num_tokens: int,
         also: Sequence[Mapping[str, Any]] = (),
@@ -65,9 +64,9 @@ class AddedPieces(tf.Module):
                     f"model's own user-defined symbols, such as {user_defined[0]!r}"
                 )
             model_proto.normalizer_spec.precompiled_charsmap = charsmap_of({_CHARACTER: _CHARACTER})
-            tokenizer = model_tokenizer(model_proto.SerializeToString()) if charsmap else tokenizer
+            tokenizer = sentence_pieces(model_proto.SerializeToString()) if charsmap else tokenizer
         self._tokens = json.dumps(list(tokens))  # a string: tf.Module wraps and searches lists
-        self._tokenizer = tokenizer
+        self._pieces = tokenizer
         self._parts = Parts(
             {"added_tokens": [*also, *tokens]},
             num_tokens=num_tokens,
@@ -97,7 +96,7 @@ class AddedPieces(tf.Module):
         """
 
         def pieces(words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-            piece_ids, starts, ends = self._tokenizer.tokenize_with_offsets(words)
+            piece_ids, starts, ends = self._pieces().tokenize_with_offsets(words)
             ids = tf.ragged.map_flat_values(encode, piece_ids)
             return ids, tf.cast(starts, tf.int64), tf.cast(ends, tf.int64)
 

@@ -13,8 +13,8 @@ from keras_transformers.tokenizers.described.charsmap import charsmap_of, charsm
 from keras_transformers.tokenizers.described.unicode_tables import character_table, normalizer_of
 from keras_transformers.tokenizers.packing import BertPacking
 from keras_transformers.tokenizers.sentence_pieces.encoder_pieces import EncoderPieces
-from keras_transformers.tokenizers.sentencepiece import model_tokenizer
 from keras_transformers.tokenizers.tensors import Texts
+from keras_transformers.tokenizers.text_ops.forms import sentence_pieces
 
 __all__ = ["AlbertTokenizer"]
 
@@ -89,7 +89,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         spec = model_proto.normalizer_spec
         spec.precompiled_charsmap = _folded(spec.precompiled_charsmap, lowercase, keep_accents)
         model = model_proto.SerializeToString()
-        self._add(added_tokens, model, model_tokenizer(model), num_tokens=self._num_pieces)
+        self._add(added_tokens, model, sentence_pieces(model), num_tokens=self._num_pieces)
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
@@ -101,7 +101,7 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         token_ids = tf.cast(token_ids, tf.int32)
         with tf.device("CPU:0"):
             is_piece = token_ids < self._num_pieces
-            pieces = self._tokenizer.id_to_string(tf.where(is_piece, token_ids, 0))
+            pieces = self._tokenizer().id_to_string(tf.where(is_piece, token_ids, 0))
             if not self._names:
                 return pieces
             place = tf.maximum(token_ids - self._num_pieces, 0)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import tensorflow as tf
-import tensorflow_text
 
 from keras_transformers.files import replaced
 from keras_transformers.tokenizers import offsets
@@ -18,6 +17,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
 from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
 from keras_transformers.tokenizers.tensors import Texts, row_by_row, row_numbers, texts_of
+from keras_transformers.tokenizers.text_ops.forms import Forms, SentencePieces
 
 __all__: list[str] = []
 
@@ -54,9 +54,11 @@ class EncoderPieces(tf.Module):
         path = Path(path)
         path = path / self.model_file if path.is_dir() else path
         self._model, self._tokenizer = open_model(path)
-        self._num_pieces = int(self._tokenizer.vocab_size())
+        self._num_pieces = self._tokenizer().size
         first = tf.range(min(len(self.first_pieces), self._num_pieces))
-        pieces = [piece.decode() for piece in self._tokenizer.id_to_string(first).numpy().tolist()]
+        pieces = [
+            piece.decode() for piece in self._tokenizer().id_to_string(first).numpy().tolist()
+        ]
         if pieces != list(self.first_pieces):
             raise ValueError(
                 f"{path}: the first pieces are {pieces}, but {type(self).__name__} needs "
@@ -69,7 +71,7 @@ class EncoderPieces(tf.Module):
         self,
         tokens: Sequence[Mapping[str, Any]],
         model: bytes,
-        tokenizer: tensorflow_text.SentencepieceTokenizer,
+        tokenizer: Forms[SentencePieces],
         *,
         num_tokens: int,
     ) -> None:
@@ -85,7 +87,7 @@ class EncoderPieces(tf.Module):
         """Converts texts, strings (batch,), to token ids, int32 (batch, None)."""
         if self._added is not None:
             return self._added.tokenize(texts_of(text), self._token_ids)[0]
-        pieces = self._tokenizer.tokenize(texts_of(text))
+        pieces = self._tokenizer().tokenize(texts_of(text))
         return pieces.with_values(self._token_ids(pieces.values))
 
     def tokenize_with_offsets(
@@ -171,7 +173,7 @@ class EncoderPieces(tf.Module):
         if self._added is not None:
             ids, starts, ends = self._added.tokenize(text, self._token_ids)
             return ids, starts.values, ends.values
-        pieces, starts, ends = self._tokenizer.tokenize_with_offsets(text)
+        pieces, starts, ends = self._tokenizer().tokenize_with_offsets(text)
         lengths = tf.cast(tf.strings.length(text), tf.int64)  # (batch,), in bytes
         text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), row_numbers(pieces))
         return (
@@ -195,11 +197,11 @@ class EncoderPieces(tf.Module):
     def _texts(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         """Converts ids (rows, None) to strings (rows,)."""
         if not self._names:
-            return self._tokenizer.detokenize(self._pieces(token_ids))
+            return self._tokenizer().detokenize(self._pieces(token_ids))
         is_added = self._is_added(token_ids.values)
         return join_around(
             token_ids,
             is_added,
             self.tokens(token_ids.values),
-            lambda parts: self._tokenizer.detokenize(self._pieces(parts)),
+            lambda parts: self._tokenizer().detokenize(self._pieces(parts)),
         )

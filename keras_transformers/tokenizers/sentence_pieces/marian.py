@@ -102,7 +102,7 @@ class MarianTokenizer(Targets, tf.Module):
             )
         self.end_token_id, self.unknown_token_id = ids[_END], ids[_UNKNOWN]
         self.pad_token_id = self.start_token_id = ids[_PAD]
-        pieces = self._tokenizer.id_to_string(tf.range(self._tokenizer.vocab_size())).numpy()
+        pieces = self._tokenizer().id_to_string(tf.range(self._tokenizer().size)).numpy()
         self._ids = tf.constant(
             [ids.get(piece.decode("utf-8", "replace"), ids[_UNKNOWN]) for piece in pieces]
         )
@@ -122,7 +122,7 @@ class MarianTokenizer(Targets, tf.Module):
         language = tf.strings.regex_replace(text, f"(?s)^({_LANGUAGE}).*$", r"\1")
         text = tf.strings.regex_replace(text, f"(?s)^{_LANGUAGE}", "", replace_global=False)
         tokens = tf.ragged.map_flat_values(
-            lambda pieces: tf.gather(self._ids, pieces), self._tokenizer.tokenize(text)
+            lambda pieces: tf.gather(self._ids, pieces), self._tokenizer().tokenize(text)
         )
         is_this = language[:, None] == self._languages[None]  # (batch, languages)
         language_id = tf.gather(self._language_ids, tf.argmax(is_this, axis=1))

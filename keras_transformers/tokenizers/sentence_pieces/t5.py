@@ -75,7 +75,7 @@ class T5Tokenizer(Targets, tf.Module):
         path = path / self.model_file if path.is_dir() else path
         self._model, self._tokenizer = open_model(path)
         self.num_extra_ids = num_extra_ids
-        self._num_pieces = int(self._tokenizer.vocab_size())
+        self._num_pieces = self._tokenizer().size
         extra_ids = [f"<extra_id_{number}>" for number in reversed(range(num_extra_ids))]
         self._extra_end = self._num_pieces + num_extra_ids
         self.own_tokens = (*_SPECIAL_TOKENS, *extra_ids)
@@ -96,7 +96,7 @@ class T5Tokenizer(Targets, tf.Module):
         self._num_tokens = self._extra_end + len(self._names)
         first = [
             token.decode("utf-8", "replace")
-            for token in self._tokenizer.id_to_string(tf.range(min(3, self._num_pieces))).numpy()
+            for token in self._tokenizer().id_to_string(tf.range(min(3, self._num_pieces))).numpy()
         ]
         if first != _SPECIAL_TOKENS:
             raise ValueError(
@@ -122,7 +122,7 @@ class T5Tokenizer(Targets, tf.Module):
         parts = tf.strings.split(text, _SEPARATOR)  # (batch, parts)
         part = parts.flat_values  # (all parts,)
         is_extra = tf.strings.regex_full_match(part, self._extra_id)
-        tokens = self._tokenizer.tokenize(tf.where(is_extra, "", part))  # (all parts, None)
+        tokens = self._tokenizer().tokenize(tf.where(is_extra, "", part))  # (all parts, None)
         number = tf.strings.regex_replace(kept(part, is_extra), r"\D", "")
         extra = self._extra_end - 1 - tf.strings.to_number(number, tf.int32)
         extra = tf.RaggedTensor.from_row_lengths(extra, tf.cast(is_extra, tf.int64))
@@ -193,7 +193,7 @@ class T5Tokenizer(Targets, tf.Module):
         return tf.where(token_ids < self._num_pieces, self._piece(token_ids), names)
 
     def _piece(self, token_ids: tf.Tensor) -> tf.Tensor:
-        return self._tokenizer.id_to_string(self._or_pad(token_ids))
+        return self._tokenizer().id_to_string(self._or_pad(token_ids))
 
     def _or_pad(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Replaces ids that the SentencePiece model lacks with padding."""
@@ -206,7 +206,7 @@ class T5Tokenizer(Targets, tf.Module):
             token_ids,
             tf.logical_and(ids >= self._num_pieces, ids < self._num_tokens),
             self.tokens(ids),
-            lambda parts: self._tokenizer.detokenize(
+            lambda parts: self._tokenizer().detokenize(
                 tf.ragged.map_flat_values(self._or_pad, parts)
             ),
         )

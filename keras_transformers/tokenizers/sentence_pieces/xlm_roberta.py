@@ -78,7 +78,7 @@ class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
         token_ids = tf.cast(token_ids, tf.int32)
         with tf.device("CPU:0"):
             is_piece = (token_ids >= len(_FIRST_TOKENS)) & (token_ids < self.mask_token_id)
-            pieces = self._tokenizer.id_to_string(tf.where(is_piece, token_ids - 1, 0))
+            pieces = self._tokenizer().id_to_string(tf.where(is_piece, token_ids - 1, 0))
             special = tf.constant([*_FIRST_TOKENS, self.mask_token, *self._names])
             after = tf.maximum(token_ids - self.mask_token_id, 0) + len(_FIRST_TOKENS)
             place = tf.where(token_ids < len(_FIRST_TOKENS), token_ids, after)
