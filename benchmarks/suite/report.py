@@ -104,9 +104,8 @@ An export's answers equal the model's but for rounding, as its check shows. It c
 Loading chooses the layout, so that an export may be made on another processor than the one that
 serves it. TensorFlow uses oneDNN by default on processors with AVX-512 VNNI or better. Elsewhere,
 as with AVX2 alone, panels are slow: loading makes each matrix one panel, and moves its rows apart
-where their distance is a multiple of 2,048 bytes, which would share few places of the cache. Do not
-set `TF_ENABLE_ONEDNN_OPTS=1` there for short texts: it made MiniLM's 1 x 12 up to twice as slow,
-and 32 sentences 15 % faster.
+where their distance is a multiple of 2,048 bytes, which would share few places of the cache. Leave
+`TF_ENABLE_ONEDNN_OPTS` unset there unless you serve large batches alone.
 
 `python benchmarks/op_profile.py` shows the time of each op for one text
 ([results](../benchmarks/results/op_profile.txt)).

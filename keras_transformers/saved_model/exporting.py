@@ -97,10 +97,10 @@ def export(
             the model's: the check allows an error of a quarter of their size. Measure the effect on
             your data.
         arrange_matrices: whether to lay out matrices as TensorFlow's product on CPUs reads them,
-            which speeds up decoding and short texts. Models that decode store them like this.
-            Encoders in float32 get a second copy in memory on loading; False avoids it. It has no
-            effect in int8, or for encoders in bfloat16. The answers are the same; see
-            docs/performance.md.
+            which speeds up decoding and short texts; loading chooses the layout for its processor.
+            Models that decode store them like this. Encoders in float32 get a second copy in memory
+            on loading; False avoids it. It has no effect in int8, or for encoders in bfloat16. The
+            answers are the same; see docs/performance.md.
         format: "litert" writes one file for phones instead, such as "sentiment.tflite", from tokens
             to the model's outputs, with the tokenizer's files in a folder beside it (the extra
             `litert`); only for encoders, in float32 or int8. LiteRT's answers are compared with the
