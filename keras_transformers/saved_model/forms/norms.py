@@ -1,6 +1,5 @@
 """Layer norms as the one kernel that oneDNN has for them."""
 
-import functools
 from collections.abc import Callable, Iterable
 
 import keras
@@ -13,7 +12,7 @@ from keras_transformers.dependencies.untyped import Tensor
 def fused_norms(layers: Iterable[Layer]) -> dict[Layer, Callable[[Tensor], Tensor]]:
     """Returns the kernel of each layer norm in float32 over the last axis: one step, not nine."""
     return {
-        layer: functools.partial(layer_norm, layer)
+        layer: _FusedNorm(layer)
         for layer in layers
         if type(layer) is LayerNormalization
         and layer.axis in ([-1], -1)
@@ -21,6 +20,19 @@ def fused_norms(layers: Iterable[Layer]) -> dict[Layer, Callable[[Tensor], Tenso
         and layer.scale
         and layer.compute_dtype == "float32"
     }
+
+
+class _FusedNorm:
+    """Computes a layer norm by `layer_norm`; `structure` and `variables` as in `scopes.KERNELS`."""
+
+    variables = ()  # besides the layer's own
+
+    def __init__(self, layer: LayerNormalization) -> None:
+        self._layer = layer
+        self.structure = type(self)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return layer_norm(self._layer, inputs)
 
 
 def layer_norm(layer: LayerNormalization, inputs: Tensor) -> Tensor:
