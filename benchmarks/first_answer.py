@@ -63,7 +63,7 @@ stage("its first answer", run)
 stage("its answer", run)
 """
 )
-QUESTION, LENGTH = "Explain gravity to a child.", 40
+QUESTION, LENGTH = "Explain gravity to a child.", 8
 # CPU seconds, and peak memory as a share of the weights; None for no goal.
 GOALS = {
     "load": (4.0, None),

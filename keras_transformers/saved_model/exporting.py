@@ -326,6 +326,7 @@ def _decided_answers(
     if not all(kept.all() for examples in rows.values() for kept in examples):
         signatures = {name: _decided(name, s, rows[name]) for name, s in signatures.items()}
         described, others = answers.to(signatures), of_moved(signatures)
+    weights.free()
     return dict(signatures), described, _needed(described, others)
 
 

@@ -56,6 +56,11 @@ class MovableWeights:
 
         return read
 
+    def free(self) -> None:
+        """Frees the copy, which the graphs that read it would hold until they are collected."""
+        for _, copy in self._copies:
+            tf.raw_ops.DestroyResourceOp(resource=copy.handle)
+
 
 def moved(weight: Tensor, index: int, direction: Literal[1, 0, -1]) -> Tensor:
     """Returns a weight of which each number is moved up or down in its last places.

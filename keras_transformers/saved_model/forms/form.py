@@ -25,6 +25,7 @@ from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import MultiHeadAttention, Rows, TransformerBlock
 from keras_transformers.layers.layouts import joined_product
 from keras_transformers.layers.scopes import KERNELS, SELECTIONS
+from keras_transformers.layers.shared import shared_call
 from keras_transformers.models.selection import HeadSelection
 from keras_transformers.saved_model.forms.norms import fused_norms
 
@@ -87,8 +88,10 @@ class ExportForm:
         self,
         inputs: Mapping[str, Tensor],
         kernels: Kernels,
-        instead: Callable[[Layer], Callable[..., Any]] = lambda layer: layer,
+        instead: Callable[[Layer], Callable[..., Any]] | None = None,
     ) -> dict[str, Tensor]:
+        instead = _shared if instead is None else instead
+
         def operation(layer: Layer) -> Callable[..., Any]:
             compute = kernels.get(layer, layer) if layer in self._norms else instead(layer)
 
@@ -136,6 +139,17 @@ class _TokenRows:
 
     values: Tensor
     layout: Rows
+
+
+def _shared(layer: Layer) -> Callable[..., Any]:
+    """Returns what calls a layer: a block from the graph that blocks of its structure share."""
+    if not isinstance(layer, TransformerBlock):
+        return layer
+
+    def call(inputs: Tensor, **options: Any) -> Tensor:
+        return shared_call(layer, layer.__call__, inputs=inputs, **options)
+
+    return call
 
 
 def _padded(value: Any) -> Any:

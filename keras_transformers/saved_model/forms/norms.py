@@ -1,6 +1,5 @@
 """Layer norms as the one kernel that oneDNN has for them, or in as few steps as there can be."""
 
-import functools
 from collections.abc import Callable, Iterable
 
 import keras
@@ -20,7 +19,7 @@ def fused_norms(
         norm: computes a layer norm, `layer_norm` or `short_norm`; by default the first.
     """
     return {
-        layer: functools.partial(norm or layer_norm, layer)
+        layer: _NormKernel(layer, norm or layer_norm)
         for layer in layers
         if type(layer) is LayerNormalization
         and layer.axis in ([-1], -1)
@@ -28,6 +27,21 @@ def fused_norms(
         and layer.scale
         and layer.compute_dtype == "float32"
     }
+
+
+class _NormKernel:
+    """Computes a layer norm by a function; `structure` and `variables` as in `scopes.KERNELS`."""
+
+    variables = ()  # besides the layer's own
+
+    def __init__(
+        self, layer: LayerNormalization, norm: Callable[[LayerNormalization, Tensor], Tensor]
+    ) -> None:
+        self._layer, self._norm = layer, norm
+        self.structure = (type(self), norm)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return self._norm(self._layer, inputs)
 
 
 def layer_norm(layer: LayerNormalization, inputs: Tensor) -> Tensor:

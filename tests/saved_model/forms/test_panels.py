@@ -16,6 +16,7 @@ from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import describe, lines
 from keras_transformers.saved_model.forms import panels as panels_module
 from keras_transformers.saved_model.forms.panels import (
+    DecodingForm,
     ShortTextsForm,
     _ArrangedPanels,
     _LoadedPanels,
@@ -193,6 +194,21 @@ def test_narrow_models_gain_nothing_and_stay_plain(tmp_path):
         node.op for function in graph.as_graph_def().library.function for node in function.node_def
     }
     assert "VarHandleOp" not in ops
+
+
+def test_blocks_of_what_decodes_share_a_graph_that_reads_panels_alone():
+    sizes = {"vocabulary_size": 100, "num_layers": 3, "num_heads": 2, "hidden_dim": 64}
+    model = tiny.lively(kt.families.llama.llama(**sizes, intermediate_dim=72))
+    form = DecodingForm(model)
+    graph = graph_of(form)
+    calls = [op for op in graph.graph.get_operations() if op.type == "PartitionedCall"]
+    assert [len(calls), len({call.get_attr("f").name for call in calls})] == [3, 1]
+    variables = [weight.value for weight in form.weights]
+    read = form.read(variables, [graph])
+    assert {v.shape.rank for v in read} == {1, 3}  # norms and panels
+    given = inputs(model, 5, 5)
+    answers = graph(**given), model(given), in_float64(model)(given)
+    same_but_for_rounding(*(answer["logits"] for answer in answers))
 
 
 @pytest.mark.slow
