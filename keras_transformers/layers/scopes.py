@@ -57,10 +57,6 @@ class Scope(Generic[Value]):
 KERNELS: Scope[Callable[..., Any]] = Scope("kernels")
 
 
-# The value of a TensorFlow variable, by its `ref()`, where a function takes it as an argument.
-VALUES: Scope[Tensor] = Scope("values")
-
-
 class Selection(NamedTuple):
     """The positions of each row whose vectors a head reads.
 

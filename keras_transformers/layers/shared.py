@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformers.dependencies.private_api import inner_layers
-from keras_transformers.layers.scopes import KERNELS, VALUES, WATCHERS
+from keras_transformers.layers.scopes import KERNELS, SELECTIONS, WATCHERS
 from keras_transformers.layers.tensors import Tensor
 
 __all__: list[str] = []
@@ -58,7 +58,9 @@ def shared_call(layer: keras.layers.Layer, method: Callable[..., Any], **argumen
     layers = [layer, *inner_layers(layer)]
     kernels: list[Any] = [KERNELS.of(inner) for inner in layers]
     watched = any(WATCHERS.of(inner) is not None for inner in layers)
-    if watched or not all(k is None or hasattr(k, "structure") for k in kernels):
+    if watched or SELECTIONS.of(layer) is not None:
+        return method(**arguments)
+    if not all(k is None or hasattr(k, "structure") for k in kernels):
         return method(**arguments)
     weights = [*layer.weights, *(w for k in kernels if k is not None for w in k.variables)]
     leaves = tf.nest.flatten(arguments)
@@ -74,10 +76,8 @@ def shared_call(layer: keras.layers.Layer, method: Callable[..., Any], **argumen
         def run(tensors: list[Tensor], values: list[Tensor]) -> Any:
             remaining = iter(tensors)
             inputs = [next(remaining) if tf.is_tensor(leaf) else leaf for leaf in leaves]
-            pairs = [(weights[index], value) for index, value in zip(read, values, strict=True)]
-            mapped = [pair for pair in pairs if isinstance(pair[0], keras.Variable)]
-            others = {w.ref(): value for w, value in pairs if not isinstance(w, keras.Variable)}
-            with keras.StatelessScope(state_mapping=mapped), VALUES.use(others):
+            mapped = [(weights[index], value) for index, value in zip(read, values, strict=True)]
+            with keras.StatelessScope(state_mapping=mapped):
                 return method(**tf.nest.pack_sequence_as(arguments, inputs))
 
         inputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
@@ -99,14 +99,7 @@ def shared_call(layer: keras.layers.Layer, method: Callable[..., Any], **argumen
     function = _functions[key]
     if function is None:
         return method(**arguments)
-    return function.run(tensors, [_value(weights[index]) for index in function.read])
-
-
-def _value(weight: Any) -> Tensor:
-    """Returns what a variable of Keras or TensorFlow holds."""
-    import tensorflow as tf
-
-    return tf.convert_to_tensor(weight.value if isinstance(weight, keras.Variable) else weight)
+    return function.run(tensors, [tf.convert_to_tensor(weights[i].value) for i in function.read])
 
 
 def _structure(layer: keras.layers.Layer) -> str:

@@ -382,7 +382,7 @@ def _form(model: keras.Model, weights_dtype: WeightsDtype, *, arrange_matrices: 
     if weights_dtype == "int8":
         return Int8Form(model)
     if arrange_matrices and hasattr(model, "start_decoding"):
-        return DecodingForm(model, halved=weights_dtype == "bfloat16")
+        return DecodingForm(model)
     has_mask = isinstance(model.input, dict) and "padding_mask" in model.input
     if arrange_matrices and weights_dtype == "float32" and has_mask:
         form = ShortTextsForm(model)

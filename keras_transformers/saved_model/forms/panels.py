@@ -18,7 +18,6 @@ from keras_transformers.dependencies.private_api import call_arguments, leave_ou
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.dense import Function, activation_function
-from keras_transformers.layers.scopes import VALUES
 from keras_transformers.saved_model.forms.form import every_layer
 from keras_transformers.saved_model.forms.int8 import quick_gelu
 from keras_transformers.saved_model.forms.norms import fused_norms, short_norm
@@ -45,27 +44,12 @@ class DecodingForm(ReplacedForm):
 
     Args:
         model: functional.
-        halved: whether the export stores matrices in bfloat16, which loading does not arrange: a
-            function casts them before it reads them.
     """
 
-    matrices = _ARRANGED
+    matrices = "in panels, for one text; slower without oneDNN for several, as with AVX2 alone"
 
-    def __init__(self, model: keras.Model, *, halved: bool = False) -> None:
-        self._loading = _Loading()
-        panels = _StoredPanels if halved else partial(_ArrangedPanels, loading=self._loading)
-        if halved:
-            self.matrices = "in panels for oneDNN; slower without it, as with AVX2 alone"
-        super().__init__(model, *_from(partial(panels, width=_DECODING_WIDTH)))
-
-    def arrange(self) -> None:
-        """Arranges the matrices for this process, as loading an export does."""
-        self._loading.run()
-
-    def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
-        """Returns what to save: the variables that a function reads, and what arranges them."""
-        saved = super().read(variables, functions)
-        return [*saved, *self._loading.tracked(saved)]
+    def __init__(self, model: keras.Model) -> None:
+        super().__init__(model, *_from(partial(_StoredPanels, width=_DECODING_WIDTH)))
 
 
 class ShortTextsForm(ReplacedForm):
@@ -100,8 +84,7 @@ class ShortTextsForm(ReplacedForm):
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
         """Returns what to save: the variables that a function reads, and what fills the panels."""
-        saved = super().read(variables, functions)
-        return [*saved, *self._loading.tracked(saved)]
+        return [*super().read(variables, functions), *self._loading.tracked()]
 
 
 class _Loading(tf.saved_model.experimental.TrackableResource):
@@ -113,7 +96,6 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
     def __init__(self) -> None:
         super().__init__()
         self._values: list[tuple[tf.Variable, Callable[[Tensor], Tensor]]] = []
-        self._unsaved: list[tf.Variable] = []
 
     def variable(self, value: Callable[[Tensor], Tensor], *, shape: Any = None) -> tf.Variable:
         """Returns a variable that is not saved: loading sets it.
@@ -125,13 +107,8 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
         with tf.init_scope():
             variable = tf.Variable(value(computes_with_onednn()), trainable=False, shape=shape)
         leave_out_of_checkpoints(variable)
-        self._unsaved.append(variable)
-        self.add(variable, value)
-        return variable
-
-    def add(self, variable: tf.Variable, value: Callable[[Tensor], Tensor]) -> None:
-        """Lets loading set a variable to `value(computes_with_onednn())`."""
         self._values.append((variable, value))
+        return variable
 
     def most_tokens(self) -> Tensor:
         """Returns the number of tokens up to which batches are multiplied by panels."""
@@ -146,15 +123,9 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
 
         return self.variable(most)
 
-    def tracked(self, saved: Iterable[tf.Variable]) -> list[Any]:
-        """Returns what an export must hold in addition: this, and the variables it makes.
-
-        Args:
-            saved: the variables that are saved; loading sets no others.
-        """
-        kept = {variable.ref() for variable in (*saved, *self._unsaved)}
-        self._values = [pair for pair in self._values if pair[0].ref() in kept]
-        return [self, *self._unsaved] if self._values else []
+    def tracked(self) -> list[Any]:
+        """Returns what an export must hold in addition: this, and its variables."""
+        return [self, *(variable for variable, _ in self._values)] if self._values else []
 
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
@@ -268,29 +239,6 @@ class _StoredPanels(_Panels):
     def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         return keras.ops.convert_to_tensor(self.variables[0])
-
-
-class _ArrangedPanels(_Panels):
-    """Panels that the export stores in the matrix's place, and loading arranges there.
-
-    Args:
-        matrix, width, transposed: see `_Panels`.
-        loading: what arranges them.
-    """
-
-    def __init__(
-        self, matrix: keras.Variable, width: int, loading: _Loading, *, transposed: bool = False
-    ) -> None:
-        super().__init__(matrix, width, transposed=transposed)
-        variable = tf.Variable(self.cut(), trainable=False, shape=self.shape)
-        self.variables.append(variable)
-        loading.add(variable, lambda onednn: self.arranged(variable, onednn))
-
-    def read(self) -> Tensor:
-        """Returns the panels, (panels, features, width)."""
-        variable = self.variables[0]
-        value = VALUES.of(variable.ref())
-        return tf.convert_to_tensor(variable) if value is None else value
 
 
 class _LoadedPanels(_Panels):
