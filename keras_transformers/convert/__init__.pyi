@@ -7,6 +7,7 @@ from . import family as family
 from . import folder as folder
 from . import formats as formats
 from . import keras_backbones as keras_backbones
+from . import memory as memory
 from . import name_map as name_map
 from . import regular_expressions as regular_expressions
 from . import saving as saving

@@ -20,6 +20,7 @@ from . import recurrent as recurrent
 from . import relative_positions as relative_positions
 from . import rotary as rotary
 from . import scopes as scopes
+from . import shared as shared
 from . import tensors as tensors
 from .attention import MultiHeadAttention as MultiHeadAttention
 from .block import TransformerBlock as TransformerBlock
@@ -43,6 +44,7 @@ from .feed_forward import FeedForward as FeedForward
 from .hierarchical_softmax import HierarchicalSoftmax as HierarchicalSoftmax
 from .layouts import Padded as Padded
 from .layouts import Rows as Rows
+from .layouts import Selected as Selected
 from .masks import CharacterMask as CharacterMask
 from .masks import DocumentMask as DocumentMask
 from .masks import DocumentPositions as DocumentPositions

@@ -8,6 +8,7 @@ from . import features as features
 from . import headless as headless
 from . import packing as packing
 from . import registry as registry
+from . import selection as selection
 from . import stack as stack
 from keras_transformers.families.albert import model as albert
 from keras_transformers.families.bert import model as bert

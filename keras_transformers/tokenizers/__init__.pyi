@@ -22,6 +22,7 @@ from . import sentencepiece as sentencepiece
 from . import symbols as symbols
 from . import targets as targets
 from . import tensors as tensors
+from . import text_ops as text_ops
 from . import vocabulary as vocabulary
 from . import windows as windows
 from . import word_vocabulary as word_vocabulary
@@ -51,4 +52,7 @@ from .sentence_pieces.xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokeni
 from .sentence_pieces.added import join_around as join_around
 from .sentencepiece import SentencePieceTokenizer as SentencePieceTokenizer
 from .symbols import SymbolTokenizer as SymbolTokenizer
+from .text_ops.forms import Ops as Ops
+from .text_ops.forms import ops_in_use as ops_in_use
+from .text_ops.forms import using_ops as using_ops
 from .wordpiece import WordPieceTokenizer as WordPieceTokenizer
