@@ -14,7 +14,7 @@ from keras_transformers.layers.layouts import PADDED, Padded, Selected
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
 from keras_transformers.layers.scopes import KERNELS, SELECTIONS
-from keras_transformers.layers.shared import shared_call
+from keras_transformers.layers.shared import calls_are_shared, shared_call
 from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = ["TransformerBlock"]
@@ -161,6 +161,43 @@ class TransformerBlock(RecomputableLayer):
             (batch, length, hidden); with `return_attention_scores`, also the probabilities
             (batch, heads, length, length or source).
         """
+        if calls_are_shared() and layout is PADDED and not (training or return_attention_scores):
+            return shared_call(
+                self,
+                self._all,
+                inputs=inputs,
+                encoder_output=encoder_output,
+                attention_mask=attention_mask,
+                attention_bias=attention_bias,
+                cross_attention_mask=cross_attention_mask,
+                positions=positions,
+            )
+        return self._all(
+            inputs,
+            encoder_output,
+            layout=layout,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            cross_attention_mask=cross_attention_mask,
+            positions=positions,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+
+    def _all(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor | None,
+        *,
+        layout: Padded = PADDED,
+        attention_mask: Tensor | None,
+        attention_bias: Tensor | None,
+        cross_attention_mask: Tensor | None,
+        positions: Tensor | None,
+        return_attention_scores: bool = False,
+        training: bool | None = False,
+    ) -> Tensor:
+        """Computes `call`."""
         if (selection := SELECTIONS.of(self)) is not None:
             layout = Selected(layout, selection)
         shows_own = return_attention_scores and self.cross_attention is None

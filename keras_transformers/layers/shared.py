@@ -5,9 +5,11 @@ traced. TensorFlow also optimizes the function once, and a step of decoding take
 small graph is scheduled faster than a large one.
 """
 
+import contextlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import keras
@@ -19,6 +21,7 @@ from keras_transformers.layers.tensors import Tensor
 __all__: list[str] = []
 
 _MOST_FUNCTIONS = 128
+_SHARES: ContextVar[bool] = ContextVar("shares", default=False)
 
 
 class _Function(NamedTuple):
@@ -36,6 +39,25 @@ class _Function(NamedTuple):
 # What a call traces -> the function, or None if it cannot be shared. It has no weights of its own,
 # so all models share it, the last ones used longest.
 _functions: OrderedDict[Any, _Function | None] = OrderedDict()
+
+
+@contextlib.contextmanager
+def shared_calls() -> Iterator[None]:
+    """Lets blocks of one structure share the graph of a call while a graph is traced.
+
+    The graph is traced in less time. It is for inference: each call in it would get a gradient of
+    its own.
+    """
+    token = _SHARES.set(True)
+    try:
+        yield
+    finally:
+        _SHARES.reset(token)
+
+
+def calls_are_shared() -> bool:
+    """Returns whether this is inside `shared_calls`."""
+    return _SHARES.get()
 
 
 def shared_call(layer: keras.layers.Layer, method: Callable[..., Any], **arguments: Any) -> Any:

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors, tables
 from keras_transformers.layers.scopes import KERNELS, Scope
+from keras_transformers.layers.shared import shared_calls
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.lora import Adapter
 from keras_transformers.tasks.texts import (
@@ -485,7 +486,8 @@ class Pipeline(abc.ABC):
             name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
             for name, spec in self.input_specs().items()
         }
-        return traced(self.answer, **specs)
+        with shared_calls():
+            return traced(self.answer, **specs)
 
 
 def _listed(value: Any) -> Any:

@@ -6,10 +6,14 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 
+import keras_transformers as kt
+from keras_transformers.families.bert.model import bert
 from keras_transformers.families.llama import llama
 from keras_transformers.layers import TransformerBlock
 from keras_transformers.layers.scopes import WATCHERS
+from keras_transformers.layers.shared import shared_calls
 
 IDS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]], np.int32)
 
@@ -96,3 +100,35 @@ def test_functions_keep_no_model():
     del model, graph
     gc.collect()
     assert block() is None
+
+
+def test_pipelines_answer_from_shared_blocks():
+    """The last block of a tagger is as the others; of a classifier it computes one position."""
+    encoder = bert(vocabulary_size=len(tiny.VOCABULARY), num_layers=3, num_heads=2, hidden_dim=8)
+    tag = kt.pipelines.Tagger(kt.heads.tagger(encoder, 2), tiny.wordpiece(), ["O", "B-X"])
+    classify = kt.pipelines.TextClassifier(
+        kt.heads.classifier(encoder, 2), tiny.wordpiece(), ["a", "b"]
+    )
+    for pipeline, num_calls in ((tag, 3), (classify, 2)):
+        graph = pipeline._graph.graph.as_graph_def()
+        functions = graph.library.function
+        (shared,) = [f.signature.name for f in functions if f.attr["_noinline"].b]
+        nodes = [*graph.node, *(node for function in functions for node in function.node_def)]
+        calls = [node for node in nodes if node.attr["f"].func.name == shared]
+        assert len(calls) == num_calls
+    probability = classify(["a good film"])[0].probabilities[0]
+    for weight in encoder.weights:
+        weight.assign(weight + 0.1)  # the graph reads the weights that there are
+    assert abs(classify(["a good film"])[0].probabilities[0] - probability) > 1e-4
+
+
+def test_graphs_with_gradients_share_nothing():
+    model = decoder()
+    with shared_calls():
+        inference, training = (
+            tf.function(
+                lambda ids, training=training: model({"token_ids": ids}, training=training)
+            ).get_concrete_function(tf.TensorSpec([None, None], tf.int32))
+            for training in (False, True)
+        )
+    assert [len(functions_of(graph)) for graph in (inference, training)] == [3, 0]

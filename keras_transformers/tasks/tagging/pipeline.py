@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.layers.shared import shared_calls
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Signature
@@ -306,7 +307,8 @@ class Tagger(TextPipeline):
     @functools.cached_property
     def _word_graph(self) -> Callable[..., dict[str, tf.Tensor]]:
         words = tf.TensorSpec([None, None], tf.string, name="words")
-        return traced(self.answer_words, words=words)
+        with shared_calls():
+            return traced(self.answer_words, words=words)
 
     def _halves(self, token_ids: tf.RaggedTensor) -> windows.Halves:
         """Plans the windows of rows of tokens (batch, None)."""
