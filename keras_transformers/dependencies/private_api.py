@@ -168,7 +168,9 @@ def reads_first_item(operation: Any) -> bool:
 
     if not isinstance(operation, GetItem):
         return False
-    return all(node.arguments.args[1] == (slice(None), 0) for node in operation._inbound_nodes)
+    keys = [node.arguments.args[1] for node in operation._inbound_nodes]
+    # In a model that was saved, it is a list.
+    return all(isinstance(key, tuple | list) and [*key] == [slice(None), 0] for key in keys)
 
 
 def run_through_graph(

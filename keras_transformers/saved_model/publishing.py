@@ -191,7 +191,8 @@ class _Task:
             base, version = existing.parent, None
         if Path(os.path.realpath(base)).is_relative_to(os.path.realpath(source)):
             raise ValueError(f"{base} is inside the export {source}: publish to another folder")
-        check_names(base.name, publication.labels, f"{base}")
+        if publication.labels:  # without, a server may be told another name
+            check_names(base.name, publication.labels, f"{base}")
         return cls(publication, source, base, version, version_folder=existing)
 
 

@@ -347,7 +347,7 @@ def test_unequal_lists_and_other_objects_are_named():
     pipeline = tiny.pipeline("regression")
     unequal = refusal(kt.explain, pipeline, ["a", "b"], ["c"])
     assert says(unequal, "'text': 2, 'text_b': 1")
-    assert says(refusal(kt.explain, pipeline.model, "a"), "Functional ... load")
+    assert says(refusal(kt.explain, pipeline.model, "a"), "HeadedEncoder ... load")
 
 
 def test_a_tokenizer_that_does_not_say_where_tokens_are_is_refused(monkeypatch):

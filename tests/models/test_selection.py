@@ -10,6 +10,7 @@ from keras_transformers.families.albert.model import albert
 from keras_transformers.families.bert.model import bert
 from keras_transformers.families.modern_bert.model import modern_bert
 from keras_transformers.families.mpnet.model import mpnet
+from keras_transformers.families.vit.model import vit
 from keras_transformers.inspection.attention_maps import attention_layers
 from keras_transformers.layers.scopes import WATCHERS
 from keras_transformers.models.classes.headed_encoder import HeadedEncoder
@@ -138,3 +139,11 @@ def test_the_model_is_saved_with_its_class(tmp_path):
     assert isinstance(loaded, HeadedEncoder)
     inputs = inputs_of(model)
     np.testing.assert_array_equal(loaded(inputs)["logits"], model(inputs)["logits"])
+
+
+def test_a_saved_model_of_images_still_selects(tmp_path):
+    encoder = vit(image_size=8, patch_size=4, num_layers=2, num_heads=2, hidden_dim=8)
+    model = kt.heads.classifier(encoder, 3)
+    model.save(tmp_path / "m.keras")
+    for each in (model, keras.models.load_model(tmp_path / "m.keras")):
+        assert HeadSelection(each).block.name == model.selection.block.name == "encoder_layer_1"

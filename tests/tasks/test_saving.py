@@ -110,7 +110,7 @@ def test_what_another_version_wrote(folder, name, changes, text):
         ("pipeline.json", {"config": []}),
         ("pipeline.json", {"config": {"nobody": 1}}),
         ("model.json", {"config": 5}),
-        ("model.json", {"class_name": 5}),
+        ("model.json", {"class_name": 5, "registered_name": 5}),
         ("model.json", None),
     ],
 )
