@@ -19,7 +19,8 @@ def plateau():
 
 
 def trained(pipeline=None, **options):
-    pipeline = pipeline or bag_of_words()
+    if pipeline is None:  # low-rank updates need blocks
+        pipeline = fresh("classification") if "lora" in options else bag_of_words()
     history = kt.fit(pipeline, (TEXTS, LABELS), **OPTIONS | options).history
     history.pop("tokens_per_second")  # of a clock
     return pipeline.model.get_weights(), history
