@@ -156,7 +156,7 @@ def jobs() -> Iterator[Job]:
     sides = dict.fromkeys(("source_token_ids", "target_token_ids"), (rows, length))
     yield Job(
         "transformer_big",
-        transformers.num_parameters(**{k: v for k, v in size.items() if k != "num_heads"}),
+        transformers.num_parameters(**size),
         f"{rows} x {length} source, {length} target tokens",
         rows * length,
         flops(translator, size["num_encoder_layers"], sides),

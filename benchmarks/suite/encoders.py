@@ -100,7 +100,9 @@ def engines(name: str, folder: Path) -> dict[str, Engine]:
     pipeline = classifier(encoder)
     kt.export(pipeline, folder / name / OURS, check=False)
     kt.export(pipeline, folder / name / PLAIN, check=False, arrange_matrices=False)
-    kt.convert.save_onnx(pipeline.model, folder / name / ONNX)
+    # All positions of all blocks, as transformers' models are exported; ours computes fewer.
+    whole = keras.Model(pipeline.model.input, pipeline.model.output)
+    kt.convert.save_onnx(whole, folder / name / ONNX)
     hub = keras_hub_model(encoder, SIZES[name])
 
     def in_hub(batch: Batch) -> np.ndarray:

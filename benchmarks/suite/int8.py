@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import contest  # first: it sets the number of threads
+import keras
 import numpy as np
 import onnxruntime
 from encoders import (
@@ -40,7 +41,8 @@ def engines(name: str, folder: Path) -> dict[str, Engine]:
         for dtype in ("int8", "float32")
     }
     float32, int8 = (folder / f"{name}-{kind}.onnx" for kind in ("float32", "int8"))
-    kt.convert.save_onnx(pipeline.model, float32)
+    # All positions of all blocks, as transformers' models are exported; ours computes fewer.
+    kt.convert.save_onnx(keras.Model(pipeline.model.input, pipeline.model.output), float32)
     quantize_dynamic(float32, int8, weight_type=QuantType.QInt8)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
