@@ -161,34 +161,28 @@ class TransformerBlock(RecomputableLayer):
             (batch, length, hidden); with `return_attention_scores`, also the probabilities
             (batch, heads, length, length or source).
         """
+        tensors = {
+            "inputs": inputs,
+            "encoder_output": encoder_output,
+            "attention_mask": attention_mask,
+            "attention_bias": attention_bias,
+            "cross_attention_mask": cross_attention_mask,
+            "positions": positions,
+        }
         if calls_are_shared() and layout is PADDED and not (training or return_attention_scores):
-            return shared_call(
-                self,
-                self._all,
-                inputs=inputs,
-                encoder_output=encoder_output,
-                attention_mask=attention_mask,
-                attention_bias=attention_bias,
-                cross_attention_mask=cross_attention_mask,
-                positions=positions,
-            )
-        return self._all(
-            inputs,
-            encoder_output,
+            return shared_call(self, self._all_positions, **tensors)
+        return self._all_positions(
+            **tensors,
             layout=layout,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            cross_attention_mask=cross_attention_mask,
-            positions=positions,
             return_attention_scores=return_attention_scores,
             training=training,
         )
 
-    def _all(
+    def _all_positions(
         self,
+        *,
         inputs: Tensor,
         encoder_output: Tensor | None,
-        *,
         layout: Padded = PADDED,
         attention_mask: Tensor | None,
         attention_bias: Tensor | None,

@@ -2,7 +2,7 @@
 
 A classifier reads the first token's vector, and a masked-LM head those of the masked words. The
 last block then attends from these positions alone, and its feed-forward network computes only
-them: with six blocks and one position, this saves about an eighth of all products.
+them: with six blocks and one position, this saves about a seventh of the blocks' products.
 """
 
 from collections.abc import Mapping

@@ -130,10 +130,6 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
 
-    def run(self) -> None:
-        """Sets the variables, in this process."""
-        self._initialize()
-
     def _initialize(self) -> None:
         onednn = computes_with_onednn()
         for variable, value in self._values:
@@ -159,7 +155,7 @@ def computes_with_onednn() -> Tensor:
 
 
 class _Panels:
-    """A matrix in panels of columns, or as one panel; zeros fill up the last one.
+    """A matrix in panels of columns; zeros fill up the last one.
 
     Args:
         matrix: (features, units), or with `transposed` (units, features).
@@ -168,65 +164,40 @@ class _Panels:
     Attributes:
         units: columns of the matrix.
         columns: those of all panels.
-        shape: (None, features, None).
         variables: those to save.
     """
 
-    def __init__(
-        self,
-        matrix: keras.Variable,
-        width: int,
-        *,
-        transposed: bool = False,
-    ) -> None:
+    def __init__(self, matrix: keras.Variable, width: int, *, transposed: bool = False) -> None:
         self.units = matrix.shape[0 if transposed else 1]
         self.columns = -(-self.units // width) * width
-        self.shape = (None, matrix.shape[1 if transposed else 0], None)
-        self.variables: list[Any] = []
+        self.variables: list[keras.Variable] = []
         self._matrix, self._width, self._transposed = matrix, width, transposed
 
     def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         raise NotImplementedError
 
+    def products(self, rows: Tensor) -> Tensor:
+        """Multiplies rows (rows, features) by each panel: (panels, rows, width)."""
+        return tf.raw_ops.BatchMatMulV2(x=rows, y=self.read())
+
     def multiply(self, rows: Tensor) -> Tensor:
         """Multiplies rows (rows, features) by the matrix: (rows, units)."""
-        products = tf.raw_ops.BatchMatMulV2(x=rows, y=self.read())  # (panels, rows, width)
-        if self.columns % _CROWDED == 0:
-            products = products[..., : self.columns]
-        joined = tf.reshape(tf.transpose(products, (1, 0, 2)), (-1, self.columns))
+        products = tf.transpose(self.products(rows), (1, 0, 2))  # (rows, panels, width)
+        joined = tf.reshape(products, (-1, self.columns))
         return joined if self.columns == self.units else joined[:, : self.units]
+
+    def whole(self) -> Tensor:
+        """Returns the matrix, (features, columns)."""
+        matrix = tf.convert_to_tensor(self._matrix.value)
+        matrix = tf.transpose(matrix) if self._transposed else matrix
+        return tf.pad(matrix, [(0, 0), (0, self.columns - self.units)])
 
     def cut(self) -> Tensor:
         """Cuts the matrix into panels of the same width, (panels, features, width)."""
-        matrix = tf.convert_to_tensor(self._matrix.value)
-        matrix = tf.transpose(matrix) if self._transposed else matrix
-        padded = tf.pad(matrix, [(0, 0), (0, self.columns - self.units)])
-        return self._cut(padded)
-
-    def arranged(self, panels: Tensor, onednn: Tensor) -> Tensor:
-        """Returns the same columns in panels of the width, or without oneDNN as one panel."""
-        is_cut = tf.shape(panels)[2] == self._width
-        return tf.cond(
-            tf.logical_and(onednn, is_cut),
-            lambda: panels,
-            lambda: tf.cond(
-                onednn, lambda: self._cut(_joined(panels)), lambda: self._one(_joined(panels))
-            ),
-        )
-
-    def _cut(self, matrix: Tensor) -> Tensor:
-        panels = tf.reshape(matrix[:, : self.columns], (matrix.shape[0], -1, self._width))
+        matrix = self.whole()
+        panels = tf.reshape(matrix, (matrix.shape[0], -1, self._width))
         return tf.transpose(panels, (1, 0, 2))
-
-    def _one(self, matrix: Tensor) -> Tensor:
-        apart = _APART if self.columns % _CROWDED == 0 else 0
-        return tf.pad(matrix[:, : self.columns], [(0, 0), (0, apart)])[None]
-
-
-def _joined(panels: Tensor) -> Tensor:
-    """Returns the columns of panels side by side, (features, columns)."""
-    return tf.reshape(tf.transpose(panels, (1, 0, 2)), (panels.shape[1], -1))
 
 
 class _StoredPanels(_Panels):
@@ -242,11 +213,13 @@ class _StoredPanels(_Panels):
 
 
 class _LoadedPanels(_Panels):
-    """Panels that are cut when the export is loaded, if a graph reads them.
+    """Panels that are made when the export is loaded, if a graph reads them.
+
+    With oneDNN they have the same width; without, one panel has all columns.
 
     Args:
         matrix, width, transposed: see `_Panels`.
-        loading: what cuts them.
+        loading: what makes them.
     """
 
     def __init__(
@@ -254,16 +227,28 @@ class _LoadedPanels(_Panels):
     ) -> None:
         super().__init__(matrix, width, transposed=transposed)
         self._loading = loading
+        self._apart = _APART if self.columns % _CROWDED == 0 else 0
 
     def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
         return tf.convert_to_tensor(self._variable)
 
+    def products(self, rows: Tensor) -> Tensor:
+        """Multiplies rows (rows, features) by each panel: (panels, rows, width)."""
+        products = super().products(rows)
+        return products[..., : self.columns] if self._apart else products
+
+    def arranged(self, onednn: Tensor) -> Tensor:
+        """Returns the panels, (panels, features, width), for kernels with or without oneDNN."""
+        return tf.cond(onednn, self.cut, self._one)
+
+    def _one(self) -> Tensor:
+        return tf.pad(self.whole(), [(0, 0), (0, self._apart)])[None]
+
     @cached_property
     def _variable(self) -> tf.Variable:
-        return self._loading.variable(
-            lambda onednn: self.arranged(self.cut(), onednn), shape=self.shape
-        )
+        features = self._matrix.shape[1 if self._transposed else 0]
+        return self._loading.variable(self.arranged, shape=(None, features, None))
 
 
 class _PanelDense:
@@ -321,7 +306,7 @@ class _PanelEmbedding:
             logits = self._panels.multiply(tf.reshape(inputs, (-1, self._hidden)))
             return tf.reshape(logits, (*keras.ops.shape(inputs)[:-1], self._panels.units))
         ids, panels = tf.cast(inputs, tf.int64)[..., None], self._panels.read()
-        width = tf.shape(panels, tf.int64)[2]
+        width = tf.cast(keras.ops.shape(panels)[2], tf.int64)
         rows = tf.range(self._hidden, dtype=tf.int64)  # of a panel
         places = (ids // width * self._hidden + rows) * width + ids % width
         vectors = tf.gather(tf.reshape(panels, [-1]), places)

@@ -1,8 +1,8 @@
 """Checks API keys, and limits the requests of each.
 
-Keys are random and long, so their plain SHA-256 is enough: it cannot be reversed, and whoever reads
-the file learns no key. All digests are compared in constant time. The file is read again when it
-changes, so that a key can be withdrawn without a restart.
+Keys are long and random, so a plain SHA-256 is enough: nobody can guess a key from its digest. All
+digests are compared in constant time. The file is reread when it changes, so that a key can be
+revoked without a restart.
 """
 
 import contextlib
