@@ -31,19 +31,25 @@ TEXTS = [
 ]
 
 
+def encoder(activation="gelu"):
+    return tiny.lively(
+        bert(
+            vocabulary_size=len(tiny.VOCABULARY),
+            num_layers=2,
+            num_heads=2,
+            hidden_dim=64,
+            max_sequence_length=64,
+            activation=activation,
+        )
+    )
+
+
 def sensitive(activation="gelu"):
     """An embedder whose weights enlarge rounding, with numbers from -100 to 100 in its vectors."""
-    encoder = bert(
-        vocabulary_size=len(tiny.VOCABULARY),
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=64,
-        max_sequence_length=64,
-        activation=activation,
-    )
-    norm = tiny.lively(encoder).get_layer("encoder_layer_1").feed_forward_norm
+    model = encoder(activation)
+    norm = model.get_layer("encoder_layer_1").feed_forward_norm
     norm.set_weights([100 * weight for weight in norm.get_weights()])
-    return kt.pipelines.Embedder(encoder, tiny.wordpiece(), normalize=False)
+    return kt.pipelines.Embedder(model, tiny.wordpiece(), normalize=False)
 
 
 def export_sensitive(path):
@@ -51,14 +57,7 @@ def export_sensitive(path):
 
 
 def export_int8(path):
-    encoder = bert(
-        vocabulary_size=len(tiny.VOCABULARY),
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=64,
-        max_sequence_length=64,
-    )
-    embed = kt.pipelines.Embedder(tiny.lively(encoder), tiny.wordpiece())
+    embed = kt.pipelines.Embedder(encoder(), tiny.wordpiece())
     return kt.export(embed, path, weights_dtype="int8", check=False)
 
 
