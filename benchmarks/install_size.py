@@ -5,6 +5,7 @@ Usage:
     python benchmarks/install_size.py serving    # with extras
 """
 
+import configparser
 import json
 import subprocess
 import sys
@@ -32,6 +33,10 @@ print(json.dumps(packages))
 
 def main(extras: list[str]) -> None:
     """Installs into a temporary environment and prints a table."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    if unknown := [extra for extra in extras if extra not in config["options.extras_require"]]:
+        sys.exit(f"no extra {', '.join(unknown)}: use those of setup.cfg")
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"

@@ -78,6 +78,16 @@ def test_results_and_gradients_are_those_of_all_positions(model):
             np.testing.assert_allclose(tf.convert_to_tensor(actual), right, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}], ids=str)
+@pytest.mark.parametrize("head", [kt.heads.classifier, kt.heads.tagger])
+def test_training_drops_and_inference_does_not(head, rates):
+    model = head(bert(**SHAPE, **RATES | rates), 3, dropout=0.0)
+    inputs = inputs_of(model)
+    for training, num_outputs in ((True, 3), (False, 1), (None, 1)):
+        outputs = {model(inputs, training=training)["logits"].numpy().tobytes() for _ in range(3)}
+        assert len(outputs) == num_outputs
+
+
 def test_exports_compute_the_same(model):
     inputs = {name: tf.constant(x) for name, x in inputs_of(model).items()}
     outputs = tf.function(ExportForm(model))(**inputs)

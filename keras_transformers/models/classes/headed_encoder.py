@@ -25,10 +25,17 @@ class HeadedEncoder(keras.Model):
         """What the head reads of the last block."""
         return HeadSelection(self)
 
-    def call(self, inputs: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+    def call(
+        self,
+        inputs: Mapping[str, Tensor],
+        training: bool | None = None,  # by this name Keras passes it on to the dropout
+        mask: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Tensor]:
         """Computes the outputs by name from the inputs by name; see `keras.Model`."""
+        options = {"training": training, "mask": mask, **kwargs}
         block = self.selection.block
         if block is None or WATCHERS.of(block.self_attention):  # which see all positions
-            return super().call(inputs, *args, **kwargs)
+            return super().call(inputs, **options)
         with SELECTIONS.use(self.selection.of(inputs)):
-            return super().call(inputs, *args, **kwargs)
+            return super().call(inputs, **options)
