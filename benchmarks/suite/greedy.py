@@ -27,8 +27,6 @@ def ours(model: Any, *, in_int8: bool = False) -> Engine:
         return found.token_ids[:, 0]
 
     form = (Int8Form if in_int8 else DecodingForm)(model)
-    if isinstance(form, DecodingForm):
-        form.arrange()
     with KERNELS.use(form.kernels):
         generate.get_concrete_function()  # traces it
     return lambda prompt: generate(tf.constant(prompt)).numpy()

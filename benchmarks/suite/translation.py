@@ -63,7 +63,7 @@ def search_graph(model: Any, num_beams: int) -> Any:
 def ours(model: Any) -> Engine:
     """Returns our engine."""
     graphs = {num_beams: search_graph(model, num_beams) for num_beams in (1, 4)}
-    form = DecodingForm(model)
+    form = DecodingForm(model, several_rows=True)
     form.arrange()
     with KERNELS.use(form.kernels):
         for graph in graphs.values():

@@ -191,7 +191,7 @@ def _export(
     else:
         of_model = StoredWeights(pipeline.model.variables, weights_dtype)
         described = _Answers(pipeline, of_model.reading).to(signatures)
-    form = _form(pipeline.model, weights_dtype, arrange_matrices=arrange_matrices)
+    form = _form(pipeline, weights_dtype, arrange_matrices=arrange_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
 
     def as_function(call: Callable[..., Any]) -> Any:
@@ -377,12 +377,15 @@ def _needed(described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]])
     return needed
 
 
-def _form(model: keras.Model, weights_dtype: WeightsDtype, *, arrange_matrices: bool) -> ExportForm:
-    """Returns the form in which an export computes the model."""
+def _form(pipeline: Pipeline, weights_dtype: WeightsDtype, *, arrange_matrices: bool) -> ExportForm:
+    """Returns the form in which an export computes the pipeline's model."""
+    model = pipeline.model
     if weights_dtype == "int8":
         return Int8Form(model)
     if arrange_matrices and hasattr(model, "start_decoding"):
-        return DecodingForm(model)
+        # Weights in 16 bits are cast in each call, after loading.
+        several_rows = hasattr(pipeline, "num_beams") and weights_dtype == "float32"
+        return DecodingForm(model, several_rows=several_rows)
     has_mask = isinstance(model.input, dict) and "padding_mask" in model.input
     if arrange_matrices and weights_dtype == "float32" and has_mask:
         form = ShortTextsForm(model)

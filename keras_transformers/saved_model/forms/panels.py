@@ -37,19 +37,37 @@ _CROWDED = 512  # columns: 2,048 bytes
 _APART = 16  # more columns: 64 bytes, a line of the cache
 
 _ARRANGED = "arranged on loading, for the processor that does"
+_FOR_ONE_ROW = "in panels, for one text; slower without oneDNN for several, as with AVX2 alone"
 
 
 class DecodingForm(ReplacedForm):
     """Computes a functional model that decodes, from stored panels; its answers are the model's.
 
+    Without oneDNN, a product of one row is fastest from panels, and of several from one panel.
+
     Args:
         model: functional.
+        several_rows: whether it decodes several rows at once, such as beams: without oneDNN,
+            loading then makes one panel of the panels, in their place. Their weights must be stored
+            in float32.
     """
 
-    matrices = "in panels, for one text; slower without oneDNN for several, as with AVX2 alone"
+    def __init__(self, model: keras.Model, *, several_rows: bool = False) -> None:
+        self._loading = _Loading()
+        loading = self._loading if several_rows else None
+        panels = partial(_StoredPanels, width=_DECODING_WIDTH, loading=loading)
+        super().__init__(model, *_from(panels))
+        self.matrices = _FOR_ONE_ROW if loading is None else _ARRANGED
 
-    def __init__(self, model: keras.Model) -> None:
-        super().__init__(model, *_from(partial(_StoredPanels, width=_DECODING_WIDTH)))
+    def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
+        """Returns what to save: the variables that a function reads, and what arranges them."""
+        read = super().read(variables, functions)
+        self._loading.only(read)
+        return [*read, *self._loading.tracked()]
+
+    def arrange(self) -> None:
+        """Arranges the panels for this process, as loading an export does."""
+        self._loading._initialize()
 
 
 class ShortTextsForm(ReplacedForm):
@@ -96,6 +114,7 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
     def __init__(self) -> None:
         super().__init__()
         self._values: list[tuple[tf.Variable, Callable[[Tensor], Tensor]]] = []
+        self._joins: list[tuple[tf.Variable, Callable[[], None]]] = []
 
     def variable(self, value: Callable[[Tensor], Tensor], *, shape: Any = None) -> tf.Variable:
         """Returns a variable that is not saved: loading sets it.
@@ -123,9 +142,19 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
 
         return self.variable(most)
 
+    def without_onednn(self, variable: tf.Variable, join: Callable[[], None]) -> None:
+        """Has loading change a variable where TensorFlow computes without oneDNN."""
+        self._joins.append((variable, join))
+
+    def only(self, variables: Iterable[tf.Variable]) -> None:
+        """Leaves out changes to other variables: the export does not have these."""
+        kept = {variable.ref() for variable in variables}
+        self._joins = [(variable, join) for variable, join in self._joins if variable.ref() in kept]
+
     def tracked(self) -> list[Any]:
         """Returns what an export must hold in addition: this, and its variables."""
-        return [self, *(variable for variable, _ in self._values)] if self._values else []
+        variables = [variable for variable, _ in self._values]
+        return [self, *variables] if variables or self._joins else []
 
     def _create_resource(self) -> Any:  # a handle, which TensorFlow asks for; nothing reads it
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="loading")
@@ -134,6 +163,8 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
         onednn = computes_with_onednn()
         for variable, value in self._values:
             variable.assign(value(onednn))
+        for _, join in self._joins:
+            tf.cond(onednn, lambda: None, join)
 
 
 @tf.function(autograph=False)
@@ -201,15 +232,44 @@ class _Panels:
 
 
 class _StoredPanels(_Panels):
-    """Panels that the export stores in the matrix's place."""
+    """Panels that the export stores in the matrix's place.
 
-    def __init__(self, matrix: keras.Variable, width: int, *, transposed: bool = False) -> None:
+    Args:
+        matrix, width, transposed: see `_Panels`.
+        loading: what makes one panel of them without oneDNN; None keeps them. The variable keeps
+            its shape, and another has that of the panels in it, so that a second time changes
+            nothing.
+    """
+
+    def __init__(
+        self,
+        matrix: keras.Variable,
+        width: int,
+        loading: _Loading | None = None,
+        *,
+        transposed: bool = False,
+    ) -> None:
         super().__init__(matrix, width, transposed=transposed)
         self.variables.append(keras.Variable(self.cut(), trainable=False))
+        if loading is not None:
+            shape = keras.Variable(self.variables[0].shape, dtype="int32", trainable=False)
+            self.variables.append(shape)
+            loading.without_onednn(self.variables[0].value, self._join)
 
     def read(self) -> Tensor:
         """Returns the panels, (panels, features, width)."""
-        return keras.ops.convert_to_tensor(self.variables[0])
+        panels, *shape = map(keras.ops.convert_to_tensor, self.variables)
+        if not shape:
+            return panels
+        return tf.ensure_shape(tf.reshape(panels, *shape), (None, panels.shape[1], None))
+
+    def _join(self) -> None:
+        """Makes one panel of the panels."""
+        panels, shape = (variable.value for variable in self.variables)
+        whole = self.read()
+        joined = tf.transpose(whole, (1, 0, 2))  # if it is one already, this moves nothing
+        panels.assign(tf.reshape(joined, panels.shape))
+        shape.assign((1, panels.shape[1], self.columns))
 
 
 class _LoadedPanels(_Panels):

@@ -104,6 +104,27 @@ def test_panels_are_arranged_for_either_kernels(units, onednn, monkeypatch):
 
 
 @pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize("several_rows", [False, True])
+def test_loading_makes_one_panel_for_several_rows_without_onednn(several_rows, onednn, monkeypatch):
+    sizes = {"vocabulary_size": 100, "num_layers": 3, "num_heads": 2, "hidden_dim": 64}
+    model = tiny.lively(kt.families.llama.llama(**sizes, intermediate_dim=72))
+    form = DecodingForm(model, several_rows=several_rows)
+    graph = graph_of(form)
+    calls = [op for op in graph.graph.get_operations() if op.type == "PartitionedCall"]
+    assert [len(calls), len({call.get_attr("f").name for call in calls})] == [3, 1]
+    monkeypatch.setattr(panels_module, "computes_with_onednn", lambda: tf.constant(onednn))
+    panels = [kernel._panels for kernel in form.kernels.values()]
+    given = inputs(model, 5, 5)
+    expected, exact = model(given)["logits"], in_float64(model)(given)["logits"]
+    same_but_for_rounding(graph(**given)["logits"], expected, exact)
+    for _ in range(2):  # as when a server initializes a model again
+        form.arrange()
+        one = several_rows and not onednn
+        assert {each.read().shape[0] == 1 for each in panels} == {one}
+        same_but_for_rounding(graph(**given)["logits"], expected, exact)
+
+
+@pytest.mark.parametrize("onednn", [True, False])
 def test_all_batches_read_panels_where_there_is_no_onednn(encoder, onednn, monkeypatch):
     monkeypatch.setattr(panels_module, "computes_with_onednn", lambda: tf.constant(onednn))
     form = ShortTextsForm(encoder)
