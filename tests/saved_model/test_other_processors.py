@@ -84,6 +84,12 @@ def made_here(tmp_path_factory):
     return export_sensitive(tmp_path_factory.mktemp("made_here"))
 
 
+@pytest.fixture(scope="module")
+def translator_made_here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("translator")
+    return kt.export(tiny.pipeline("translation"), folder, check=False)
+
+
 def test_a_wrong_model_is_told_from_rounding(made_here):
     metadata = json.loads((made_here / METADATA_FILE).read_text())
     assert 1e-5 <= metadata["tolerance"] < 1e-3
@@ -99,10 +105,11 @@ def test_a_wrong_model_is_told_from_rounding(made_here):
 @pytest.mark.slow
 @pytest.mark.usefixtures("new_processes")
 @pytest.mark.parametrize("kernels", KERNELS)
-def test_made_here_and_checked_elsewhere(kernels, made_here, monkeypatch):
+def test_made_here_and_checked_elsewhere(kernels, made_here, translator_made_here, monkeypatch):
     for name, value in KERNELS[kernels].items():
         monkeypatch.setenv(name, value)
-    check.self_check(made_here)
+    for export in (made_here, translator_made_here):
+        check.self_check(export)
 
 
 @pytest.mark.slow

@@ -67,7 +67,6 @@ def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(folder, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.kernels
 def test_its_export_answers_alike(translate, tmp_path):
     folder = kt.export(translate, tmp_path / "export", examples=TEXTS[:2])
     assert list(check.failures(str(folder))) == []
