@@ -14,9 +14,11 @@ _TABLES = {
     "encoders": """\
 ## Encoders
 
-From token ids to probabilities, in float32. The last row of a model is a batch with the lengths of
-real sentences: ours computes only real tokens, while the others also compute the padding;
-keras_hub's preprocessors pad to 128.
+From token ids to probabilities, in float32. The last block of ours computes only the first token,
+which the classifier reads; ONNX Runtime and OpenVINO compute it for all positions, as in the graphs
+that transformers exports. The last row of a model is a batch with the lengths of real sentences:
+ours computes only real tokens, while the others also compute the padding; keras_hub's preprocessors
+pad to 128.
 """,
     "int8": """\
 ## Encoders in int8
@@ -95,7 +97,7 @@ An export's answers equal the model's but for rounding, as its check shows. It c
   int8 the scales of the matrices hold the constants of `gelu`;
 - products with few rows, as in short texts and decoding steps, from matrices stored in panels of
   columns. TensorFlow's kernels rearrange a matrix into this layout before each product, which takes
-  longer than the product itself. Models that decode store panels instead of the matrices. An
+  longer than the product itself. Language models and translators store panels alone. An
   encoder in float32 stores its matrices unchanged and rearranges them once, when it is loaded;
   batches of at most 40 tokens then use the panels, and longer ones the matrices, whose product also
   adds the bias and computes the activation. `kt.export(..., arrange_matrices=False)` turns this
@@ -103,9 +105,10 @@ An export's answers equal the model's but for rounding, as its check shows. It c
 
 Loading chooses the layout, so that an export may be made on another processor than the one that
 serves it. TensorFlow uses oneDNN by default on processors with AVX-512 VNNI or better. Elsewhere,
-as with AVX2 alone, panels are slow: loading makes each matrix one panel, and moves its rows apart
-where their distance is a multiple of 2,048 bytes, which would share few places of the cache. Leave
-`TF_ENABLE_ONEDNN_OPTS` unset there unless you serve large batches alone.
+as with AVX2 alone, panels are fast for a single row, such as a step of one user's chat, and slow
+for more. There loading makes each matrix of an encoder or a translator one panel; an encoder's rows
+are moved apart where their distance is a multiple of 2,048 bytes, which would share few places of
+the cache. Leave `TF_ENABLE_ONEDNN_OPTS` unset there unless you serve large batches alone.
 
 `python benchmarks/op_profile.py` shows the time of each op for one text
 ([results](../benchmarks/results/op_profile.txt)).
