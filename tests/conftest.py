@@ -80,6 +80,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{seconds:7.1f} s  {file}")
 
 
+def pytest_collection() -> None:
+    """Imports and collected tests stay, so there is no garbage to look for."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Garbage collection leaves alone what the imports made, and runs less often.
 
@@ -87,6 +92,7 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
+    gc.enable()
     global _until_now
     _until_now = _processor_seconds()
 
@@ -134,12 +140,29 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
 
     That the graph answers the same is held by the tests of calls and of each task's export.
     """
+    _answer_without_graphs(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def untraced_module() -> Iterator[None]:
+    """As `untraced`, for all tests of a file and its fixtures."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _answer_without_graphs(monkeypatch)
+        yield
+
+
+def _answer_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     from keras_transformers.pipelines import TextGenerator
+    from keras_transformers.tasks.explaining import ExplainedPipeline
     from keras_transformers.tasks.pipeline import Pipeline
 
-    monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
-    for graph, method in (("_graph", "complete"), ("_chat_graph", "chat_complete")):
-        monkeypatch.setattr(TextGenerator, graph, property(operator.attrgetter(method)))
+    for kind, graph, method in (
+        (Pipeline, "_graph", "answer"),
+        (ExplainedPipeline, "_explain_graph", "explain_label"),
+        (TextGenerator, "_graph", "complete"),
+        (TextGenerator, "_chat_graph", "chat_complete"),
+    ):
+        monkeypatch.setattr(kind, graph, property(operator.attrgetter(method)))
 
 
 @pytest.fixture

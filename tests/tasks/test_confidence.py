@@ -15,7 +15,7 @@ OPTIONS = {"temperature", "abstain_below"}
 TASKS = [
     task
     for task in tiny.TASKS
-    if inspect.signature(type(tiny.pipeline(task))).parameters.keys() >= OPTIONS
+    if inspect.signature(all_tasks()[task].pipeline).parameters.keys() >= OPTIONS
 ]
 BATCHES = {
     "multiple_choice": {"text": ["a film", "a"], "choices": [["good", "bad !"], []]},
