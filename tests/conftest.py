@@ -97,13 +97,23 @@ def pytest_collection_finish() -> None:
     _until_now = _processor_seconds()
 
 
+_file: Path | None = None  # of the test that runs
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """The same random weights for a test, and its module's fixtures, whichever ran before it.
 
-    Keras draws the seeds of initializers and dropout by Python's `random`.
+    Keras draws the seeds of initializers and dropout by Python's `random`. What a file leaves
+    behind is for the session, and a full collection, which a server makes with each version that it
+    unloads, need not walk through it again.
     """
+    global _file
     random.seed(0)
+    if item.path != _file:
+        _file = item.path
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
