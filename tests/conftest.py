@@ -176,6 +176,15 @@ def _answer_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def untraced_functions() -> Iterator[None]:
+    """Functions of TensorFlow run without a graph, also those that are no pipeline's."""
+    tf = pytest.importorskip("tensorflow")
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
 def untraced_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models that a test compiles train without a graph: quicker, if they take five steps or fewer.
 

@@ -11,6 +11,8 @@ from keras_transformers.saved_model.description import read_metadata
 from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.task import all_tasks
 
+pytestmark = pytest.mark.usefixtures("untraced")
+
 OPTIONS = {"temperature", "abstain_below"}
 TASKS = [
     task
