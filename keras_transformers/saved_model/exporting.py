@@ -1,6 +1,7 @@
 """Exports a pipeline's signatures as a SavedModel: writes, checks and publishes it."""
 
 import functools
+import gc
 import json
 import logging
 import os
@@ -191,6 +192,7 @@ def _export(
     else:
         of_model = StoredWeights(pipeline.model.variables, weights_dtype)
         described = _Answers(pipeline, of_model.reading).to(signatures)
+    gc.collect()  # the graphs that answered: cycles that take as much memory as the weights
     form = _form(pipeline, weights_dtype, arrange_matrices=arrange_matrices)
     stored = StoredWeights(form.weights, weights_dtype)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_transformers.convert.containers.arrays import Arrays, is_possible_shape
 from keras_transformers.convert.containers.mapped import TRUNCATED, MappedFile
+from keras_transformers.convert.memory import new_array
 from keras_transformers.dependencies.extras import optional
 from keras_transformers.files.errors import short_repr
 
@@ -33,8 +34,7 @@ _MOST_NAMES = 2**16  # fields or tensors; files have a few hundred
 # scores and 520,000 merges.
 _MOST_VALUES = 2**22
 _MOST_AXES = 4  # ggml's
-_VALUES_AT_ONCE = 2**18  # that are dequantized
-_GROUP = 16  # rows that `gguf.dequantize` takes at once, whatever their length
+_VALUES_AT_ONCE = 2**16  # that are dequantized, so that what comes in between stays in the cache
 _ROTARY_FACTORS = "rope_freqs.weight"  # belongs to no module; `rotary_factors` reads it
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
 
@@ -153,12 +153,22 @@ class Gguf:
             if not (gguf.is_rotary and name == _ROTARY_FACTORS)
         }
         shapes = {name: tensor.shape for name, tensor in names.items()}
+        lent = np.empty(0, np.float32)
 
-        def read(name: str) -> np.ndarray:
+        def read(name: str, memory: np.ndarray | None = None) -> np.ndarray:
             tensor = names[name]
-            return self._in_halves(tensor.name, self._dequantized(tensor), gguf)
+            return self._in_halves(tensor.name, self._dequantized(tensor, memory), gguf)
 
-        return Arrays(self.file, shapes, read)
+        def lend(name: str) -> np.ndarray:
+            nonlocal lent
+            size = math.prod(shapes[name])
+            if size > lent.size:
+                lent = new_array((size,), np.float32)
+            array = read(name, lent[:size])
+            array.flags.writeable = False
+            return array
+
+        return Arrays(self.file, shapes, read, lend=lend)
 
     def rotary_factors(self) -> np.ndarray | None:
         """Returns the divisors for the rates of rotary positions, (head_dim / 2,), if given.
@@ -174,20 +184,29 @@ class Gguf:
             )
         return self._dequantized(tensor).reshape(-1)
 
-    def _dequantized(self, tensor: GgufTensor) -> np.ndarray:
-        *others, row = tensor.data.shape  # the last in bytes
-        # Blocks follow each other, so rows can be joined: few long ones take half the time.
-        most = max(1, _VALUES_AT_ONCE // (_GROUP * max(1, tensor.shape[-1])))
-        count = math.prod(others)
-        joined = math.gcd(count, 1 << (most.bit_length() - 1))
-        rows = tensor.data.reshape(count // joined, joined * row)
-        try:
-            array: np.ndarray = optional("gguf", extra="gguf").dequantize(rows, tensor.kind)
-        except (NotImplementedError, ValueError) as error:
-            raise ValueError(
-                f"{self.file}: {tensor.name} has the unsupported type {tensor.kind.name} ({error})"
-            ) from error
-        return array.reshape(tensor.shape)
+    def _dequantized(self, tensor: GgufTensor, memory: np.ndarray | None = None) -> np.ndarray:
+        """Returns a tensor's values as float32.
+
+        Args:
+            tensor: the tensor.
+            memory: float32, which becomes the array's; new memory by default.
+        """
+        package = optional("gguf", extra="gguf")
+        values_per_block, bytes_per_block = package.GGML_QUANT_SIZES[tensor.kind]
+        values = new_array((math.prod(tensor.shape),), np.float32) if memory is None else memory
+        blocks = tensor.data.reshape(-1)  # they follow each other, whatever the shape
+        most = max(1, _VALUES_AT_ONCE // values_per_block)
+        for start in range(0, len(values) // values_per_block, most):
+            part = blocks[start * bytes_per_block : (start + most) * bytes_per_block]
+            try:
+                some = package.dequantize(part, tensor.kind)
+            except (NotImplementedError, ValueError) as error:
+                raise ValueError(
+                    f"{self.file}: {tensor.name} has the unsupported type {tensor.kind.name} "
+                    f"({error})"
+                ) from error
+            values[start * values_per_block :][: len(some)] = some
+        return values.reshape(tensor.shape)
 
     def _in_halves(self, name: str, array: np.ndarray, gguf: GgufMap) -> np.ndarray:
         """Returns a matrix or bias of queries or keys in Hugging Face's order, and others as is."""

@@ -110,10 +110,11 @@ def test_quantized_files_are_read_as_llama_cpp_dequantizes_them(kind, least, emb
 
 
 @pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
-def test_blocks_of_k_are_dequantized(kind, tmp_path):
+def test_blocks_of_k_are_dequantized_in_steps(kind, tmp_path):
+    rows = 600  # more than are dequantized at once
     kind = gguf.GGMLQuantizationType[kind]
     size, num_bytes = gguf.GGML_QUANT_SIZES[kind]
-    raw = np.random.default_rng(0).integers(0, 120, (4, 256 // size * num_bytes), "uint8")
+    raw = np.random.default_rng(0).integers(0, 120, (rows, 256 // size * num_bytes), "uint8")
     writer = gguf.GGUFWriter(str(tmp_path / "model.gguf"), "bert")
     writer.add_tensor("token_embd.weight", raw, raw_dtype=kind)
     writer.write_header_to_file()
@@ -121,9 +122,14 @@ def test_blocks_of_k_are_dequantized(kind, tmp_path):
     writer.write_tensors_to_file()
     writer.close()
     arrays = open_arrays(tmp_path / "model.gguf")
-    found = arrays["bert.embeddings.word_embeddings.weight"]
-    assert found.shape == (4, 256)
-    np.testing.assert_array_equal(found, gguf.dequantize(raw, kind))
+    name, wanted = "bert.embeddings.word_embeddings.weight", gguf.dequantize(raw, kind)
+    assert wanted.shape == arrays.shapes[name] == (rows, 256)
+    np.testing.assert_array_equal(arrays[name], wanted)
+    lent = arrays.lent(name)
+    np.testing.assert_array_equal(lent, wanted)
+    assert not lent.flags.writeable
+    assert np.shares_memory(lent, arrays.lent(name))
+    assert not np.shares_memory(arrays[name], lent)
 
 
 @pytest.mark.slow
