@@ -80,11 +80,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{seconds:7.1f} s  {file}")
 
 
-def pytest_collection() -> None:
-    """Imports and collected tests stay, so there is no garbage to look for."""
-    gc.disable()
-
-
 def pytest_collection_finish() -> None:
     """Garbage collection leaves alone what the imports made, and runs less often.
 
@@ -92,28 +87,17 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
-    gc.enable()
     global _until_now
     _until_now = _processor_seconds()
 
 
-_file: Path | None = None  # of the test that runs
-
-
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup() -> None:
     """The same random weights for a test, and its module's fixtures, whichever ran before it.
 
-    Keras draws the seeds of initializers and dropout by Python's `random`. What a file leaves
-    behind is for the session, and a full collection, which a server makes with each version that it
-    unloads, need not walk through it again.
+    Keras draws the seeds of initializers and dropout by Python's `random`.
     """
-    global _file
     random.seed(0)
-    if item.path != _file:
-        _file = item.path
-        gc.collect()
-        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -150,38 +134,12 @@ def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
 
     That the graph answers the same is held by the tests of calls and of each task's export.
     """
-    _answer_without_graphs(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def untraced_module() -> Iterator[None]:
-    """As `untraced`, for all tests of a file and its fixtures."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        _answer_without_graphs(monkeypatch)
-        yield
-
-
-def _answer_without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     from keras_transformers.pipelines import TextGenerator
-    from keras_transformers.tasks.explaining import ExplainedPipeline
     from keras_transformers.tasks.pipeline import Pipeline
 
-    for kind, graph, method in (
-        (Pipeline, "_graph", "answer"),
-        (ExplainedPipeline, "_explain_graph", "explain_label"),
-        (TextGenerator, "_graph", "complete"),
-        (TextGenerator, "_chat_graph", "chat_complete"),
-    ):
-        monkeypatch.setattr(kind, graph, property(operator.attrgetter(method)))
-
-
-@pytest.fixture
-def untraced_functions() -> Iterator[None]:
-    """Functions of TensorFlow run without a graph, also those that are no pipeline's."""
-    tf = pytest.importorskip("tensorflow")
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+    monkeypatch.setattr(Pipeline, "_graph", property(lambda pipeline: pipeline.answer))
+    for graph, method in (("_graph", "complete"), ("_chat_graph", "chat_complete")):
+        monkeypatch.setattr(TextGenerator, graph, property(operator.attrgetter(method)))
 
 
 @pytest.fixture

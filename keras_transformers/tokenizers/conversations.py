@@ -98,7 +98,7 @@ class ConversationTokenizer:
         )
         return traced
 
-    @functools.cached_property
+    @property
     def end(self) -> tuple[str, list[int]]:
         """The mark that ends an answer, and its tokens."""
         mark = self.template.answer[1]

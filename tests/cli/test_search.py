@@ -61,7 +61,6 @@ def test_a_query_of_the_shell_that_is_not_utf8(folder, capsys):
     assert rows[0]["query"] == "a \ufffd"
 
 
-@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("kind", ["saved", "export"])
 def test_prompts(kind, folder, capsys, tmp_path):
     plain = tiny.pipeline("embedding")

@@ -17,8 +17,6 @@ from keras_transformers.tasks import answers as reading
 from keras_transformers.tasks.explaining import integrated_gradients, log_odds
 from keras_transformers.tokenizers import NgramTokenizer
 
-pytestmark = pytest.mark.usefixtures("untraced_module")
-
 TEXTS = {
     "classification": ("a good film!",),
     "multi_label_classification": ("a good film!",),
@@ -31,7 +29,7 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module", params=TEXTS)
-def case(request, untraced_module):
+def case(request):
     """A task, its tiny pipeline, the texts, and what explains its answer to them."""
     pipeline = tiny.pipeline(request.param)
     texts = TEXTS[request.param]

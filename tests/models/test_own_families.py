@@ -218,7 +218,6 @@ def generator():
     return kt.pipelines.TextGenerator(model, like.tokenizer, max_sequence_length=20, max_length=5)
 
 
-@pytest.mark.usefixtures("untraced")
 def test_a_generator_continues_texts_with_it(generator, tmp_path):
     answer = generator("a small dog")
     generator.save(tmp_path / "saved")

@@ -25,8 +25,6 @@ from keras_transformers.families.bert.model import bert
 from keras_transformers.tasks.windows import pooled, real_windows
 from keras_transformers.tokenizers import windows
 
-pytestmark = pytest.mark.usefixtures("untraced")
-
 TASKS = ("classification", "multi_label_classification", "regression", "embedding")
 LONG = "good film . a bad film , long ! very " * 7
 TEXTS = (LONG, "a good film", "", "bad " * 14, "bad " * 15, "very long film ! " * 11)

@@ -184,7 +184,6 @@ def disguises(text, count):
 EVERY = [(name, kind) for name in PLAIN for kind in NORMALIZERS]
 
 
-@pytest.mark.usefixtures("untraced_functions")
 @pytest.mark.parametrize(
     ("name", "kind", "count"),
     [
@@ -275,7 +274,6 @@ def test_unknown_programs_are_refused_and_published_ones_have_names():
     assert dataclasses.replace(CHAT_TEMPLATES["chatml"], hashes=()).roles[0] == "system"
 
 
-@pytest.mark.usefixtures("untraced_functions")
 @pytest.mark.parametrize("name", CHAT_TEMPLATES)
 def test_an_answer_continues_the_conversation_up_to_the_mark_that_ends_it(name, tokenizer):
     template = CHAT_TEMPLATES[name]

@@ -81,11 +81,9 @@ def test_logits_equal_transformers(loaded, kind):
     ],
 )
 def test_searches_find_the_tokens_of_transformers(loaded, kind, name):
-    model = loaded(kind)  # not in the graph, where weights get no values
-
     @tf.function(autograph=False)
     def search(sources):
-        step, cache = model.start_decoding(sources)
+        step, cache = loaded(kind).start_decoding(sources)
         return beam_search(
             step,
             tf.zeros_like(sources[:, 0]),
