@@ -10,8 +10,7 @@ def paused_collector() -> Iterator[None]:
     """Makes no collections inside, unless they are off anyway.
 
     New objects start a full collection, which visits all of TensorFlow's: 0.3 s each time. Imports,
-    models and graphs make many objects, and hardly any garbage. All objects then belong to the
-    oldest generation: else the first collection after the pause would visit them.
+    models and graphs make many objects, and hardly any garbage.
     """
     if not gc.isenabled():
         yield
@@ -20,7 +19,4 @@ def paused_collector() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # else the program keeps some objects from collections
-            gc.freeze()
-            gc.unfreeze()  # into the oldest generation
         gc.enable()
