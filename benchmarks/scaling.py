@@ -463,23 +463,27 @@ def report_scale(found: Sequence[Job], cluster: Cluster) -> None:
 
 
 def report_gpu(found: Sequence[Job], utilisation: float) -> None:
-    """Compares the time of an update on one accelerator with that measured on a GPU."""
+    """Compares the time of an update on one accelerator with that measured on a GPU.
+
+    The FLOPs are those of the code that was measured, which its share of the peak gives.
+    """
     text = GPU_RESULTS.read_text("utf-8")
     peak = float(re.search(r"peak (\d+) TFLOP/s", text)[1]) * 1e12
     print(f"   one GPU of {peak:g} FLOP/s, measured in {GPU_RESULTS.name}")
-    print("   model            tokens  predicted ms  measured ms  error")
+    print("   model            batch x length  TFLOPs  predicted ms  measured ms  error")
     for job in found:
-        length = re.search(r" x (\d+) tokens", job.batch)
-        rows = re.search(
-            rf"^{job.name} +(\d+) x {length and length[1]} +[\d,]+ +([\d.]+)", text, re.M
+        row = re.search(
+            rf"^{job.name} +(\d+ x \d+) +[\d,]+ +([\d.]+) +[\d,]+ +[\d.]+ % +([\d.]+) %",
+            text,
+            re.MULTILINE,
         )
-        if rows is None:
+        if row is None:
             continue
-        tokens, measured = int(rows[1]) * int(length[1]), float(rows[2])
-        predicted = job.flops / job.tokens * tokens / peak / utilisation * 1e3
+        measured, share = float(row[2]), float(row[3]) / 100
+        predicted = measured * share / utilisation
         print(
-            f"   {job.name:15} {tokens:7,}  {predicted:12.1f}  {measured:11.1f}"
-            f"  {predicted / measured - 1:+.0%}"
+            f"   {job.name:15} {row[1]:>15}  {share * peak * measured / 1e15:6.1f}"
+            f"  {predicted:12.1f}  {measured:11.1f}  {predicted / measured - 1:+.0%}"
         )
 
 

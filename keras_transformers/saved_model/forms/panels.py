@@ -3,8 +3,9 @@
 oneDNN arranges a matrix in panels of columns before it multiplies by it, which takes longer than a
 product with few rows, such as one short text or a step of decoding. Here the matrix is in panels
 already, and one batched product multiplies the rows by all of them. Where TensorFlow computes
-products without oneDNN, as on processors with AVX2 alone, panels are slow, and the whole matrix is
-one panel. Loading an export decides, not making it.
+products without oneDNN, as on processors with AVX2 alone, panels are slow for more than one row,
+and the whole matrix is one panel, but in language models, whose chats have one row. Loading an
+export decides, not making it.
 """
 
 from collections.abc import Callable, Iterable
@@ -147,7 +148,7 @@ class _Loading(tf.saved_model.experimental.TrackableResource):
         self._joins.append((variable, join))
 
     def only(self, variables: Iterable[tf.Variable]) -> None:
-        """Leaves out changes to other variables: the export does not have these."""
+        """Leaves out the changes to other variables, which the export does not have."""
         kept = {variable.ref() for variable in variables}
         self._joins = [(variable, join) for variable, join in self._joins if variable.ref() in kept]
 
