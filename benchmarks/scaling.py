@@ -514,6 +514,9 @@ def main() -> None:
     parser.add_argument("--failures-per-day", type=float, default=419 / 54 / 16384)
     parser.add_argument("--disk", type=float, default=1e9, help="bytes per second")
     arguments = vars(parser.parse_args())
+    for name in (*assumed, "failures_per_day", "disk"):
+        if arguments[name] <= 0:
+            parser.error(f"--{name.replace('_', '-')} {arguments[name]}: use a number above 0")
     if arguments["worker"]:
         work()
         return
