@@ -515,8 +515,10 @@ def main() -> None:
     parser.add_argument("--disk", type=float, default=1e9, help="bytes per second")
     arguments = vars(parser.parse_args())
     for name in (*assumed, "failures_per_day", "disk"):
-        if arguments[name] <= 0:
-            parser.error(f"--{name.replace('_', '-')} {arguments[name]}: use a number above 0")
+        value, may_be_zero = arguments[name], name.endswith("latency")
+        if value < 0 or (value == 0 and not may_be_zero):
+            least = "of at least" if may_be_zero else "above"
+            parser.error(f"--{name.replace('_', '-')} {value}: use a number {least} 0")
     if arguments["worker"]:
         work()
         return
