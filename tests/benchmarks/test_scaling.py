@@ -98,6 +98,8 @@ def test_one_gpu_is_compared_with_its_measurement(scaling, capsys, tmp_path, mon
     line = "a                  512 x 128    110,106,428     100.0      655,360     50 %     40 %"
     scaling.GPU_RESULTS.write_text(f"gpu: X, peak 500 TFLOP/s\n{line}\n", "utf-8")
     job = scaling.Job("a", 1000, "64 x 128 tokens, 20 masked", 8192, int(1e12), 100)
-    scaling.report_gpu([job], 0.4)
-    # 8 times the job's batch: 8e12 operations at 2e14 a second.
-    assert "a                65,536          40.0        100.0  -60%" in capsys.readouterr().out
+    scaling.report_gpu([job], 0.5)
+    # It took 40 % of 5e14 operations a second for 0.1 s: 2e13, predicted at 2.5e14 a second.
+    assert "a                     512 x 128    20.0          80.0        100.0  -20%" in (
+        capsys.readouterr().out
+    )
