@@ -27,7 +27,6 @@ import numpy as np
 
 import keras_transformers as kt
 
-NUM_SENTENCES = 67_349  # of the whole training set
 BATCH_SIZE, WARM_UP = 32, 10
 SIZE = {"num_layers": 6, "num_heads": 12, "hidden_dim": 384}
 Part = tuple[list[str], list[int]]
@@ -47,12 +46,12 @@ class Stopwatch(keras.callbacks.Callback):
         return (self.end - self.start) / self.num_batches * 1e3
 
 
-def read(data: Path, count: int) -> Part:
-    """Returns sentences drawn from SST-2's training set, and their labels."""
+def read(data: Path, count: int) -> tuple[Part, int]:
+    """Returns sentences drawn from SST-2's training set with their labels, and the set's size."""
     with gzip.open(data / "sst2" / "train.tsv.gz", "rt", encoding="utf-8") as lines:
-        rows = [line.rstrip("\n").split("\t") for line in lines][1:]
+        rows = [line.rstrip("\n").split("\t") for line in lines]
     chosen = np.random.default_rng(0).permutation(len(rows))[:count]
-    return [rows[i][0] for i in chosen], [int(rows[i][1]) for i in chosen]
+    return ([rows[i][0] for i in chosen], [int(rows[i][1]) for i in chosen]), len(rows)
 
 
 def ours(folder: Path, part: Part) -> Callable[[], float]:
@@ -134,7 +133,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="of each library (3)")
     arguments = parser.parse_args()
     keras.utils.set_random_seed(0)
-    part = read(arguments.data, arguments.sentences)
+    part, num_sentences = read(arguments.data, arguments.sentences)
     trainings: dict[str, Callable[[], float]] = {}
     for name, make in {
         "ours": ours,
@@ -148,7 +147,7 @@ def main() -> None:
     times: dict[str, list[float]] = {name: [] for name in trainings}
     for _ in range(arguments.turns):
         for name, train in trainings.items():
-            times[name].append(train() * NUM_SENTENCES / BATCH_SIZE)
+            times[name].append(train() * num_sentences / BATCH_SIZE)
     rows = {
         "MiniLM, classifier, SST-2": {name: contest.summary(each) for name, each in times.items()}
     }

@@ -77,9 +77,9 @@ Figures are medians of CPU milliseconds on one thread; all contestants of a row 
 process. The last columns have the ratio of ours to the best peer: below 1, ours is faster.
 `make benchmark` measures again and writes this page; the quartiles are in
 [benchmarks/results/suite](../benchmarks/results/suite). `make benchmark-avx2` adds tables for
-processors with AVX2 alone: `TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2`
-lets a larger processor stand in for one. ONNX Runtime has no such limit and keeps AVX-512 there, so
-that it looks faster than it is.
+processors with AVX2 alone. A table whose command begins with `TF_ENABLE_ONEDNN_OPTS=0
+ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2` is from a larger processor that stands in for one;
+ONNX Runtime has no such limit and keeps AVX-512 there, so that it looks faster than it is.
 
 ![Our CPU time as a share of the best peer's, a marker per row of the tables](images/speed.svg)
 """
