@@ -68,4 +68,5 @@ def bm25_similarities(queries: Sequence[str], documents: Sequence[str]) -> np.nd
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(documents), **words), show_progress=False)
     tokens = bm25s.tokenize(list(queries), return_ids=False, **words)
-    return np.stack([index.get_scores(query) for query in tokens])
+    none = np.zeros(len(documents), np.float32)  # for a query without words
+    return np.stack([index.get_scores(query) if query else none for query in tokens])

@@ -13,6 +13,12 @@ from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifi
 from keras_transformers.tasks.question_answering.pipeline import QuestionAnswerer as QuestionAnswerer
 from keras_transformers.tasks.regression.pipeline import TextRegressor as TextRegressor
 from keras_transformers.tasks.reranking.pipeline import Reranker as Reranker
+from keras_transformers.tasks.search.pipeline import Corpus as Corpus
+from keras_transformers.tasks.search.pipeline import CorpusVectors as CorpusVectors
+from keras_transformers.tasks.search.pipeline import Index as Index
+from keras_transformers.tasks.search.pipeline import Searcher as Searcher
+from keras_transformers.tasks.search.pipeline import VectorIndex as VectorIndex
+from keras_transformers.tasks.search.pipeline import WordIndex as WordIndex
 from keras_transformers.tasks.tagging.pipeline import Tagger as Tagger
 from keras_transformers.tasks.translation.pipeline import Translator as Translator
 from keras_transformers.tasks.word_embedding.pipeline import WordEmbedder as WordEmbedder
@@ -29,6 +35,7 @@ from keras_transformers.tasks.next_sentence.answer import NextSentence as NextSe
 from keras_transformers.tasks.question_answering.answer import Answer as Answer
 from keras_transformers.tasks.regression.answer import Regression as Regression
 from keras_transformers.tasks.reranking.answer import Ranking as Ranking
+from keras_transformers.tasks.search.answer import Hits as Hits
 from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation

@@ -2,10 +2,11 @@
 
 import functools
 import gc
+import itertools
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,11 @@ from keras_transformers.saved_model.metadata import (
 from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype, stored_value
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
+from keras_transformers.tasks.embedding.pipeline import Embedder
 from keras_transformers.tasks.pipeline import SHARED, Pipeline, Signature
+from keras_transformers.tasks.search.corpus import Corpus
+from keras_transformers.tasks.search.pipeline import Searcher
+from keras_transformers.tasks.search.vectors import VectorsDtype
 from keras_transformers.tokenizers.text_ops.forms import Ops, ops_in_use, using_ops
 
 __all__ = ["export"]
@@ -74,6 +79,9 @@ def export(
     max_sequence_length: int | None = None,
     explain: bool = False,
     ops: Ops | None = None,
+    corpus: Corpus | Iterable[str] | None = None,
+    ids: Iterable[str | int] | None = None,
+    vectors_dtype: VectorsDtype = "float32",
 ) -> Path:
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
@@ -113,6 +121,11 @@ def export(
         ops: "core" tokenizes with TensorFlow's own ops, so that any TensorFlow and any server runs
             the export, without tensorflow-text's ops; it takes longer. None for the ops in use,
             tensorflow-text's where it is installed. The tokens are the same.
+        corpus: for an embedder, texts to search: the export then holds them and finds those that
+            answer a query, see `pipelines.Searcher`, which offers more. A new corpus is a new
+            version.
+        ids: of the corpus's texts; by default their numbers.
+        vectors_dtype: of the corpus's vectors; see `pipelines.VectorIndex`.
 
     Returns:
         The version folder, BASE/<number>; for "litert", the file.
@@ -134,7 +147,7 @@ def export(
             "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
         )
     if format == "litert":
-        others = (scores, examples, explain, ops)
+        others = (scores, examples, explain, ops, corpus is not None, ids is not None)
         if weights_dtype == "bfloat16" or not arrange_matrices or any(others):
             raise ValueError(
                 "format='litert' takes weights_dtype='float32' or 'int8' and max_sequence_length: "
@@ -151,6 +164,10 @@ def export(
             f"format={format!r}, max_sequence_length={max_sequence_length}: use 'saved_model', "
             "which has no fixed length, or 'litert'"
         )
+    if corpus is not None:
+        pipeline = _searcher(pipeline, corpus, ids, vectors_dtype)
+    elif ids is not None or vectors_dtype != "float32":
+        raise ValueError("ids without a corpus, or vectors_dtype: pass corpus=texts too")
     with using_ops(ops):
         return _export(
             pipeline,
@@ -162,6 +179,19 @@ def export(
             arrange_matrices=arrange_matrices,
             explain=explain,
         )
+
+
+def _searcher(
+    pipeline: Pipeline,
+    corpus: Corpus | Iterable[str],
+    ids: Iterable[str | int] | None,
+    vectors_dtype: VectorsDtype,
+) -> Searcher:
+    if not isinstance(pipeline, Embedder):
+        raise ValueError(
+            f"a corpus for a {type(pipeline).__name__}: pass an Embedder, or a Searcher alone"
+        )
+    return Searcher.of(pipeline, corpus, ids=ids, vectors_dtype=vectors_dtype)
 
 
 def _export(
@@ -190,53 +220,62 @@ def _export(
         signatures, described, needed = _decided_answers(pipeline, signatures, weights_dtype)
         tolerance = max(tolerance, needed)
     else:
-        of_model = StoredWeights(pipeline.model.variables, weights_dtype)
+        of_model = StoredWeights(_variables(pipeline), weights_dtype)
         described = _Answers(pipeline, of_model.reading).to(signatures)
     gc.collect()  # the graphs that answered: cycles that take as much memory as the weights
-    form = _form(pipeline, weights_dtype, arrange_matrices=arrange_matrices)
-    stored = StoredWeights(form.weights, weights_dtype)
+    forms = {
+        model: _form(model, pipeline, weights_dtype, arrange_matrices=arrange_matrices)
+        for model in pipeline.models
+    }
+    stored = StoredWeights([x for form in forms.values() for x in form.weights], weights_dtype)
 
     def as_function(call: Callable[..., Any]) -> Any:
         """Returns one function for all signatures, so that the graph has it once."""
         return tf.function(stored.reading(call), autograph=False)
 
     def of_each(
-        make: Callable[[str, Signature], Any], run: Any, steps: Mapping[str, Signature] = _NONE
+        make: Callable[[str, Signature], Any], steps: Mapping[str, Signature] = _NONE
     ) -> dict[str, Any]:
-        """Applies a function to each signature while the model computes as its export does."""
+        """Applies a function to each signature while the models compute as their export does."""
         functions = functools.cache(lambda method: as_function(partial(method, pipeline)))
         with (
-            KERNELS.use({**form.kernels, pipeline.model: run}),
-            DIFFERENTIABLE.use({pipeline.model: form.differentiable}),
+            KERNELS.use({**kernels, **runs}),
+            DIFFERENTIABLE.use({model: form.differentiable for model, form in forms.items()}),
             SHARED.use({pipeline: functions}),
         ):
             return _of_signatures(make, {**signatures, **steps}, stored.reading)
 
-    run = as_function(form)
+    kernels = {layer: kernel for form in forms.values() for layer, kernel in form.kernels.items()}
+    runs = {model: as_function(form) for model, form in forms.items()}
     if is_int8:  # close to the model's answers, which exports must repeat
         answers_of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
-        described = of_each(lambda name, s: _describe(name, _in_graph(s)), run)
+        described = of_each(lambda name, s: _describe(name, _in_graph(s)))
         if check:
-            chooses = hasattr(pipeline.model, "start_decoding")
+            chooses = any(hasattr(model, "start_decoding") for model in pipeline.models)
             _check_int8(described, answers_of_model, of_same_texts=chooses)
     description = {
         "format": FORMAT_NUMBER,
         **of_pipeline(pipeline),
         "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,
-        "matrices": form.matrices,
+        "matrices": "; ".join(dict.fromkeys(form.matrices for form in forms.values())),
         **of_environment(),
         "tolerance": tolerance,
         "signatures": described,
     }
     steps = pipeline.step_signatures()
-    traced = of_each(_trace, run, steps)
+    traced = of_each(_trace, steps)
     if stored.forget_unread():  # such as a projection that is part of a joined one
-        traced = of_each(_trace, as_function(form), steps)
-    variables = form.read(stored.variables, traced.values())
+        runs = {model: as_function(form) for model, form in forms.items()}
+        traced = of_each(_trace, steps)
+    variables = iter(stored.variables)
+    read = [
+        form.read(list(itertools.islice(variables, len(form.weights))), traced.values())
+        for form in forms.values()
+    ]
     # In core ops, tokenizers are constants, without anything to initialize.
     tokenizers = [] if ops_in_use() == "core" else list(pipeline.tokenizers.values())
-    module = _module(variables, tokenizers)
+    module = _module(itertools.chain(*read), [*tokenizers, *pipeline.stored])
     with staging_folder(base) as folder:
         # Exports need no gradients of their own; those of explanations are in the graph.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
@@ -311,7 +350,7 @@ def _decided_answers(
         RuntimeError: no row of a signature is left, or no tolerance suffices; see `rounding`.
     """
     weights = rounding.MovableWeights(
-        pipeline.model.variables, partial(stored_value, weights_dtype=weights_dtype)
+        _variables(pipeline), partial(stored_value, weights_dtype=weights_dtype)
     )
     answers = _Answers(pipeline, weights.reading)
 
@@ -379,9 +418,14 @@ def _needed(described: Mapping[str, Any], of_moved: Sequence[Mapping[str, Any]])
     return needed
 
 
-def _form(pipeline: Pipeline, weights_dtype: WeightsDtype, *, arrange_matrices: bool) -> ExportForm:
-    """Returns the form in which an export computes the pipeline's model."""
-    model = pipeline.model
+def _variables(pipeline: Pipeline) -> list[keras.Variable]:
+    return [variable for model in pipeline.models for variable in model.variables]
+
+
+def _form(
+    model: keras.Model, pipeline: Pipeline, weights_dtype: WeightsDtype, *, arrange_matrices: bool
+) -> ExportForm:
+    """Returns the form in which an export computes a model of the pipeline."""
     if weights_dtype == "int8":
         return Int8Form(model)
     if arrange_matrices and hasattr(model, "start_decoding"):
@@ -395,7 +439,7 @@ def _form(pipeline: Pipeline, weights_dtype: WeightsDtype, *, arrange_matrices: 
     return ExportForm(model)
 
 
-def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
+def _module(variables: Iterable[Any], trackables: Sequence[Any]) -> Any:
     """Returns the root of the SavedModel's object graph.
 
     It holds the TensorFlow variables inside the Keras ones. If it held the Keras model, the V1

@@ -23,7 +23,7 @@ def of_pipeline(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "task": pipeline.task,
         **pipeline.metadata(),
-        **of_model(pipeline.model),
+        **of_models(pipeline.models),
         **of_vocabulary(list(pipeline.tokenizers.values())),
     }
 
@@ -41,6 +41,18 @@ def of_signature(signature: Signature) -> dict[str, Any]:
         "method_name": signature.method_name,
         "inputs": described(signature.inputs),
         "outputs": described(signature.outputs),
+    }
+
+
+def of_models(models: Sequence[keras.Model]) -> dict[str, Any]:
+    """Returns `of_model` for the models of a pipeline, usually one, as one field `model`."""
+    described = [of_model(model)["model"] for model in models]
+    return {
+        "model": {
+            "name": " + ".join(one["name"] for one in described) or "no model",
+            "num_parameters": sum(one["num_parameters"] for one in described),
+            "configuration": [entry for one in described for entry in one["configuration"]],
+        }
     }
 
 

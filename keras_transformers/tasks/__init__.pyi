@@ -20,6 +20,7 @@ from . import question_answering as question_answering
 from . import regression as regression
 from . import replaced_tokens as replaced_tokens
 from . import reranking as reranking
+from . import search as search
 from . import source as source
 from . import table_rows as table_rows
 from . import tagging as tagging

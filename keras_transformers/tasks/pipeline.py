@@ -252,6 +252,16 @@ class Pipeline(abc.ABC):
         raise ValueError(f"{type(self).__name__}: the model has no attention to show")
 
     @property
+    def models(self) -> tuple[keras.Model, ...]:
+        """All models that compute answers: `model`, unless the pipeline is made of others."""
+        return (self.model,)
+
+    @property
+    def stored(self) -> Sequence[Any]:
+        """Variables and tables that an export stores besides the models and tokenizers."""
+        return ()
+
+    @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers, keyed by the names of their arguments; read only."""
         return MappingProxyType({})
@@ -263,8 +273,9 @@ class Pipeline(abc.ABC):
 
     @property
     def in_float32(self) -> bool:
-        """Whether every layer of the model computes in float32."""
-        return {layer.compute_dtype for layer in self.model.layers} == {"float32"}
+        """Whether every layer of the models computes in float32."""
+        dtypes = {layer.compute_dtype for model in self.models for layer in model.layers}
+        return dtypes <= {"float32"}
 
     def signatures(self, examples: Sequence[Any] | None = None) -> dict[str, Signature]:
         """Returns the signatures of an export, `serving_default` first.
@@ -315,7 +326,7 @@ class Pipeline(abc.ABC):
                 f"{', '.join(sorted(unknown))}: {type(self).__name__} takes {', '.join(parameters)}"
             )
         other = type(self)(**self._arguments() | options)
-        if other.model is self.model:
+        if other.models == self.models:
             other.adapter = self.adapter
         return other
 

@@ -49,14 +49,14 @@ def similarities(
             vectors(embed, side, batch_size=batch_size) for side in (pairs.texts, pairs.partners)
         ]
         of_pairs: np.ndarray = np.sum(
-            np.multiply(*(_unit(side[:, :dims]) for side in sides)), axis=1
+            np.multiply(*(unit(side[:, :dims]) for side in sides)), axis=1
         )
         return of_pairs
     both = {"query", "document"} <= set(embed.prompts)
     queries, documents = pairs.queries(), pairs.documents()
     of_queries = vectors(embed, list(queries), "query" if both else None, batch_size=batch_size)
     of_documents = vectors(embed, documents, "document" if both else None, batch_size=batch_size)
-    cosines: np.ndarray = _unit(of_queries[:, :dims]) @ _unit(of_documents[:, :dims]).T
+    cosines: np.ndarray = unit(of_queries[:, :dims]) @ unit(of_documents[:, :dims]).T
     return cosines
 
 
@@ -86,5 +86,6 @@ def relevant(pairs: TextPairs) -> list[set[int]]:
     return [{place[partner] for partner in partners} for partners in pairs.queries().values()]
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Scales vectors (rows, width) to length 1; zeros stay."""
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

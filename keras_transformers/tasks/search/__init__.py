@@ -1,0 +1,1 @@
+"""Search: its answer, a corpus, indexes of it, and the pipeline."""
