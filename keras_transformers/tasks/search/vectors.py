@@ -3,7 +3,7 @@
 import abc
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,8 @@ __all__ = ["CorpusVectors", "VectorIndex"]
 VectorsDtype = Literal["float32", "int8", "binary"]
 
 _STEPS = 127
-_CHUNK = 512  # vectors that fit into a core's cache as float32
+_CHUNK = 1024  # vectors
+_COMPARED_AGAIN = 128  # texts
 _FINGERPRINT = "fingerprint"
 
 
@@ -113,7 +114,8 @@ class VectorIndex(Index):
         embed: embeds queries; with the prompt "query", and texts with "document", if it has both.
         corpus: the texts.
         vectors_dtype: "float32"; "int8", a quarter of the space, with a step for each vector; or
-            "binary", one bit per number, whether it is positive: a 32nd.
+            "binary", a 32nd: one bit per number, whether it is positive. The query's signs find
+            texts, and its numbers order the best 128, as in sentence-transformers' rescoring.
         vectors: of the corpus, from this embedder; computed by default.
         truncate_dim: how many leading dimensions to keep, for embedders trained to allow it
             (Matryoshka, Kusupati et al. 2022); all by default.
@@ -216,33 +218,56 @@ class _Bytes(_Vectors):
 
     def cosines(self, queries: tf.Tensor) -> tf.Tensor:
         rounded, largest = map(tf.convert_to_tensor, self.variables)
-        cosines = _in_chunks(queries, rounded, _cast)[:, : largest.shape[0]]
+        cosines = _in_chunks(queries, rounded)[:, : largest.shape[0]]
         return cosines * (largest / _STEPS)
 
 
 class _Bits(_Vectors):
+    """Signs. The texts with most signs in common are compared again with the query's numbers.
+
+    The others rank below those, by the signs alone.
+    """
+
     def __init__(self, unit: np.ndarray) -> None:
-        self._num_texts, self._width = unit.shape
-        bits = _padded(np.packbits(unit > 0, axis=1))
-        self.variables = (tf.Variable(bits, trainable=False),)
+        self._width = unit.shape[1]
+        signs = np.pad(unit > 0, ((0, 0), (0, -self._width % 64)))
+        words = np.packbits(signs, axis=1).view(np.int64)  # (texts, words of 64 signs)
+        self.variables = (tf.Variable(words, trainable=False),)
 
     def cosines(self, queries: tf.Tensor) -> tf.Tensor:
-        bits = tf.convert_to_tensor(self.variables[0])
-        cosines = _in_chunks(queries, bits, self._signs)[:, : self._num_texts]
-        return cosines / np.float32(np.sqrt(self._width))
+        words = tf.convert_to_tensor(self.variables[0])
 
-    def _signs(self, packed: tf.Tensor) -> tf.Tensor:
-        """Returns 1 and -1 for bits (texts, bytes): float32 (texts, width)."""
-        signs = tf.gather(tf.constant(_SIGNS), tf.cast(packed, tf.int32))  # (texts, bytes, 8)
-        return tf.reshape(signs, (-1, 8 * packed.shape[1]))[:, : self._width]
+        def in_common(query: tf.Tensor) -> tf.Tensor:
+            different = tf.raw_ops.PopulationCount(x=tf.bitwise.bitwise_xor(words, query))
+            return 1 - tf.reduce_sum(tf.cast(different, tf.float32), axis=1) * (2 / self._width)
+
+        shared = tf.map_fn(
+            in_common, self._words(queries), parallel_iterations=1, fn_output_signature=tf.float32
+        )  # (batch, texts)
+        least, places = tf.math.top_k(shared, min(_COMPARED_AGAIN, words.shape[0]))
+        numbers = self._signs(tf.gather(words, places))  # (batch, compared, width)
+        again = tf.linalg.matvec(numbers, queries) / np.float32(np.sqrt(self._width))
+        below = tf.reduce_min(again, axis=1, keepdims=True) - least[:, -1:]
+        rows = tf.repeat(tf.range(tf.shape(places)[0])[:, None], tf.shape(places)[1], axis=1)
+        return tf.tensor_scatter_nd_update(shared + below, tf.stack([rows, places], axis=-1), again)
+
+    def _words(self, queries: tf.Tensor) -> tf.Tensor:
+        """Returns the signs of vectors (batch, width) as int64 (batch, words)."""
+        signs = tf.pad(tf.cast(queries > 0, tf.int32), [[0, 0], [0, -self._width % 64]])
+        places = tf.constant([1 << place for place in range(7, -1, -1)])  # in a byte
+        of_bytes = tf.reduce_sum(tf.reshape(signs, (-1, signs.shape[1] // 8, 8)) * places, axis=2)
+        grouped = tf.reshape(tf.cast(of_bytes, tf.uint8), (-1, signs.shape[1] // 64, 8))
+        return tf.bitcast(grouped, tf.int64)
+
+    def _signs(self, words: tf.Tensor) -> tf.Tensor:
+        """Returns 1 and -1 for words (..., words): float32 (..., width)."""
+        signs = tf.gather(tf.constant(_SIGNS), tf.cast(tf.bitcast(words, tf.uint8), tf.int32))
+        flat = tf.reshape(signs, tf.concat([tf.shape(words)[:-1], [64 * words.shape[-1]]], axis=0))
+        return flat[..., : self._width]
 
 
 _KINDS: Mapping[str, type[_Vectors]] = {"float32": _Floats, "int8": _Bytes, "binary": _Bits}
 _SIGNS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * np.float32(2) - 1
-
-
-def _cast(rows: tf.Tensor) -> tf.Tensor:
-    return tf.cast(rows, tf.float32)
 
 
 def _prompts(embed: Embedder) -> tuple[str | None, str | None]:
@@ -257,15 +282,12 @@ def _padded(rows: np.ndarray) -> np.ndarray:
     return np.pad(rows, ((0, -len(rows) % size), (0, 0)))
 
 
-def _in_chunks(
-    queries: tf.Tensor, rows: tf.Tensor, numbers: Callable[[tf.Tensor], tf.Tensor]
-) -> tf.Tensor:
-    """Multiplies queries by the numbers that stored rows stand for, a chunk at a time.
+def _in_chunks(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Multiplies queries by rows in int8, a chunk at a time, which fits into a core's cache.
 
     Args:
         queries: float32 (batch, width).
-        rows: (texts, ...), from `_padded`.
-        numbers: returns a chunk's numbers, float32 (chunk, width).
+        rows: int8 (texts, width), from `_padded`.
 
     Returns:
         Float32 (batch, texts), with those of the padding.
@@ -275,9 +297,8 @@ def _in_chunks(
 
     def step(index: tf.Tensor, products: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         chunk = rows[index * size : (index + 1) * size]  # without copying it
-        chunk = tf.ensure_shape(chunk, (size, *rows.shape[1:]))
-        product = tf.matmul(numbers(chunk), queries, transpose_b=True)  # (chunk, batch)
-        return index + 1, products.write(index, product)
+        numbers = tf.cast(tf.ensure_shape(chunk, (size, rows.shape[1])), tf.float32)
+        return index + 1, products.write(index, tf.matmul(numbers, queries, transpose_b=True))
 
     products = tf.TensorArray(tf.float32, count, element_shape=(size, None))
     _, products = tf.while_loop(

@@ -70,12 +70,23 @@ def test_vectors_score_cosines(embed, corpus, dtype, error):
     np.testing.assert_allclose(index.scores(tf.constant(QUERIES)), queries @ texts.T, atol=error)
 
 
-def test_bits_score_the_signs_of_texts(embed, corpus):
-    index = kt.pipelines.VectorIndex(embed, corpus, vectors_dtype="binary")
-    queries, texts = (searching.unit(searching.vectors(embed, x)) for x in (QUERIES, TEXTS))
-    expected = queries @ np.where(texts > 0, 1, -1).T / np.sqrt(texts.shape[1])
-    np.testing.assert_allclose(index.scores(tf.constant(QUERIES)), expected, atol=1e-5)
-    assert index.num_bytes * 32 == kt.pipelines.VectorIndex(embed, corpus).num_bytes
+@pytest.mark.parametrize("width", [8, 64, 100])
+def test_bits_are_compared_and_the_best_again(width, monkeypatch):
+    monkeypatch.setattr(kt.tasks.search.vectors, "_COMPARED_AGAIN", 20)
+    rng = np.random.default_rng(0)
+    texts, queries = (rng.normal(size=(n, width)).astype(np.float32) for n in (300, 3))
+    stored = kt.tasks.search.vectors._KINDS["binary"](texts)
+    found = stored.cosines(tf.constant(queries)).numpy()
+    signs = np.where(texts > 0, 1, -1)
+    in_common = (np.where(queries > 0, 1, -1) @ signs.T) / width
+    for row, query, common in zip(found, queries, in_common, strict=True):
+        best = np.argsort(-common, kind="stable")[:20]
+        np.testing.assert_allclose(row[best], signs[best] @ query / np.sqrt(width), rtol=1e-5)
+        others = np.setdiff1d(np.arange(300), best)
+        assert row[others].max() <= row[best].min() + 1e-6
+        order = np.argsort(-row[others], kind="stable")
+        np.testing.assert_array_equal(order, np.argsort(-common[others], kind="stable"))
+    assert stored.variables[0].shape == (300, -(-width // 64))
 
 
 def test_many_chunks(embed):
