@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data.text import TextPairs, load_squad, pairs_of_questions
+from keras_transformers.data.text import TextPairs, pairs_of_questions
 from keras_transformers.evaluation import retrieval_scores
 from keras_transformers.pipelines import Corpus, CorpusVectors, Index, VectorIndex, WordIndex
 
@@ -74,7 +74,7 @@ def collections(data: Path) -> Iterator[Collection]:
 
 def xquad(data: Path, language: str) -> TextPairs:
     """Returns the questions of a language with their paragraphs."""
-    return pairs_of_questions(load_squad(data / f"xquad/xquad.{language}.json.gz"))
+    return pairs_of_questions(data / f"xquad/xquad.{language}.json.gz")
 
 
 def rte(path: Path) -> Collection:

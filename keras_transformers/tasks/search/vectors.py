@@ -2,6 +2,7 @@
 
 import abc
 import hashlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,10 @@ VectorsDtype = Literal["float32", "int8", "binary"]
 _STEPS = 127
 _CHUNK = 1024  # vectors
 _COMPARED_AGAIN = 128  # texts
+_TOKENIZED = 1024  # texts at once, to count their tokens
 _FINGERPRINT = "fingerprint"
+
+_logger = logging.getLogger(__name__)
 
 
 class CorpusVectors:
@@ -54,8 +58,12 @@ class CorpusVectors:
 
     @classmethod
     def of(cls, embed: Embedder, corpus: Corpus, *, batch_size: int = 32) -> "CorpusVectors":
-        """Embeds a corpus, with the prompt "document" if the embedder has it and "query"."""
+        """Embeds a corpus, with the prompt "document" if the embedder has it and "query".
+
+        A warning counts the texts that are longer than the embedder reads.
+        """
         prompt = _prompts(embed)[1]
+        _count_long(embed, corpus, prompt)
         vectors = searching.vectors(embed, corpus.texts, prompt, batch_size=batch_size)
         return cls(vectors, fingerprint_of(embed))
 
@@ -274,6 +282,24 @@ def _prompts(embed: Embedder) -> tuple[str | None, str | None]:
     """Returns the names of the prompts of queries and texts; None for the default."""
     both = {"query", "document"} <= set(embed.prompts)
     return ("query", "document") if both else (None, None)
+
+
+def _count_long(embed: Embedder, corpus: Corpus, prompt: str | None) -> None:
+    """Logs how many texts of a corpus the embedder cuts."""
+    if embed.reads_windows:
+        return
+    text = None if prompt is None else embed.prompts[prompt]
+    num_long = 0
+    for start in range(0, len(corpus), _TOKENIZED):
+        texts = tf.constant(corpus.texts[start : start + _TOKENIZED])
+        lengths = embed.lengths(embed.tokenize(texts, prompt=text))
+        num_long += int(tf.math.count_nonzero(lengths > embed.max_sequence_length))
+    if num_long:
+        _logger.warning(
+            "%d of %d texts have more than the %d tokens that are read, and no query finds the "
+            "rest: split them, or load the embedder with long_texts='windows'",
+            *(num_long, len(corpus), embed.max_sequence_length),
+        )
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

@@ -242,6 +242,16 @@ def test_vectors_of_another_model(embed, corpus, tmp_path):
         kt.pipelines.CorpusVectors.load(tmp_path / "no")
 
 
+def test_long_texts_are_counted(embed, caplog):
+    corpus = kt.pipelines.Corpus(["film " * 600, "good", "bad " * 600])
+    kt.pipelines.CorpusVectors.of(embed, corpus)
+    assert "2 of 3 texts have more than" in caplog.text
+    caplog.clear()
+    windows = embed.with_options(long_texts="windows")
+    kt.pipelines.CorpusVectors.of(windows, corpus)
+    assert not caplog.records
+
+
 def test_bad_options(embed, corpus, words):
     for options, message in (
         ({"top_k": 8}, "top_k=8: the corpus has 7 texts"),
