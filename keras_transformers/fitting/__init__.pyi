@@ -3,6 +3,7 @@
 from . import confidence as confidence
 from . import evaluate as evaluate
 from . import fit as fit
+from . import mteb_encoder as mteb_encoder
 from . import option_names as option_names
 from . import predict as predict
 from . import table_files as table_files
@@ -11,6 +12,7 @@ from . import user_optimizer as user_optimizer
 from .confidence import set_confidence as set_confidence
 from .evaluate import Scores as Scores
 from .evaluate import reports_on as reports_on
+from .mteb_encoder import MtebEncoder as MtebEncoder
 from keras_transformers.tasks.training import FitOptions as FitOptions
 from keras_transformers.tasks.training import Trainer as Trainer
 from keras_transformers.tasks.lora import Adapter as Adapter

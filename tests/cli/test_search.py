@@ -98,6 +98,31 @@ def test_errors(folder, capsys, tmp_path):
     assert "empty: no texts" in error(capsys, saved, "--texts", tmp_path / "empty", "--query", "a")
 
 
+def test_words_and_reranking(folder, capsys, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join([TEXTS[0], "", *TEXTS[1:]]) + "\n")
+    tiny.pipeline("reranking").save(tmp_path / "rank")
+    options = ("--texts", tmp_path / "texts.txt", "--words", "--rerank", tmp_path / "rank")
+    rows = found(capsys, folder / "saved", *options, "--query", "good film", "--top", 2)
+    search = kt.pipelines.Searcher.of(
+        *(tiny.pipeline("embedding"), TEXTS), words=True, rerank=tiny.pipeline("reranking"), top_k=2
+    )
+    assert [row["text"] for row in rows] == search("good film").texts
+    lines = {text: i + 1 + (i > 0) for i, text in enumerate(TEXTS)}
+    assert [row["line"] for row in rows] == [lines[row["text"]] for row in rows]
+    message = error(capsys, folder / "saved", *options, "--vectors", tmp_path, "--query", "a")
+    assert "leave out --vectors" in message
+
+
+def test_an_export_with_its_own_texts(folder, capsys, tmp_path):
+    search = kt.pipelines.Searcher.of(tiny.pipeline("embedding"), TEXTS, ids="abcde")
+    export = kt.export(search, tmp_path / "search", check=False)
+    rows = found(capsys, export, "--query", "good film", "--query", "bad", "--top", 9)
+    assert [row["id"] for row in rows[:5]] == search("good film").ids
+    assert [row["query"] for row in rows] == ["good film"] * 5 + ["bad"] * 5
+    assert "holds no texts: pass --texts" in error(capsys, folder / "saved", "--query", "a")
+    assert "are for --texts" in error(capsys, export, "--words", "--query", "a")
+
+
 @pytest.mark.parametrize(
     ("lines", "messages"),
     [
