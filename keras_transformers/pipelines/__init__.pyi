@@ -13,6 +13,7 @@ from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifi
 from keras_transformers.tasks.question_answering.pipeline import QuestionAnswerer as QuestionAnswerer
 from keras_transformers.tasks.regression.pipeline import TextRegressor as TextRegressor
 from keras_transformers.tasks.reranking.pipeline import Reranker as Reranker
+from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder as SparseEmbedder
 from keras_transformers.tasks.tagging.pipeline import Tagger as Tagger
 from keras_transformers.tasks.translation.pipeline import Translator as Translator
 from keras_transformers.tasks.word_embedding.pipeline import WordEmbedder as WordEmbedder
@@ -29,6 +30,7 @@ from keras_transformers.tasks.next_sentence.answer import NextSentence as NextSe
 from keras_transformers.tasks.question_answering.answer import Answer as Answer
 from keras_transformers.tasks.regression.answer import Regression as Regression
 from keras_transformers.tasks.reranking.answer import Ranking as Ranking
+from keras_transformers.tasks.sparse_embedding.answer import SparseEmbedding as SparseEmbedding
 from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation
