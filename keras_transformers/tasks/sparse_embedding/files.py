@@ -152,7 +152,7 @@ def _routes(folder: Folder) -> tuple[Path, Modules, Modules, dict[str, Any]]:
         The file; the modules for queries, none if they are those for documents; the modules for
         documents; and the pipeline's option `side`, if the route by default is the queries'.
     """
-    file = folder / (_ROUTES if (folder / _ROUTES).is_file() else "config.json")
+    file = _router_file(folder)
     config = folder.json(file.name)
     routes = _modules_of_routes(file, folder, config)
     parameters = config.get("parameters") or {}
@@ -254,14 +254,19 @@ def _count(file: Path, value: Any) -> int:
 def _recognises(folder: Folder) -> bool:
     kinds = module_kinds(folder)
     if "Router" in kinds:
+        _, place = read_modules(folder)[0]
         try:
-            ((_, place),) = read_modules(folder)
-            file = place / (_ROUTES if (place / _ROUTES).is_file() else "config.json")
-            routes = _modules_of_routes(file, place, place.json(file.name))
+            types = place.json(_router_file(place).name).get("types")
         except (OSError, ValueError):
             return False
-        kinds = frozenset(kind for modules in routes.values() for kind, _ in modules)
+        names = types.values() if isinstance(types, dict) else ()
+        kinds = frozenset(str(name).rpartition(".")[2] for name in names)
     return not kinds.isdisjoint({_POOLING, _TABLE})
+
+
+def _router_file(folder: Folder) -> Path:
+    """Returns the file of a Router's routes, which had another name at first."""
+    return folder / (_ROUTES if (folder / _ROUTES).is_file() else "config.json")
 
 
 FORMAT = Format(
