@@ -21,9 +21,7 @@ class SparseEmbeddingTask(Task[SparseEmbedder]):
     pipeline = SparseEmbedder
     new_head_on = "embedding"
     classes = ("ForMaskedLM",)
-    second_in = FillMaskTask.classes  # its head is the one that fills masks
-    by_default = False
-    biases = FillMaskTask.biases
+    head_of = FillMaskTask.name
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds the head that fills masks, pooled over the text."""

@@ -48,7 +48,7 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     assert embed.max_active_dims == (4 if name == "sum" else None)
     for side in SIDES:
         wanted = PACKED["folders"][name]["answers"][side]
-        np.testing.assert_allclose(vectors(embed, side), wanted, atol=1e-5)
+        np.testing.assert_allclose(vectors(embed, side), wanted, rtol=1e-5, atol=1e-5)
     assert (embed.query_weights is not None) == (name == "router")
 
 
@@ -74,7 +74,7 @@ def test_sparse_encoder_reads_what_is_written(name, tmp_path):
     for side in SIDES:
         encode = getattr(theirs, f"encode_{side}")
         found = encode(TEXTS, convert_to_sparse_tensor=False).numpy()
-        np.testing.assert_allclose(found, vectors(embed, side), atol=1e-5)
+        np.testing.assert_allclose(found, vectors(embed, side), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.reference
