@@ -9,7 +9,7 @@ from keras_transformers.tasks.task import Task, all_tasks
 
 
 def with_trained(weights: FoundWeights) -> FoundWeights:
-    """Adds the tasks that a head serves to the weights found, where their files do not name them."""
+    """Adds the tasks that a head serves to the weights found, where their files name only it."""
     if weights.head is not None and not weights.trained:
         trained, undecided = _served(weights.head, weights.base)
         weights = dataclasses.replace(weights, trained=trained, undecided=undecided)
