@@ -145,6 +145,10 @@ def _embedder() -> Pipeline:
     return kt.pipelines.Embedder(lively(encoder()), wordpiece())
 
 
+def _sparse_embedder() -> Pipeline:
+    return kt.pipelines.SparseEmbedder(lively(heads.sparse_embedder(encoder())), wordpiece())
+
+
 def _mask_filler() -> Pipeline:
     return kt.pipelines.MaskFiller(lively(heads.pretrainer(encoder())), wordpiece(), top_k=3)
 
@@ -253,6 +257,7 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "question_answering": _question_answerer,
     "regression": _regressor,
     "reranking": _reranker,
+    "sparse_embedding": _sparse_embedder,
     "tagging": _tagger,
     "translation": _translator,
     "word_embedding": _word_embedder,

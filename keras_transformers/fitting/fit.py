@@ -109,6 +109,8 @@ def fit(
     - multiple_choice: text, choices, label
     - embedding: text, text_b (a matching text) and optionally negative (one text or a list of
       texts that do not match); or text, text_b, score from 0 to 1
+    - sparse_embedding: text, text_b (a matching document) and optionally negative, as above, and
+      score: a list with a teacher's score of text_b and of each negative
     - reranking: text (the query), text_b (a document), score: 1 if the document answers the
       query, else 0; with `distill=True`, a teacher's score
     - next_sentence: text, text_b, label: 0 if text_b follows
@@ -179,7 +181,8 @@ def fit(
             (the rank of low-rank updates, trained in place of the model's own matrices) with
             lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop, strategy,
             checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take temperature,
-            symmetric, dims (Matryoshka) and chunk (GradCache); rerankers take distill. To train in
+            symmetric, dims (Matryoshka) and chunk (GradCache); sparse ones temperature, symmetric,
+            query_regularizer and document_regularizer; rerankers take distill. To train in
             another precision, call `keras.config.set_dtype_policy` before loading the pipeline.
 
     Returns:

@@ -126,6 +126,7 @@ def predict(
     - question_answering: answer, score, start, end, null_score
     - multiple_choice: choice, choice_index, probability
     - embedding: embedding; word_embedding: tokens, vectors
+    - sparse_embedding: indices, weights, tokens
     - reranking: the score of each row's text_b, or scores and order of its list of documents
     - translation: translation, score
     - generation: generation, num_new_tokens, log_probability, finished

@@ -56,6 +56,7 @@ from .pooling import FirstDimensions as FirstDimensions
 from .pooling import FirstTokenPooler as FirstTokenPooler
 from .pooling import GatherPositions as GatherPositions
 from .pooling import LastToken as LastToken
+from .pooling import LexicalPooling as LexicalPooling
 from .pooling import MeanOfTokens as MeanOfTokens
 from .pooling import MeanOfWords as MeanOfWords
 from .pooling import SampleTokens as SampleTokens

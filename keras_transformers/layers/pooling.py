@@ -4,13 +4,13 @@ Also one that scatters tokens back to such positions.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.layers.dense import PACKAGE, softmax
+from keras_transformers.layers.dense import PACKAGE, AddBias, softmax
 from keras_transformers.layers.layouts import PADDED
 from keras_transformers.layers.scopes import SELECTIONS
 from keras_transformers.layers.tensors import Shape, Tensor
@@ -20,6 +20,7 @@ __all__ = [
     "FirstTokenPooler",
     "GatherPositions",
     "LastToken",
+    "LexicalPooling",
     "MeanOfTokens",
     "MeanOfWords",
     "SampleTokens",
@@ -224,6 +225,86 @@ class TokenPooling(keras.layers.Layer):
 
     def _lasttoken(self, vectors: Tensor, mask: Tensor) -> Tensor:
         return last_real(vectors, mask)
+
+
+LexicalMode = Literal["max", "sum"]
+LexicalActivation = Literal["relu", "log1p_relu"]
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class LexicalPooling(AddBias):
+    """Pools the logits of a text's tokens into one weight for each token of the vocabulary.
+
+    SPLADE: Formal et al. 2021, arXiv:2107.05720 and arXiv:2109.10086. It also adds the bias of the
+    masked-LM head, whose projection its input is. The names of the options' values are those of
+    sentence-transformers' `SpladePooling`.
+
+    Args:
+        mode: "max" takes a token's largest weight over the text, "sum" adds its weights.
+        activation: what turns a logit x into a weight: "relu" is log(1 + relu(x)); "log1p_relu" is
+            log(1 + log(1 + relu(x))), arXiv:2504.14839.
+
+    Raises:
+        ValueError: an option is unknown.
+
+    Example:
+        >>> logits = keras.ops.array([[[1.0, -1.0], [3.0, 0.5], [9.0, 9.0]]])
+        >>> mask = keras.ops.array([[True, True, False]])
+        >>> LexicalPooling()(logits, mask).numpy().round(4)  # log(4) and log(1.5)
+        array([[1.3863, 0.4055]], dtype=float32)
+    """
+
+    def __init__(
+        self, mode: LexicalMode = "max", activation: LexicalActivation = "relu", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value, kind in (
+            ("mode", mode, LexicalMode),
+            ("activation", activation, LexicalActivation),
+        ):
+            if value not in get_args(kind):
+                raise ValueError(f"{name}={value!r}: use {' or '.join(map(repr, get_args(kind)))}")
+        self.mode, self.activation = mode, activation
+
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Maps logits (batch, length, vocabulary) and a mask (batch, length) to weights.
+
+        Args:
+            inputs: the logits, without the bias.
+            padding_mask: bool (batch, length), True where a token is real; by default all are. The
+                weights of a row that is all padding are 0.
+
+        Returns:
+            (batch, vocabulary), 0 or above.
+        """
+        if self.mode == "max":
+            # The weight grows with the logit, so the largest logit has the largest weight: all that
+            # follows is done once per text and not once per token.
+            if padding_mask is not None:
+                lowest = ops.cast(-np.inf, inputs.dtype)
+                inputs = ops.where(padding_mask[:, :, None], inputs, lowest)
+            return self._weights(super().call(ops.max(inputs, axis=1, initial=-np.inf)))
+        weights = self._weights(super().call(inputs))
+        if padding_mask is None:
+            return ops.sum(weights, axis=1)
+        is_real = ops.cast(padding_mask, weights.dtype)[:, None]  # (batch, 1, length)
+        return ops.squeeze(ops.matmul(is_real, weights), axis=1)
+
+    def compute_output_spec(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Returns the shape and dtype of `call`'s result."""
+        return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype=self.compute_dtype)
+
+    def build(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> None:
+        """Creates the bias, initially zero."""
+        super().build(inputs_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"mode": self.mode, "activation": self.activation}
+
+    def _weights(self, logits: Tensor) -> Tensor:
+        weights = ops.log1p(ops.relu(logits))
+        return ops.log1p(weights) if self.activation == "log1p_relu" else weights
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -53,4 +53,6 @@ from keras_transformers.tasks.regression.head import regressor as regressor
 from keras_transformers.tasks.replaced_tokens.head import electra_pretrainer as electra_pretrainer
 from keras_transformers.tasks.replaced_tokens.head import replaced_token_detector as replaced_token_detector
 from keras_transformers.tasks.replaced_tokens.head import replaced_token_tagger as replaced_token_tagger
+from keras_transformers.tasks.sparse_embedding.head import grouped_sparse_embedder as grouped_sparse_embedder
+from keras_transformers.tasks.sparse_embedding.head import sparse_embedder as sparse_embedder
 from keras_transformers.tasks.tagging.head import tagger as tagger

@@ -19,6 +19,7 @@ from keras_transformers.tasks.search.pipeline import Index as Index
 from keras_transformers.tasks.search.pipeline import Searcher as Searcher
 from keras_transformers.tasks.search.pipeline import VectorIndex as VectorIndex
 from keras_transformers.tasks.search.pipeline import WordIndex as WordIndex
+from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder as SparseEmbedder
 from keras_transformers.tasks.tagging.pipeline import Tagger as Tagger
 from keras_transformers.tasks.translation.pipeline import Translator as Translator
 from keras_transformers.tasks.word_embedding.pipeline import WordEmbedder as WordEmbedder
@@ -36,6 +37,7 @@ from keras_transformers.tasks.question_answering.answer import Answer as Answer
 from keras_transformers.tasks.regression.answer import Regression as Regression
 from keras_transformers.tasks.reranking.answer import Ranking as Ranking
 from keras_transformers.tasks.search.answer import Hits as Hits
+from keras_transformers.tasks.sparse_embedding.answer import SparseEmbedding as SparseEmbedding
 from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation

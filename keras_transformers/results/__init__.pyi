@@ -12,6 +12,7 @@ from keras_transformers.tasks.question_answering.answer import Answer as Answer
 from keras_transformers.tasks.regression.answer import Regression as Regression
 from keras_transformers.tasks.reranking.answer import Ranking as Ranking
 from keras_transformers.tasks.search.answer import Hits as Hits
+from keras_transformers.tasks.sparse_embedding.answer import SparseEmbedding as SparseEmbedding
 from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation

@@ -22,6 +22,7 @@ from . import replaced_tokens as replaced_tokens
 from . import reranking as reranking
 from . import search as search
 from . import source as source
+from . import sparse_embedding as sparse_embedding
 from . import table_rows as table_rows
 from . import tagging as tagging
 from . import task as task
@@ -54,4 +55,5 @@ from keras_transformers.tasks.image_classification.training import ImageClassifi
 from keras_transformers.tasks.multiple_choice.training import MultipleChoiceOptions as MultipleChoiceOptions
 from keras_transformers.tasks.question_answering.training import QuestionAnsweringOptions as QuestionAnsweringOptions
 from keras_transformers.tasks.reranking.training import RerankingOptions as RerankingOptions
+from keras_transformers.tasks.sparse_embedding.training import SparseEmbeddingOptions as SparseEmbeddingOptions
 from keras_transformers.tasks.translation.training import TranslationOptions as TranslationOptions

@@ -46,6 +46,7 @@ class Task(abc.ABC, Generic[PipelineT]):
         classes: the suffixes of transformers' classes that serve it; saving writes the first.
         second_in: the suffixes of classes that serve it as their second task, such as classes with
             two heads.
+        head_of: another task whose trained head serves it too; "" for none.
         problem_type: its name in config.json, where tasks share a class.
         by_default: whether it may be this task if config.json has no problem_type.
         num_outputs: how many outputs its head has, where tasks share a class or no class is named.
@@ -62,6 +63,7 @@ class Task(abc.ABC, Generic[PipelineT]):
     pooled: ClassVar[bool] = False
     classes: ClassVar[tuple[str, ...]] = ()
     second_in: ClassVar[tuple[str, ...]] = ()
+    head_of: ClassVar[str] = ""
     problem_type: ClassVar[str | None] = None
     by_default: ClassVar[bool] = True
     num_outputs: ClassVar[Literal["one", "several"] | None] = None

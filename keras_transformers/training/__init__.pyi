@@ -12,6 +12,7 @@ from . import r_drop as r_drop
 from . import recomputation as recomputation
 from . import sampled_softmax as sampled_softmax
 from . import schedules as schedules
+from . import sparse_vectors as sparse_vectors
 from . import strategies as strategies
 from . import teacher_forcing as teacher_forcing
 from . import tensor_parallel as tensor_parallel
@@ -41,6 +42,8 @@ from .schedules import WarmupInverseSqrt as WarmupInverseSqrt
 from .schedules import WarmupLinearDecay as WarmupLinearDecay
 from .schedules import noam as noam
 from .schedules import warmup_schedule as warmup_schedule
+from .sparse_vectors import MarginDistillation as MarginDistillation
+from .sparse_vectors import WithFlops as WithFlops
 from .strategies import Precision as Precision
 from .strategies import Shard as Shard
 from .strategies import StrategyName as StrategyName

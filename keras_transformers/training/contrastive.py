@@ -1,7 +1,7 @@
 """Losses that bring the vectors of texts that belong together closer than those of others."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import keras
 from keras import ops
@@ -12,6 +12,8 @@ __all__ = ["InBatchContrast", "PairSimilarity"]
 
 _PACKAGE = "keras_transformers"
 _MASKED = -1e9
+
+Similarity = Literal["cosine", "dot"]
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
@@ -26,16 +28,19 @@ class InBatchContrast(keras.losses.Loss):
     not count as wrong.
 
     Args:
-        temperature: divides the cosines; the lower, the more the nearest wrong candidates count.
+        temperature: divides the similarities; the lower, the more the nearest wrong candidates
+            count.
         symmetric: whether each partner must find its text among all texts, too, with equal weight.
         dims: numbers of first dimensions whose vectors should serve by themselves, the whole width
             among them; the loss is the mean over them (Kusupati et al. 2022, arXiv:2205.13147,
             "Matryoshka"). Empty for the whole width alone.
+        similarity: "cosine", or "dot" for dot products of the vectors as they are.
         name: the loss's name.
         reduction: see `keras.losses.Loss`.
 
     Raises:
-        ValueError: `temperature` is not above 0, or one of `dims` is below 1.
+        ValueError: `temperature` is not above 0, one of `dims` is below 1, or `similarity` is
+            unknown.
 
     Example:
         >>> vectors = keras.ops.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
@@ -50,6 +55,7 @@ class InBatchContrast(keras.losses.Loss):
         temperature: float = 0.05,
         symmetric: bool = True,
         dims: Sequence[int] = (),
+        similarity: Similarity = "cosine",
         name: str = "in_batch_contrast",
         reduction: str = "sum_over_batch_size",
         **kwargs: Any,
@@ -57,14 +63,20 @@ class InBatchContrast(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, **kwargs)
         if temperature <= 0:
             raise ValueError(f"temperature={temperature}: must be above 0")
+        if similarity not in get_args(Similarity):
+            raise ValueError(f"similarity={similarity!r}: use 'cosine' or 'dot'")
         self.temperature = temperature
         self.symmetric = symmetric
         self.dims = _checked_dims(dims)
+        self.similarity = similarity
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Returns the loss of each example: (batch,)."""
         vectors = ops.cast(y_pred, "float32")
-        losses = [self._of(y_true, _unit(part)) for part in _first_dims(vectors, self.dims)]
+        parts = _first_dims(vectors, self.dims)
+        if self.similarity == "cosine":
+            parts = [_unit(part) for part in parts]
+        losses = [self._of(y_true, part) for part in parts]
         return sum(losses[1:], losses[0]) / len(losses)
 
     def _of(self, ids: Tensor, vectors: Tensor) -> Tensor:
@@ -100,7 +112,12 @@ class InBatchContrast(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that rebuild this loss."""
-        options = {"temperature": self.temperature, "symmetric": self.symmetric, "dims": self.dims}
+        options = {
+            "temperature": self.temperature,
+            "symmetric": self.symmetric,
+            "dims": self.dims,
+            "similarity": self.similarity,
+        }
         return super().get_config() | options
 
 

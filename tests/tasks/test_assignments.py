@@ -55,12 +55,15 @@ OTHER = {
     "chat_template": lambda p: None,
     "also_end_token_ids": lambda p: [3, 4],
     "abstain_below": lambda p: 0.75,
+    "max_active_dims": lambda p: 2,
+    "query_weights": lambda p: {"a": 2.0},
+    "side": lambda p: "query",
 }
 # What an embedder's model has already done.
 ABSORBED = {"pooling", "projections", "normalize", "truncate_dim"}
 # Assignments that change no answer to these texts.
 NO_EFFECT = {
-    ("embedding", "prompts"),  # before a prompt is chosen
+    *((task, "prompts") for task in ("embedding", "sparse_embedding")),  # before one is chosen
     ("generation", "chat_template"),
     ("generation", "max_sequence_length"),  # a limit that these texts do not reach
     *(("generation", name) for name in ("stop", "also_end_token_ids")),  # which are not written
@@ -113,6 +116,10 @@ def enable(pipeline, name):
         pipeline.prompts = OTHER["prompts"](pipeline)
     elif name in ("window_pooling", "window_overlap"):
         pipeline.long_texts = "windows"
+    elif name == "query_weights":
+        pipeline.side = "query"
+    elif name == "side":
+        pipeline.query_weights = {"film": 1.5, "a": 0.5}
 
 
 def same(found, wanted):

@@ -57,19 +57,35 @@ def read_modules(folder: Folder) -> list[tuple[str, Folder]]:
     modules: list[tuple[str, Folder]] = []
     for module in read_json_list(file):
         fields = module if isinstance(module, dict) else {}
-        kind, path = fields.get("type"), fields.get("path", "")
-        if not isinstance(kind, str) or not isinstance(path, str):
-            raise ValueError(f"{file}: a module needs a type and a path, not {module!r}")
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            raise ValueError(f"{file}: path {path!r:.100} points outside the folder")
-        if not all(map(may_be_name, PurePosixPath(path).parts)):
-            raise ValueError(f"{file}: path {path!r:.100} is not a valid folder")
-        # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
-        # .modules.pooling.Pooling"; modules from other packages are foreign code.
-        is_theirs = kind.startswith("sentence_transformers.")
-        place = Folder(folder / path) if PurePosixPath(path).parts else folder
-        modules.append((kind.rpartition(".")[2] if is_theirs else kind, place))
+        modules.append(module_at(file, folder, fields.get("type"), fields.get("path", "")))
     return modules
+
+
+def module_at(file: Path, folder: Folder, kind: Any, path: Any) -> tuple[str, Folder]:
+    """Returns the kind and folder of a module from what a file says of it.
+
+    Args:
+        file: the file, for error messages.
+        folder: the folder that the path is in.
+        kind: the module's class.
+        path: the module's folder; "" for `folder`.
+
+    Raises:
+        ValueError: the class or the path is invalid.
+    """
+    if not isinstance(kind, str) or not isinstance(path, str):
+        raise ValueError(
+            f"{file}: a module needs a type and a path, not {kind!r:.100} and {path!r:.100}"
+        )
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        raise ValueError(f"{file}: path {path!r:.100} points outside the folder")
+    if not all(map(may_be_name, PurePosixPath(path).parts)):
+        raise ValueError(f"{file}: path {path!r:.100} is not a valid folder")
+    # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
+    # .modules.pooling.Pooling"; modules from other packages are foreign code.
+    is_theirs = kind.startswith("sentence_transformers.")
+    place = Folder(folder / path) if PurePosixPath(path).parts else folder
+    return (kind.rpartition(".")[2] if is_theirs else kind), place
 
 
 def module_kinds(folder: Folder) -> frozenset[str]:
@@ -127,8 +143,18 @@ def write_modules(
             write_json(folder / place / "config.json", dict(module.config))
         if module.arrays:
             save_file(dict(module.arrays), folder / place / "model.safetensors", {"format": "pt"})
+    write_length(trained, folder)
+    write_settings(trained, folder, settings)
+
+
+def write_length(trained: TrainedModel, folder: Path) -> None:
+    """Writes the maximum length of texts, for the Transformer module in a folder."""
     length = {"max_seq_length": trained.max_sequence_length, "do_lower_case": False}
     write_json(folder / _LENGTH, length)
+
+
+def write_settings(trained: TrainedModel, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Writes config_sentence_transformers.json: the prompts, and other settings."""
     prompts = {
         "prompts": trained.options.get("prompts", {}),
         "default_prompt_name": trained.options.get("default_prompt_name"),

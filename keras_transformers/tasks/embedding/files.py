@@ -15,18 +15,26 @@ from keras_transformers.convert.formats.sentence_transformers import (
     MODULES,
     SETTINGS,
     Written,
+    module_kinds,
     open_transformer,
     read_modules,
     read_prompts,
     size_of,
     write_modules,
 )
-from keras_transformers.convert.formats.weights import Format, FoundWeights, TrainedModel
+from keras_transformers.convert.formats.weights import (
+    Format,
+    FoundWeights,
+    TrainedModel,
+    all_formats,
+)
 from keras_transformers.convert.tensors import TRANSPOSED, NamedTensor, assign
 from keras_transformers.tasks.embedding.head import embedder_parts
 
 __all__: list[str] = []
 
+# The modules that can be read.
+_KINDS = frozenset({"Transformer", "Pooling", "Dense", "LayerNorm", "Normalize"})
 # The fields of old versions -> modes of pooling, in the order in which their vectors are joined.
 _POOLINGS = {
     "pooling_mode_cls_token": "cls",
@@ -59,7 +67,7 @@ def open_sentence_transformers(folder: Folder) -> FoundWeights:
     """
     modules = read_modules(folder)
     kinds = [kind for kind, _ in modules]
-    after = {"Dense", "LayerNorm", "Normalize"}
+    after = _KINDS - {"Transformer", "Pooling"}
     if kinds != ["Transformer"] and (
         kinds[:2] != ["Transformer", "Pooling"] or not after.issuperset(kinds[2:])
     ):
@@ -218,8 +226,18 @@ def _module_of(layer: Any) -> Written:
     )
 
 
+def _recognises(folder: Folder) -> bool:
+    if not (folder / MODULES).is_file():
+        return False
+    if module_kinds(folder) <= _KINDS:
+        return True
+    # Folders with other modules are those of other tasks, or else refused by name here.
+    others = (other for other in all_formats() if other is not FORMAT)
+    return not any(other.recognises(folder) for other in others)
+
+
 FORMAT = Format(
     "sentence-transformers' modules.json",
-    lambda folder: (folder / MODULES).is_file(),
+    _recognises,
     open_sentence_transformers,
 )

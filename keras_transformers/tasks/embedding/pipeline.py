@@ -104,7 +104,7 @@ class Embedder(LongTextPipeline):
             window_pooling=window_pooling,
             window_overlap=window_overlap,
         )
-        self.prompts = _checked_prompts(prompts or {})
+        self.prompts = checked_prompts(prompts or {})
         self.default_prompt_name = default_prompt_name
         self._prompt = "" if default_prompt_name is None else self._prompt_of(default_prompt_name)
 
@@ -262,7 +262,7 @@ def _after(prompt: str, spans: Spans) -> Spans:
     return Spans(spans.ids, starts, ends)
 
 
-def _checked_prompts(prompts: Mapping[str, str]) -> Mapping[str, str]:
+def checked_prompts(prompts: Mapping[str, str]) -> Mapping[str, str]:
     """Returns the prompts; ValueError if a name or a prompt is invalid."""
     for name, prompt in prompts.items():
         if not isinstance(name, str) or not isinstance(prompt, str):

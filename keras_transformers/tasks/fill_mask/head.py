@@ -50,20 +50,29 @@ def masked_lm_logits(
 
     An encoder with the output `token_output` has its own dense layer and norm.
     """
-    token_embedding = encoder_parts.token_embedding(encoder)
     gathered = GatherPositions(name="masked_lm_gather")(
         encoder_parts.token_vectors(encoder), mask_positions
     )
-    if "token_output" in encoder.output:
-        return AddBias(dtype="float32", name="mask_logits")(token_embedding(gathered, reverse=True))
-    hidden = keras.layers.Dense(
-        token_embedding.hidden_dim,
-        activation=activation_function(activation),
-        kernel_initializer=encoder_parts.initializer(),
-        name="masked_lm_dense",
-    )(gathered)
-    hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="masked_lm_norm")(hidden)
-    return AddBias(dtype="float32", name="mask_logits")(token_embedding(hidden, reverse=True))
+    projected = vocabulary_projection(encoder, gathered, activation, norm_epsilon)
+    return AddBias(dtype="float32", name="mask_logits")(projected)
+
+
+def vocabulary_projection(
+    encoder: keras.Model, vectors: Tensor, activation: Activation, norm_epsilon: float
+) -> Tensor:
+    """Applies all of the head but the bias: (batch, n, hidden) to (batch, n, vocabulary)."""
+    token_embedding = encoder_parts.token_embedding(encoder)
+    if "token_output" not in encoder.output:
+        vectors = keras.layers.Dense(
+            token_embedding.hidden_dim,
+            activation=activation_function(activation),
+            kernel_initializer=encoder_parts.initializer(),
+            name="masked_lm_dense",
+        )(vectors)
+        vectors = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="masked_lm_norm")(
+            vectors
+        )
+    return token_embedding(vectors, reverse=True)
 
 
 def pretrainer(

@@ -9,11 +9,14 @@ from keras_transformers.tasks.task import Task, all_tasks
 
 
 def with_trained(weights: FoundWeights) -> FoundWeights:
-    """Adds the tasks that a head serves to the weights found, if their files name only the head."""
-    if weights.head is None or weights.trained:
+    """Adds the tasks that a head serves to the weights found, where their files name only it."""
+    if weights.head is not None and not weights.trained:
+        trained, undecided = _served(weights.head, weights.base)
+        weights = dataclasses.replace(weights, trained=trained, undecided=undecided)
+    if weights.with_head is not None:  # a head for these tasks alone
         return weights
-    trained, undecided = _served(weights.head, weights.base)
-    return dataclasses.replace(weights, trained=trained, undecided=undecided)
+    also = [task.name for task in all_tasks().values() if task.head_of in weights.trained]
+    return dataclasses.replace(weights, trained=tuple(dict.fromkeys([*weights.trained, *also])))
 
 
 def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
@@ -30,7 +33,7 @@ def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
     with_heads = [task for task in tasks.values() if not task.headless]
     takes_heads = any(task.new_head_on == base for task in with_heads)
     if takes_heads:
-        main = [task for task in with_heads if ends_like(task.classes)]
+        main = [task for task in with_heads if ends_like(task.classes) and not task.head_of]
         if main:
             said = [task for task in main if task.name == head.written[0]]
             if said or len(main) == 1:

@@ -1,0 +1,1 @@
+"""Sparse embedding: its answer, head, pipeline and training."""
