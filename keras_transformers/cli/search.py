@@ -123,10 +123,11 @@ class Search(Command):
         from keras_transformers.tasks.reranking.pipeline import Reranker
         from keras_transformers.tasks.search.corpus import Corpus
         from keras_transformers.tasks.search.pipeline import Searcher
+        from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder
 
         filled = [line for line, text in enumerate(texts, start=1) if text]
         corpus = Corpus([texts[i - 1] for i in filled], ids=filled, source=str(self.texts))
-        embed = _loaded(self.path, Embedder)
+        embed = _loaded(self.path, Embedder, SparseEmbedder)
         ranks = _loaded(self.rerank, Reranker) if self.rerank else None
         search = Searcher.of(
             *(embed, corpus), words=self.words, rerank=ranks, top_k=min(self.top, len(corpus))
@@ -163,12 +164,16 @@ def _of_export(path: str, top: int) -> Find:
     return find
 
 
-def _loaded(path: str, kind: "type[Pipeline]") -> Any:
-    """Loads a pipeline of a kind: a saved one, or weights that can serve it."""
+def _loaded(path: str, kind: "type[Pipeline]", *others: "type[Pipeline]") -> Any:
+    """Loads a pipeline of one of the kinds, or of the first, if the weights can serve it."""
     from keras_transformers.tasks.weights import loading
 
     pipeline = loading.load(path)
-    return pipeline if isinstance(pipeline, kind) else loading.load(path, pipeline=kind.task)
+    return (
+        pipeline
+        if isinstance(pipeline, (kind, *others))
+        else loading.load(path, pipeline=kind.task)
+    )
 
 
 def _embedders(path: str) -> tuple[Embed, Embed]:

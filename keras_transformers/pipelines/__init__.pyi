@@ -17,6 +17,7 @@ from keras_transformers.tasks.search.pipeline import Corpus as Corpus
 from keras_transformers.tasks.search.pipeline import CorpusVectors as CorpusVectors
 from keras_transformers.tasks.search.pipeline import Index as Index
 from keras_transformers.tasks.search.pipeline import Searcher as Searcher
+from keras_transformers.tasks.search.pipeline import TermIndex as TermIndex
 from keras_transformers.tasks.search.pipeline import VectorIndex as VectorIndex
 from keras_transformers.tasks.search.pipeline import WordIndex as WordIndex
 from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder as SparseEmbedder

@@ -40,7 +40,6 @@ from keras_transformers.saved_model.metadata import (
 from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype, stored_value
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
-from keras_transformers.tasks.embedding.pipeline import Embedder
 from keras_transformers.tasks.pipeline import SHARED, Pipeline, Signature
 from keras_transformers.tasks.search.corpus import Corpus
 from keras_transformers.tasks.search.pipeline import Searcher
@@ -81,7 +80,7 @@ def export(
     ops: Ops | None = None,
     corpus: Corpus | Iterable[str] | None = None,
     ids: Iterable[str | int] | None = None,
-    vectors_dtype: VectorsDtype = "float32",
+    vectors_dtype: VectorsDtype | None = None,
 ) -> Path:
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
@@ -121,11 +120,11 @@ def export(
         ops: "core" tokenizes with TensorFlow's own ops, so that any TensorFlow and any server runs
             the export, without tensorflow-text's ops; it takes longer. None for the ops in use,
             tensorflow-text's where it is installed. The tokens are the same.
-        corpus: for an embedder, texts to search: the export then holds them and finds those that
+        corpus: for a pipeline for embedding, dense or sparse, texts to search: the export then holds them and finds those that
             answer a query, see `pipelines.Searcher`, which offers more. A new corpus is a new
             version.
         ids: of the corpus's texts; by default their numbers.
-        vectors_dtype: of the corpus's vectors; see `pipelines.VectorIndex`.
+        vectors_dtype: of the corpus's vectors, "float32" by default; see `pipelines.VectorIndex`.
 
     Returns:
         The version folder, BASE/<number>; for "litert", the file.
@@ -165,8 +164,8 @@ def export(
             "which has no fixed length, or 'litert'"
         )
     if corpus is not None:
-        pipeline = _searcher(pipeline, corpus, ids, vectors_dtype)
-    elif ids is not None or vectors_dtype != "float32":
+        pipeline = Searcher.of(pipeline, corpus, ids=ids, vectors_dtype=vectors_dtype)
+    elif ids is not None or vectors_dtype is not None:
         raise ValueError("ids without a corpus, or vectors_dtype: pass corpus=texts too")
     with using_ops(ops):
         return _export(
@@ -179,19 +178,6 @@ def export(
             arrange_matrices=arrange_matrices,
             explain=explain,
         )
-
-
-def _searcher(
-    pipeline: Pipeline,
-    corpus: Corpus | Iterable[str],
-    ids: Iterable[str | int] | None,
-    vectors_dtype: VectorsDtype,
-) -> Searcher:
-    if not isinstance(pipeline, Embedder):
-        raise ValueError(
-            f"a corpus for a {type(pipeline).__name__}: pass an Embedder, or a Searcher alone"
-        )
-    return Searcher.of(pipeline, corpus, ids=ids, vectors_dtype=vectors_dtype)
 
 
 def _export(

@@ -12,12 +12,14 @@ from keras_transformers.tasks.embedding.pipeline import Embedder
 from keras_transformers.tasks.pipeline import Pipeline, Signature
 from keras_transformers.tasks.search.corpus import Corpus
 from keras_transformers.tasks.search.index import Index
+from keras_transformers.tasks.search.terms import TermIndex
 from keras_transformers.tasks.search.vectors import CorpusVectors, VectorIndex, VectorsDtype
 from keras_transformers.tasks.search.words import WordIndex
+from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder
 from keras_transformers.tasks.token_inputs import text_batches
 from keras_transformers.tokenizers.protocols import Tokenizer
 
-__all__ = ["Corpus", "CorpusVectors", "Index", "Searcher", "VectorIndex", "WordIndex"]
+__all__ = ["Corpus", "CorpusVectors", "Index", "Searcher", "TermIndex", "VectorIndex", "WordIndex"]
 
 _LONG = 600  # words of the longest example of a query
 _EXAMPLES = ("Where do dogs run?", "What is the price of a ticket?")
@@ -192,11 +194,11 @@ class Searcher(Pipeline):
     @classmethod
     def of(
         cls,
-        embed: Embedder,
+        embed: Embedder | SparseEmbedder,
         texts: Corpus | Iterable[str],
         *,
         ids: Iterable[str | int] | None = None,
-        vectors_dtype: VectorsDtype = "float32",
+        vectors_dtype: VectorsDtype | None = None,
         words: bool = False,
         **options: Any,
     ) -> "Searcher":
@@ -206,12 +208,13 @@ class Searcher(Pipeline):
             embed: embeds the texts and the queries.
             texts: the corpus, or its texts.
             ids: of texts that are not a `Corpus` yet; see there.
-            vectors_dtype: see `VectorIndex`.
+            vectors_dtype: see `VectorIndex`; "float32" by default.
             words: whether to add the scores of BM25; see `WordIndex`.
             **options: see `Searcher`.
 
         Raises:
-            ValueError: see `Corpus`, `VectorIndex` and `Searcher`.
+            ValueError: the pipeline is not for embedding; see also `Corpus`, `VectorIndex` and
+                `Searcher`.
         """
         if isinstance(texts, Corpus):
             if ids is not None:
@@ -219,7 +222,18 @@ class Searcher(Pipeline):
             corpus = texts
         else:
             corpus = Corpus(texts, ids=ids)
-        indexes: list[Index] = [VectorIndex(embed, corpus, vectors_dtype=vectors_dtype)]
+        indexes: list[Index] = []
+        if isinstance(embed, Embedder):
+            kind = vectors_dtype or "float32"
+            indexes.append(VectorIndex(embed, corpus, vectors_dtype=kind))
+        elif isinstance(embed, SparseEmbedder) and vectors_dtype is None:
+            indexes.append(TermIndex(embed, corpus))
+        else:
+            what = type(embed).__name__
+            raise ValueError(
+                f"a corpus for a {what}, vectors_dtype={vectors_dtype!r}: pass an Embedder, or a "
+                "SparseEmbedder without vectors_dtype"
+            )
         if words:
             indexes.append(WordIndex(corpus))
         return cls(corpus, indexes, **{"top_k": min(10, len(corpus)), **options})

@@ -198,6 +198,26 @@ def test_export_with_a_corpus(embed, tmp_path):
     assert [x.name for x in (tmp_path / "faq").iterdir()] == ["1"]
 
 
+def test_sparse_embeddings_score_dot_products(corpus, tmp_path):
+    embed = tiny.pipeline("sparse_embedding")
+    index = kt.pipelines.TermIndex(embed, corpus)
+    size = embed.tokenizer.vocabulary_size
+
+    def dense(texts, side):
+        rows = np.zeros((len(texts), size), np.float32)
+        for row, one in zip(rows, embed(texts, side=side), strict=True):
+            row[one.indices] = one.weights
+        return rows
+
+    expected = dense(QUERIES, "query") @ dense(TEXTS, "document").T
+    np.testing.assert_allclose(index.scores(tf.constant(QUERIES)), expected, rtol=1e-5, atol=1e-5)
+    folder = kt.export(embed, tmp_path / "sparse", corpus=corpus)
+    found = kt.saved_model.Predictor(folder)({"text": ["good film"]})[0]
+    assert found["ids"] == kt.pipelines.Searcher.of(embed, corpus, top_k=7)("good film").ids
+    with pytest.raises(ValueError, match="SparseEmbedder without vectors_dtype"):
+        kt.export(embed, tmp_path / "sparse", corpus=corpus, vectors_dtype="int8")
+
+
 @pytest.mark.parametrize(
     ("texts", "ids", "message"),
     [
