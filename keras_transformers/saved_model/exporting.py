@@ -120,9 +120,9 @@ def export(
         ops: "core" tokenizes with TensorFlow's own ops, so that any TensorFlow and any server runs
             the export, without tensorflow-text's ops; it takes longer. None for the ops in use,
             tensorflow-text's where it is installed. The tokens are the same.
-        corpus: for a pipeline for embedding, dense or sparse, texts to search: the export then holds them and finds those that
-            answer a query, see `pipelines.Searcher`, which offers more. A new corpus is a new
-            version.
+        corpus: for a pipeline for embedding, dense or sparse, texts to search: the export then
+            holds them and finds those that answer a query. See `pipelines.Searcher`, which offers
+            more. A new corpus is a new version.
         ids: of the corpus's texts; by default their numbers.
         vectors_dtype: of the corpus's vectors, "float32" by default; see `pipelines.VectorIndex`.
 

@@ -194,7 +194,7 @@ class Searcher(Pipeline):
     @classmethod
     def of(
         cls,
-        embed: Embedder | SparseEmbedder,
+        embed: Pipeline,
         texts: Corpus | Iterable[str],
         *,
         ids: Iterable[str | int] | None = None,
@@ -205,7 +205,7 @@ class Searcher(Pipeline):
         """Indexes texts for an embedder, and searches them.
 
         Args:
-            embed: embeds the texts and the queries.
+            embed: an `Embedder` or a `SparseEmbedder`, of the texts and the queries.
             texts: the corpus, or its texts.
             ids: of texts that are not a `Corpus` yet; see there.
             vectors_dtype: see `VectorIndex`; "float32" by default.
