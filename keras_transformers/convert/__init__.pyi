@@ -28,6 +28,7 @@ from keras_transformers.families.openai_gpt import files as openai_gpt
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta
+from keras_transformers.families.static import files as static
 from keras_transformers.families.t5 import files as t5
 from keras_transformers.families.vit import files as vit
 from keras_transformers.families.xlm_roberta import files as xlm_roberta
@@ -59,6 +60,7 @@ from keras_transformers.families.elmo.files import read_elmo_options as read_elm
 from keras_transformers.families.elmo.files import save_elmo as save_elmo
 from keras_transformers.families.elmo.files import save_elmo_encoder as save_elmo_encoder
 from keras_transformers.families.elmo.files import save_elmo_options as save_elmo_options
+from keras_transformers.families.static.files import bare_tokenizer as bare_tokenizer
 from keras_transformers.families.bert.google import read_google_bert_config as read_google_bert_config
 from keras_transformers.tasks.weights.encoders import load_encoder as load_encoder
 from keras_transformers.tasks.weights.encoders import load_image_encoder as load_image_encoder
