@@ -60,7 +60,6 @@ from keras_transformers.families.elmo.files import read_elmo_options as read_elm
 from keras_transformers.families.elmo.files import save_elmo as save_elmo
 from keras_transformers.families.elmo.files import save_elmo_encoder as save_elmo_encoder
 from keras_transformers.families.elmo.files import save_elmo_options as save_elmo_options
-from keras_transformers.families.static.files import bare_tokenizer as bare_tokenizer
 from keras_transformers.families.bert.google import read_google_bert_config as read_google_bert_config
 from keras_transformers.tasks.weights.encoders import load_encoder as load_encoder
 from keras_transformers.tasks.weights.encoders import load_image_encoder as load_image_encoder

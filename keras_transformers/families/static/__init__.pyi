@@ -2,6 +2,5 @@
 
 from . import files as files
 from . import model as model
-from .files import bare_tokenizer as bare_tokenizer
 from .model import num_parameters as num_parameters
 from .model import static_vectors as static_vectors

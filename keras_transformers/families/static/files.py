@@ -35,7 +35,7 @@ from keras_transformers.files import write_json
 if TYPE_CHECKING:
     from keras_transformers.tokenizers import BareTokenizer
 
-__all__ = ["bare_tokenizer"]
+__all__: list[str] = []
 
 _MODULE = "sentence_transformers.models.StaticEmbedding"
 _KIND = "StaticEmbedding"
