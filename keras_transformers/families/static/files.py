@@ -128,13 +128,13 @@ def save_static(trained: TrainedModel, folder: Path) -> bool:
     Raises:
         ValueError: neither library has the pooling, a layer after it, or the tokenizer.
     """
-    table, tokenizer = table_of(trained.model), trained.tokenizers.get("tokenizer")
+    table = table_of(trained.model)
+    tokenizer: Any = trained.tokenizers.get("tokenizer")
     if table is None:
         return False
     options = trained.options
     is_model2vec = bool(getattr(tokenizer, "drop_unknown", False))
     _check_saved(trained, table, is_model2vec=is_model2vec)
-    assert tokenizer is not None
     name = _MODEL2VEC if is_model2vec else _SENTENCE_TRANSFORMERS
     save_file({name: np.ascontiguousarray(table)}, folder / _WEIGHTS, {"format": "pt"})
     write_json(folder / NAME, _description(tokenizer.tokenizer))
@@ -267,8 +267,8 @@ def _shapes(place: Folder) -> dict[str, tuple[int, ...]]:
                 f"{arrays.source}: {other} is {shapes[other]}; expected a number for each of "
                 f"{num_tokens} tokens"
             )
-    found = {"token_embedding": (num_tokens, shapes[name][1])}
-    return {**found, "token_weight": (num_tokens, 1)} if "weights" in shapes else found
+    ours: dict[str, tuple[int, ...]] = {"token_embedding": (num_tokens, shapes[name][1])}
+    return {**ours, "token_weight": (num_tokens, 1)} if "weights" in shapes else ours
 
 
 def _unknown_id(place: Folder) -> int | None:
@@ -277,8 +277,8 @@ def _unknown_id(place: Folder) -> int | None:
     model = model if isinstance(model, dict) else {}
     vocabulary = model.get("vocab")
     ids = vocabulary if isinstance(vocabulary, dict) else {}
-    found = model.get("unk_id", ids.get(str(model.get("unk_token"))))
-    return found if type(found) is int else None
+    unknown = model.get("unk_id", ids.get(str(model.get("unk_token"))))
+    return unknown if type(unknown) is int else None
 
 
 def _tensors(place: Folder, unknown: int | None) -> Arrays:
@@ -374,7 +374,8 @@ def _description(tokenizer: Any) -> dict[str, Any]:
 
 def _check_saved(trained: TrainedModel, table: np.ndarray, *, is_model2vec: bool) -> None:
     """Raises ValueError unless both libraries can compute the same vectors."""
-    options, tokenizer = trained.options, trained.tokenizers.get("tokenizer")
+    options = trained.options
+    tokenizer: Any = trained.tokenizers.get("tokenizer")
     problem = ""
     if tuple(options["pooling"]) != ("mean",) or options["projections"]:
         problem = "they take the mean of the tokens' vectors and add no layers"

@@ -15,6 +15,7 @@ from keras_transformers.tasks.embedding.head import EmbedderParts, embedder, emb
 from keras_transformers.tasks.embedding.pipeline import Embedder
 from keras_transformers.tasks.embedding.searching import vectors
 from keras_transformers.tokenizers import BareTokenizer, BareWordPieceTokenizer
+from keras_transformers.tokenizers.protocols import Tokenizer
 
 __all__ = ["distil_static", "train_static"]
 
@@ -100,9 +101,9 @@ def distil_static(
         ],
         axis=0,
     )
-    found = _through_encoder(embed, encoder, tf.ragged.boolean_mask(rows, is_kept), batch_size)
+    outputs = _through_encoder(embed, encoder, tf.ragged.boolean_mask(rows, is_kept), batch_size)
     table = np.zeros((tokenizer.vocabulary_size, dims), "float32")
-    table[is_kept] = _principal(found, dims) * _zipf_weights(len(found), sif)[:, None]
+    table[is_kept] = _principal(outputs, dims) * _zipf_weights(len(outputs), sif)[:, None]
     return _pipeline(table, tokenizer, normalize=normalize, length=max_sequence_length)
 
 
@@ -212,9 +213,9 @@ def _with_words(tokenizer: BareTokenizer, words: Sequence[str]) -> BareTokenizer
             f"words: only a WordPiece vocabulary takes more words, not {type(inner).__name__}'s: "
             "leave them out"
         )
-    known = [word for word in words if word in set(inner.vocabulary)]
-    if known or len(set(words)) < len(words):
-        raise ValueError(f"words: {(known or ['one'])[0]!r} occurs twice, or is a token already")
+    doubles = [word for word in words if word in set(inner.vocabulary) or words.count(word) > 1]
+    if doubles:
+        raise ValueError(f"words: {doubles[0]!r:.60} occurs twice, or is a token already")
     larger = BareWordPieceTokenizer([*inner.vocabulary, *words], **inner.config())
     first = len(inner.vocabulary)
     for number, ids in enumerate(larger.tokenize(list(words)).to_list()):
@@ -236,14 +237,16 @@ def _through_encoder(
     embed: Embedder, encoder: keras.Model, rows: tf.RaggedTensor, batch_size: int
 ) -> np.ndarray:
     """Returns the encoder's vectors of rows of tokens: float64 (rows, width)."""
-    run = tf.function(lambda inputs: encoder(inputs, training=False)["embedding"])
-    found = []
+    run = tf.function(
+        lambda inputs: encoder(inputs, training=False)["embedding"], reduce_retracing=True
+    )
+    outputs = []
     for start in range(0, int(rows.nrows()), batch_size):
         packed = embed.tokenizer.pack(
             [rows[start : start + batch_size]], max_sequence_length=embed.max_sequence_length
         )
-        found.append(run({name: packed[name] for name in encoder.input}).numpy())
-    return np.concatenate(found).astype("float64")
+        outputs.append(run({name: packed[name] for name in encoder.input}).numpy())
+    return np.concatenate(outputs).astype("float64")
 
 
 def _principal(rows: np.ndarray, dims: int) -> np.ndarray:
@@ -309,7 +312,7 @@ def _check_options(
             raise ValueError(f"{name}={share}: expected a number between 0 and 1")
 
 
-def _ids(tokenizer: BareTokenizer, texts: Sequence[str], size: int = 4096) -> list[Any]:
+def _ids(tokenizer: Tokenizer, texts: Sequence[str], size: int = 4096) -> list[Any]:
     """Returns the ids of each text's tokens."""
     starts = range(0, len(texts), size)
     return [row for start in starts for row in tokenizer.tokenize(texts[start : start + size])]
@@ -344,11 +347,11 @@ def _leading(targets: np.ndarray, dims: int) -> np.ndarray:
 
 def _means(table: np.ndarray, ids: tf.RaggedTensor, size: int = 4096) -> np.ndarray:
     """Returns the mean vector of each row of ids: (rows, dims)."""
-    found = []
+    sums = []
     for start in range(0, int(ids.nrows()), size):
         rows = ids[start : start + size]
-        found.append(np.add.reduceat(table[rows.values.numpy()], rows.row_starts().numpy(), axis=0))
-    means: np.ndarray = np.concatenate(found) / ids.row_lengths().numpy()[:, None]
+        sums.append(np.add.reduceat(table[rows.values.numpy()], rows.row_starts().numpy(), axis=0))
+    means: np.ndarray = np.concatenate(sums) / ids.row_lengths().numpy()[:, None]
     return means
 
 
@@ -396,6 +399,7 @@ def _train(
         callbacks=[
             keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
         ],
+        shuffle=False,
         verbose=verbose,
     )
     trained = table_of(encoder)

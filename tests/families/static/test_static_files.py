@@ -77,7 +77,8 @@ def test_both_libraries_read_what_is_written(name, tmp_path):
     pytest.importorskip("sentence_transformers")
     embed = kt.load(written(name, tmp_path / "folder"))
     kt.save(embed, tmp_path / "again", format="huggingface")
-    known = [text for text in TEXTS if "zebra" not in text and "long" not in text]
+    others = ("zebra", "long", "zero")  # unknown, or too long
+    known = [text for text in TEXTS if not any(word in text for word in others)]
     wanted = vectors(embed, known)
     for library in ("model2vec", "sentence-transformers"):
         found = MAKE["vectors_of"](library, tmp_path / "again", known)
