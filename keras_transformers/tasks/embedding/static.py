@@ -1,5 +1,6 @@
 """Makes static vectors from an encoder: distilled from its tokens, then trained on its vectors."""
 
+import collections
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -213,7 +214,8 @@ def _with_words(tokenizer: BareTokenizer, words: Sequence[str]) -> BareTokenizer
             f"words: only a WordPiece vocabulary takes more words, not {type(inner).__name__}'s: "
             "leave them out"
         )
-    doubles = [word for word in words if word in set(inner.vocabulary) or words.count(word) > 1]
+    counts = collections.Counter([*inner.vocabulary, *words])
+    doubles = [word for word in words if counts[word] > 1]
     if doubles:
         raise ValueError(f"words: {doubles[0]!r:.60} occurs twice, or is a token already")
     larger = BareWordPieceTokenizer([*inner.vocabulary, *words], **inner.config())
