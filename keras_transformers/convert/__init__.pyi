@@ -28,6 +28,7 @@ from keras_transformers.families.openai_gpt import files as openai_gpt
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta
+from keras_transformers.families.static import files as static
 from keras_transformers.families.t5 import files as t5
 from keras_transformers.families.vit import files as vit
 from keras_transformers.families.xlm_roberta import files as xlm_roberta

@@ -17,6 +17,7 @@ from . import qwen2 as qwen2
 from . import qwen3 as qwen3
 from . import roberta as roberta
 from . import seq2seq as seq2seq
+from . import static as static
 from . import t5 as t5
 from . import transformer as transformer
 from . import vit as vit

@@ -2,5 +2,5 @@
 
 from keras_transformers.rooms import open_room
 
-SHOWS = ("tasks.training", "tasks.lora", "tasks.embedding.searching")
+SHOWS = ("tasks.training", "tasks.lora", "tasks.embedding.searching", "tasks.embedding.static")
 __getattr__, __dir__ = open_room(__name__, __file__)

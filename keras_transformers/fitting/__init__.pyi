@@ -19,3 +19,5 @@ from keras_transformers.tasks.lora import Adapter as Adapter
 from keras_transformers.tasks.embedding.searching import bm25_scores as bm25_scores
 from keras_transformers.tasks.embedding.searching import main_figure as main_figure
 from keras_transformers.tasks.embedding.searching import similarity_scores as similarity_scores
+from keras_transformers.tasks.embedding.static import distil_static as distil_static
+from keras_transformers.tasks.embedding.static import train_static as train_static

@@ -191,7 +191,7 @@ class TokenPooling(keras.layers.Layer):
         Args:
             vectors: (batch, length, hidden).
             padding_mask: bool (batch, length), True where a token is real. The mean of a row that
-                is all padding is NaN.
+                is all padding is zeros.
         """
         pooled = [getattr(self, f"_{mode}")(vectors, padding_mask) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
@@ -402,5 +402,5 @@ def _weighted_sum(vectors: Tensor, weights: Tensor) -> Tensor:
 
 
 def _count(weights: Tensor, dtype: str) -> Tensor:
-    """Adds weights (batch, length): (batch, 1)."""
-    return ops.sum(ops.cast(weights, dtype), axis=1, keepdims=True)
+    """Adds weights (batch, length), each 1 or more: (batch, 1), 1 for a row without weights."""
+    return ops.maximum(ops.sum(ops.cast(weights, dtype), axis=1, keepdims=True), 1)

@@ -23,6 +23,7 @@ from keras_transformers.families.modern_bert import model as modern_bert
 from keras_transformers.families.mpnet import model as mpnet
 from keras_transformers.families.roberta import model as roberta
 from keras_transformers.families.seq2seq import model as seq2seq
+from keras_transformers.families.static import model as static
 from keras_transformers.families.t5 import model as t5
 from keras_transformers.families.transformer import model as transformer
 from keras_transformers.families.vit import model as vit

@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 
+from . import bare as bare
 from . import bpe_dropout as bpe_dropout
 from . import byte_pairs as byte_pairs
 from . import case_markers as case_markers
@@ -28,6 +29,8 @@ from . import windows as windows
 from . import word_vocabulary as word_vocabulary
 from . import wordpiece as wordpiece
 from . import words as words
+from .bare import BareTokenizer as BareTokenizer
+from .bare import BareWordPieceTokenizer as BareWordPieceTokenizer
 from .byte_pairs.tokenizer import BytePairTokenizer as BytePairTokenizer
 from .byte_pairs.roberta import RobertaTokenizer as RobertaTokenizer
 from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer

@@ -135,11 +135,15 @@ class Format:
             files. The folder may be a single file, or a checkpoint's prefix, which is not a file.
         open: reads the configuration in a folder. FileNotFoundError if a file is missing,
             ValueError if one is damaged or needs something that the models lack.
+        save: writes an embedder's encoder that is saved in this format instead of Hugging Face's
+            layout, and returns True; writes nothing and returns False for others. The options are
+            those of `heads.embedder` and the pipeline's. None if there are no such encoders.
     """
 
     contents: str
     recognises: Callable[[Folder], bool]
     open: Callable[[Folder], FoundWeights]
+    save: Callable[[TrainedModel, Path], bool] | None = None
 
     def registered_as(self) -> Iterator[tuple[str, Any]]:
         """Yields (constant, value) for all that registering it registers."""

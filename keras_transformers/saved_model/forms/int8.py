@@ -34,8 +34,8 @@ class Int8Form(ReplacedForm):
     Its answers are near the model's own, but not the same: measure them on your own data.
 
     Args:
-        model: functional, with a `RowDense` of 64 units or more in float32, as Transformers have;
-            other layers run as they are.
+        model: functional, with a `RowDense` of 64 units or more in float32, as Transformers have,
+            or only token embeddings, as static vectors; other layers run as they are.
 
     Raises:
         ValueError: the model has no such layer.
@@ -46,12 +46,13 @@ class Int8Form(ReplacedForm):
 
     def __init__(self, model: keras.Model) -> None:
         super().__init__(model, Int8Dense, Int8Embedding)
-        if not self.num_dense:
+        if not self.replaced:
             raise ValueError(
                 f"weights_dtype='int8' is for models with dense layers of {WIDE} units or more in "
                 f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
             )
-        _check_kernel()
+        if self.num_dense:
+            _check_kernel()
         for layer in _plain_gelus(model):
             if layer.intermediate in self.replaced and layer.output_projection in self.replaced:
                 following = self.replaced[layer.output_projection]

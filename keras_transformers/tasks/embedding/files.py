@@ -53,6 +53,7 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Tanh": "tanh",
     "torch.nn.modules.linear.Identity": "linear",
 }
+_OTHERS = frozenset({"StaticEmbedding"})  # modules of folders that have a format of their own
 _VECTOR = "sentence_embedding"  # the vector that modules after the pooling read and write
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 
@@ -116,6 +117,10 @@ def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
     """
     parts = embedder_parts(trained.model)
     encoder = dataclasses.replace(trained, model=parts.encoder, options={})
+    head = {name: value for name, value in vars(parts).items() if name != "encoder"}
+    with_head = dataclasses.replace(encoder, options={**trained.options, **head})
+    if any(form.save is not None and form.save(with_head, folder) for form in all_formats()):
+        return
     save_huggingface(encoder, folder)
     width = parts.encoder.output["sequence_output"].shape[-1]
     pooling: dict[str, Any] = {field: mode in parts.pooling for field, mode in _POOLINGS.items()}
@@ -239,5 +244,6 @@ def _recognises(folder: Folder) -> bool:
 FORMAT = Format(
     "sentence-transformers' modules.json",
     _recognises,
+    lambda folder: (folder / MODULES).is_file() and not module_kinds(folder) & _OTHERS,
     open_sentence_transformers,
 )

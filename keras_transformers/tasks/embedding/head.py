@@ -48,7 +48,7 @@ def embedder(
 
     Returns:
         A functional model with the encoder's inputs and the output `embedding` (batch, width) in
-        float32. The mean of a row that is all padding is NaN.
+        float32. The mean of a row that is all padding is zeros.
 
     Raises:
         ValueError: the encoder lacks that input or output, `pooling` is unknown, or `truncate_dim`

@@ -36,7 +36,7 @@ class Embedder(LongTextPipeline):
     - one named after each prompt that is not empty, with the same input and output.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
       only the inputs that the model has, and rejects ids beyond the vocabulary, lengths beyond the
-      model's positions and rows that are all padding.
+      model's positions and, if the tokenizer adds special tokens, rows that are all padding.
 
     Args:
         model: a model from `heads.embedder`; or an encoder from token_ids, padding_mask and
@@ -201,7 +201,8 @@ class Embedder(LongTextPipeline):
     def answer_tokens(self, **tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Checks the model's inputs and computes the embedding from them."""
         tokens = checked_tokens(self.model, tokens)
-        if "padding_mask" in tokens:
+        # Where the tokenizer adds no special tokens, an empty text has none.
+        if "padding_mask" in tokens and self.tokenizer.num_special_tokens(1):
             mask = tokens["padding_mask"]  # (batch, length), or (batch, windows, length)
             real = tf.reduce_any(mask, axis=list(range(1, mask.shape.rank)))  # (batch,)
             with tf.device("CPU:0"):  # the message is a string

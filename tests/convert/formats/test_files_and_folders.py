@@ -81,6 +81,7 @@ MADE = {
     "OpenNMT-tf's": _of_opennmt,
     "saved pipelines": None,
     "sentence-transformers'": None,
+    "static vectors": None,
 }
 
 
