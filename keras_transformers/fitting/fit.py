@@ -110,7 +110,8 @@ def fit(
     - embedding: text, text_b (a matching text) and optionally negative (one text or a list of
       texts that do not match); or text, text_b, score from 0 to 1
     - reranking: text (the query), text_b (a document), score: 1 if the document answers the
-      query, else 0; with `distill=True`, a teacher's score
+      query, else 0; with `distill=True`, a teacher's score. Without scores, or if all are 1, BM25
+      finds 7 others for each query, which count as 0
     - next_sentence: text, text_b, label: 0 if text_b follows
     - image_classification: image (pixels of the model's size from 0 to 255, or a file's path),
       label
@@ -179,8 +180,9 @@ def fit(
             (the rank of low-rank updates, trained in place of the model's own matrices) with
             lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop, strategy,
             checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take temperature,
-            symmetric, dims (Matryoshka) and chunk (GradCache); rerankers take distill. To train in
-            another precision, call `keras.config.set_dtype_policy` before loading the pipeline.
+            symmetric, dims (Matryoshka) and chunk (GradCache); rerankers take distill and
+            list_size (documents of a query that are compared at once). To train in another
+            precision, call `keras.config.set_dtype_policy` before loading the pipeline.
 
     Returns:
         Keras' History: `history` has the metrics of each epoch, including epochs before a restart.
