@@ -110,8 +110,8 @@ def fit(
     - embedding: text, text_b (a matching text) and optionally negative (one text or a list of
       texts that do not match); or text, text_b, score from 0 to 1
     - reranking: text (the query), text_b (a document), score: 1 if the document answers the
-      query, else 0; with `distill=True`, a teacher's score. Without scores, or if all are 1, BM25
-      finds 7 others for each query, which count as 0
+      query, else 0; with `distill=True`, a teacher's score. If all are 1, BM25 finds 7 others for
+      each query, which count as 0
     - next_sentence: text, text_b, label: 0 if text_b follows
     - image_classification: image (pixels of the model's size from 0 to 255, or a file's path),
       label

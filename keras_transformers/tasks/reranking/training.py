@@ -99,16 +99,13 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
     takes_weights = True
 
     def columns(self, pipeline: Reranker) -> Sequence[Wanted]:
-        score = Wanted("score", _SCORE, required=False)
-        return [Wanted("text", TEXT_A), Wanted("text_b", _DOCUMENT), score]
+        return [Wanted("text", TEXT_A), Wanted("text_b", _DOCUMENT), Wanted("score", _SCORE)]
 
     def from_columns(self, pipeline: Reranker, columns: Columns, source: Source) -> Examples:
         queries, documents = (
             text_columns.checked(columns, name, source) for name in ("text", "text_b")
         )
-        found = columns.get("score")
-        scores = ["1.0"] * len(queries) if found is None else numbers(found, source)
-        return Examples(queries, documents, scores, str(source))
+        return Examples(queries, documents, numbers(columns["score"], source), str(source))
 
     def from_file(self, pipeline: Reranker, path: Path, columns: Mapping[str, str]) -> Examples:
         names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
