@@ -20,7 +20,7 @@ import keras_transformers as kt
 from keras_transformers.data.text import TextPairFiles, TextPairs
 from keras_transformers.evaluation import bm25_similarities
 
-HELD_OUT, EPOCHS, LENGTH = 0.4, 2, 192
+HELD_OUT, EPOCHS, LENGTH = 0.4, 2, 320
 Rows = dict[str, list]
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         keras.utils.set_random_seed(seed)
         rerank = kt.load(options.weights, pipeline="reranking", max_sequence_length=LENGTH)
         kt.fit(rerank, candidates(train, 3), validation=candidates(dev, 9), epochs=EPOCHS,
-               learning_rate=5e-5, seed=seed, quiet=True)  # fmt: skip
+               learning_rate=1e-4, seed=seed, quiet=True)  # fmt: skip
         scores = kt.evaluate(rerank, held_out)
         ours = {x: y for x, y in scores.items() if x in ("mrr_at_10", "ndcg_at_10")}
         theirs = {x: scores[f"{x}_of_bm25"] for x in ours}

@@ -86,6 +86,7 @@ class Family:
             that keep case); returns a tokenizer.
         writer: what else transformers needs; None if it has no class for the family.
         parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
+        projection: wildcards of the tensors that only predict tokens, in decoders.
         masked_lm_activation: the activation of the masked-word head, if it differs from the
             encoder's.
         task: the pipelines' task that a model without a head serves.
@@ -122,6 +123,7 @@ class Family:
     tokenizer: Callable[[Folder, bool], Any]
     writer: Writer | None = None
     parts: tuple[str, ...] = ()
+    projection: tuple[str, ...] = ()
     masked_lm_activation: str | None = None
     task: str = "embedding"
     reads_texts: bool = True

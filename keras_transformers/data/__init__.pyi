@@ -81,6 +81,7 @@ from .text.answer_spans import Prediction as Prediction
 from .text.distillation import ProbabilityBatches as ProbabilityBatches
 from .text.question_answering import QuestionBatches as QuestionBatches
 from .text.squad import Questions as Questions
+from .text.ranking import RankingBatches as RankingBatches
 from .text.regression import ScoredTextBatches as ScoredTextBatches
 from .text.conll import Sentences as Sentences
 from .text.answer_spans import Span as Span
@@ -93,8 +94,10 @@ from .text.text_pairs import TextPairFiles as TextPairFiles
 from .text.text_pairs import TextPairs as TextPairs
 from .text.answer_spans import answer_texts as answer_texts
 from .text.answer_spans import answers_from_logits as answers_from_logits
+from .text.ranking import are_judgements as are_judgements
 from .text.multiple_choice import choices_of as choices_of
 from .text.cleaning import deduplicate as deduplicate
+from .text.ranking import document_lists as document_lists
 from .text.conll import entity_labels as entity_labels
 from .text.label_sets import entity_types as entity_types
 from .text.trimming import frequent_tokens as frequent_tokens

@@ -1,6 +1,6 @@
 """Measures retrieval: recall, reciprocal rank and nDCG, with BM25 for comparison."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,10 +63,34 @@ def bm25_similarities(queries: Sequence[str], documents: Sequence[str]) -> np.nd
     Raises:
         MissingExtraError: bm25s is not installed.
     """
+    return np.stack(list(_scores(queries, documents)))
+
+
+def bm25_best(
+    queries: Sequence[str], documents: Sequence[str], own: Iterable[Collection[str]], count: int
+) -> Iterator[list[int]]:
+    """Yields for each query the indices of the documents that BM25 ranks first.
+
+    Args:
+        queries: the queries.
+        documents: different documents.
+        own: the documents of each query that do not count.
+        count: how many documents to find for a query.
+
+    Raises:
+        MissingExtraError: bm25s is not installed.
+    """
+    for scores, left_out in zip(_scores(queries, documents), own, strict=True):
+        ranked = np.argsort(-scores, kind="stable")[: count + len(left_out)].tolist()
+        yield [place for place in ranked if documents[place] not in left_out][:count]
+
+
+def _scores(queries: Sequence[str], documents: Sequence[str]) -> Iterator[np.ndarray]:
+    """Yields BM25's scores of all documents for each query: float32 (documents,)."""
     bm25s = optional("bm25s", extra="evaluation")
     words = {"stopwords": None, "show_progress": False}
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(documents), **words), show_progress=False)
-    tokens = bm25s.tokenize(list(queries), return_ids=False, **words)
     none = np.zeros(len(documents), np.float32)  # for a query without words
-    return np.stack([index.get_scores(query) if query else none for query in tokens])
+    for query in bm25s.tokenize(list(queries), return_ids=False, **words):
+        yield index.get_scores(query) if query else none

@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import anatomy as anatomy
+from . import as_encoder as as_encoder
 from . import classes as classes
 from . import encoder_parts as encoder_parts
 from . import entry as entry
@@ -44,6 +45,7 @@ from keras_transformers.tasks.classification.head import classifier as classifie
 from keras_transformers.tasks.embedding.head import embedder as embedder
 from keras_transformers.tasks.embedding.head import grouped_embedder as grouped_embedder
 from keras_transformers.tasks.embedding.head import with_cls_pooling as with_cls_pooling
+from keras_transformers.tasks.embedding.head import with_last_pooling as with_last_pooling
 from keras_transformers.tasks.embedding.head import with_mean_pooling as with_mean_pooling
 from keras_transformers.tasks.fill_mask.head import masked_lm as masked_lm
 from keras_transformers.tasks.fill_mask.head import pretrainer as pretrainer
@@ -54,6 +56,7 @@ from keras_transformers.tasks.regression.head import regressor as regressor
 from keras_transformers.tasks.replaced_tokens.head import electra_pretrainer as electra_pretrainer
 from keras_transformers.tasks.replaced_tokens.head import replaced_token_detector as replaced_token_detector
 from keras_transformers.tasks.replaced_tokens.head import replaced_token_tagger as replaced_token_tagger
+from keras_transformers.tasks.reranking.head import answer_scorer as answer_scorer
 from keras_transformers.tasks.sparse_embedding.head import grouped_sparse_embedder as grouped_sparse_embedder
 from keras_transformers.tasks.sparse_embedding.head import sparse_embedder as sparse_embedder
 from keras_transformers.tasks.tagging.head import tagger as tagger

@@ -9,6 +9,7 @@ from . import losses as losses
 from . import memory as memory
 from . import optimizers as optimizers
 from . import r_drop as r_drop
+from . import ranking as ranking
 from . import recomputation as recomputation
 from . import sampled_softmax as sampled_softmax
 from . import schedules as schedules
@@ -33,6 +34,7 @@ from .optimizers import adamw as adamw
 from .optimizers import lamb as lamb
 from .r_drop import r_drop_loss as r_drop_loss
 from .r_drop import symmetric_divergence as symmetric_divergence
+from .ranking import RankingCrossentropy as RankingCrossentropy
 from .recomputation import recompute_layers as recompute_layers
 from .sampled_softmax import OutputIsLoss as OutputIsLoss
 from .sampled_softmax import SampledSoftmax as SampledSoftmax

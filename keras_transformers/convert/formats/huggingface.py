@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from keras_transformers.convert.families import (
     families,
     family_of,
@@ -29,6 +31,7 @@ from keras_transformers.convert.formats.weights import (
     TrainedModel,
 )
 from keras_transformers.files import read_json, write_json
+from keras_transformers.models.as_encoder import as_encoder
 
 __all__: list[str] = []
 
@@ -46,7 +49,11 @@ _OPTIONS = "keras_transformers.json"
 # Options stored in other files.
 _ELSEWHERE = ("labels", "image_size", "num_channels")
 # The layers that replace a pooler before a head, and what such a model reads.
-_POOLINGS = {"mean_pooling": "the mean of all tokens", "cls_pooling": "that vector alone"}
+_POOLINGS = {
+    "mean_pooling": "the mean of all tokens",
+    "cls_pooling": "that vector alone",
+    "last_pooling": "the last token's",
+}
 # Fields of models whose matrices differ from their family's in shape or contents.
 _CHANGED = ("pruned_heads", "quantization_config")
 # The endings of the names of an encoder's pooler.
@@ -55,8 +62,12 @@ _POOLERS = ("pooler.dense.weight", "pooler.weight")
 _HEAD_BIASES = ("classifier.bias", "classifier.out_proj.bias")
 
 
-def open_huggingface(folder: Folder) -> FoundWeights:
+def open_huggingface(folder: Folder, *, encodes: bool = False) -> FoundWeights:
     """Opens a folder in Hugging Face's layout.
+
+    Args:
+        folder: the folder.
+        encodes: whether to open a decoder as an encoder of texts; others are encoders anyway.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -77,9 +88,10 @@ def open_huggingface(folder: Folder) -> FoundWeights:
                 "numbers are supported: save the model without it"
             )
     name = _architecture(folder, config)
+    encodes = encodes and family.continues_texts
     return FoundWeights(
         source=folder.path,
-        base=family.task,
+        base="embedding" if encodes else family.task,
         trained=(),
         head=Head(
             folder=folder,
@@ -91,10 +103,10 @@ def open_huggingface(folder: Folder) -> FoundWeights:
             labels=functools.cache(lambda: _labels(folder, config)),
             written=_written(folder),
         ),
-        tokenizers=functools.partial(_tokenizers, folder, family),
+        tokenizers=functools.partial(_tokenizers, folder, family, encodes=encodes),
         heads=name,
-        parts=family.parts,
-        **_weights(folder, family),
+        parts=(*family.parts, *family.projection) if encodes else family.parts,
+        **_weights(folder, family, encodes=encodes),
     )
 
 
@@ -139,7 +151,7 @@ def save_huggingface(trained: TrainedModel, folder: Path) -> None:
         **read_json(folder / "config.json"),
     }
     write_json(folder / "config.json", config)
-    if writer.generation_fields is not None:
+    if writer.generation_fields is not None and trained.task == family.task:
         tokens = {name: config[name] for name in _GENERATION_TOKENS if name in config}
         if more := options.get("also_end_token_ids"):
             tokens["eos_token_id"] = [config["eos_token_id"], *more]
@@ -191,11 +203,16 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
     )
 
 
-def _weights(folder: Folder, family: Family) -> dict[str, Any]:
+def _weights(folder: Folder, family: Family, *, encodes: bool) -> dict[str, Any]:
     """Returns the fields of `FoundWeights` that depend on how the family reads weights."""
     arguments = family.read(folder)
+
+    def build(**changes: Any) -> keras.Model:
+        model = family.build(**(arguments | changes))
+        return as_encoder(model) if encodes else model
+
     return {
-        "build": lambda **changes: family.build(**(arguments | changes)),
+        "build": build,
         "fill": lambda model, ignore: family.fill(model, folder.arrays, ignore=ignore),
         "has_pooler": any(name.endswith(_POOLERS) for name in folder.arrays.shapes),
         "max_sequence_length": longest_text(folder) or family.longest_text,
@@ -206,11 +223,13 @@ def _weights(folder: Folder, family: Family) -> dict[str, Any]:
     }
 
 
-def _tokenizers(folder: Folder, family: Family, lowercase: bool | None = None) -> tuple[Any, ...]:
+def _tokenizers(
+    folder: Folder, family: Family, lowercase: bool | None = None, *, encodes: bool = False
+) -> tuple[Any, ...]:
     if not family.reads_texts:
         return ()
     tokenizers: tuple[Any, ...] = read_tokenizers(folder, family, lowercase=lowercase)
-    if family.continues_texts:
+    if family.continues_texts and not encodes:
         check_end_token(folder, tokenizers[0].end_token_id)
     return tokenizers
 

@@ -103,7 +103,7 @@ def open_transformer(folder: Folder, module: Folder) -> FoundWeights:
         folder: the whole model's.
         module: the module's; often the same.
     """
-    encoder = dataclasses.replace(open_huggingface(module), source=folder.path)
+    encoder = dataclasses.replace(open_huggingface(module, encodes=True), source=folder.path)
     name = next((name for name in _LENGTHS if (module / name).is_file()), _LENGTH)
     file, config = module / name, module.json(name, missing_ok=True)
     return dataclasses.replace(

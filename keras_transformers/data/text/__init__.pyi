@@ -13,6 +13,7 @@ from . import label_weights as label_weights
 from . import labelled_files as labelled_files
 from . import multiple_choice as multiple_choice
 from . import question_answering as question_answering
+from . import ranking as ranking
 from . import regression as regression
 from . import squad as squad
 from . import tagging as tagging
@@ -64,6 +65,9 @@ from .multiple_choice import ChoiceExamples as ChoiceExamples
 from .multiple_choice import choices_of as choices_of
 from .multiple_choice import load_choices as load_choices
 from .question_answering import QuestionBatches as QuestionBatches
+from .ranking import RankingBatches as RankingBatches
+from .ranking import are_judgements as are_judgements
+from .ranking import document_lists as document_lists
 from .regression import ScoredTextBatches as ScoredTextBatches
 from .squad import Answer as Answer
 from .squad import Questions as Questions

@@ -53,7 +53,6 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Tanh": "tanh",
     "torch.nn.modules.linear.Identity": "linear",
 }
-_OTHERS = frozenset({"StaticEmbedding"})  # modules of folders that have a format of their own
 _VECTOR = "sentence_embedding"  # the vector that modules after the pooling read and write
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 
@@ -244,6 +243,5 @@ def _recognises(folder: Folder) -> bool:
 FORMAT = Format(
     "sentence-transformers' modules.json",
     _recognises,
-    lambda folder: (folder / MODULES).is_file() and not module_kinds(folder) & _OTHERS,
     open_sentence_transformers,
 )

@@ -7,10 +7,22 @@ from typing import Any
 import keras
 
 from keras_transformers.dependencies.private_api import calls
-from keras_transformers.layers import ChoicesToRows, FirstDimensions, RowsToGroups, TokenPooling
+from keras_transformers.layers import (
+    ChoicesToRows,
+    FirstDimensions,
+    LastToken,
+    RowsToGroups,
+    TokenPooling,
+)
 from keras_transformers.models import encoder_parts
 
-__all__ = ["embedder", "grouped_embedder", "with_cls_pooling", "with_mean_pooling"]
+__all__ = [
+    "embedder",
+    "grouped_embedder",
+    "with_cls_pooling",
+    "with_last_pooling",
+    "with_mean_pooling",
+]
 
 # The layers that may follow the pooling.
 PROJECTIONS = (
@@ -141,6 +153,22 @@ def with_cls_pooling(encoder: keras.Model) -> keras.Model:
     """
     first = encoder_parts.named_output(encoder, "sequence_output")[:, 0]
     return _with_pooled(encoder, keras.layers.Identity(name="cls_pooling")(first))
+
+
+def with_last_pooling(encoder: keras.Model) -> keras.Model:
+    """Returns the encoder with its last real token's vector as `pooled_output`.
+
+    In a decoder, only the last token has seen the whole text.
+
+    Args:
+        encoder: see `embedder`.
+
+    Raises:
+        ValueError: the encoder lacks that input or output.
+    """
+    mask = encoder_parts.padding_mask(encoder)
+    vectors = encoder_parts.named_output(encoder, "sequence_output")
+    return _with_pooled(encoder, LastToken(name="last_pooling")(vectors, mask))
 
 
 def _with_pooled(encoder: keras.Model, vectors: Any) -> keras.Model:

@@ -30,8 +30,8 @@ class RerankingTask(Task[Reranker]):
     num_outputs = "one"
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
-        """Adds the regressor."""
-        return regressor(encoder)
+        """Adds the regressor; the pipeline turns a language model's answers into scores."""
+        return encoder if "logits" in encoder.output else regressor(encoder)
 
     def read_options(self, folder: Folder) -> dict[str, Any]:
         """Returns the activation."""

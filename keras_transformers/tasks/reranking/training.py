@@ -8,20 +8,25 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformers.data.batching import Samples
 from keras_transformers.data.splits import by_keys
 from keras_transformers.data.tables.in_memory import TEXT_A, Wanted
-from keras_transformers.data.text import Examples, ScoredTextBatches
+from keras_transformers.data.text import Examples, RankingBatches
+from keras_transformers.data.text.ranking import are_judgements
 from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
 from keras_transformers.evaluation.reports.regression import regression_report
 from keras_transformers.evaluation.reports.report import Report
 from keras_transformers.evaluation.reports.search import search_report
+from keras_transformers.ranges import PositiveInt
 from keras_transformers.runs import Training
 from keras_transformers.tasks import text_columns
-from keras_transformers.tasks.regression.training import numbers, score_loss
+from keras_transformers.tasks.regression.training import numbers
+from keras_transformers.tasks.reranking.head import grouped_scorer
+from keras_transformers.tasks.reranking.mining import with_mined
 from keras_transformers.tasks.reranking.pipeline import Reranker
 from keras_transformers.tasks.source import Source
 from keras_transformers.tasks.training import Answers, Columns, Trainer
+from keras_transformers.training import RankingCrossentropy
+from keras_transformers.training.losses import ElementwiseLoss
 
 __all__ = ["RerankingOptions"]
 
@@ -34,25 +39,14 @@ class RerankingOptions(Training):
     """Options with the rate of sentence-transformers' CrossEncoders, 2e-5."""
 
     distill: bool = False  # learn a teacher's scores, taken before its activation
+    list_size: PositiveInt = 8  # documents of a query that are compared at once; 1: none
 
     rate: ClassVar[float] = 2e-5
     medium_rate: ClassVar[float] = 2e-5
 
-
-class _Batches(ScoredTextBatches):
-    """Batches of pairs of a query and a document."""
-
-    def samples(self, count: int) -> Samples:
-        """Returns the first pairs with their scores."""
-        examples = self.examples
-        rows = [[document] for document in (examples.texts_b or ())[:count]]
-        texts = {"text": examples.texts[:count], "documents": rows}
-        return Samples(self.pipeline, texts, (examples.labels or ())[:count])
-
-
-def _are_judgements(examples: Examples) -> bool:
-    """Returns whether all scores are 0 or 1, so not a teacher's."""
-    return {float(score) for score in examples.labels or ()} <= {0.0, 1.0}
+    def batching(self) -> dict[str, Any]:
+        """Returns the options for the training batches."""
+        return {**super().batching(), "list_size": self.list_size}
 
 
 class _Query(NamedTuple):
@@ -101,7 +95,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
     """Trains rerankers of documents."""
 
     options = RerankingOptions
-    batches = _Batches
+    batches = RankingBatches
     takes_weights = True
 
     def columns(self, pipeline: Reranker) -> Sequence[Wanted]:
@@ -117,11 +111,17 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
         names = {{"score": "label"}.get(name, name): column for name, column in columns.items()}
         return text_columns.from_file(pipeline, path, names)
 
+    def read(self, pipeline: Reranker, *args: Any, **options: Any) -> list[Examples]:
+        return [with_mined(examples) for examples in super().read(pipeline, *args, **options)]
+
+    def model(self, pipeline: Reranker, examples: Examples) -> keras.Model:
+        return grouped_scorer(pipeline.training_model())
+
     def losses(
         self, pipeline: Reranker, examples: Examples, options: RerankingOptions
     ) -> Mapping[str, Any]:
         if options.distill:
-            return score_loss(keras.losses.MeanSquaredError(), examples)
+            return {"loss": {"score": ElementwiseLoss(keras.losses.MeanSquaredError())}}
         for row, score in enumerate(examples.labels or ()):
             if not 0 <= float(score) <= 1:
                 raise ValueError(
@@ -129,10 +129,13 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
                     "for documents that answer their query and 0 for others; for a teacher's "
                     "scores, distill=True"
                 )
-        return score_loss(keras.losses.BinaryCrossentropy(from_logits=True), examples)
+        if are_judgements(examples) and options.list_size > 1:
+            return {"loss": {"score": RankingCrossentropy()}}
+        crossentropy = keras.losses.BinaryCrossentropy(from_logits=True)
+        return {"loss": {"score": ElementwiseLoss(crossentropy)}}
 
     def monitor(self, examples: Examples) -> str:
-        if not _are_judgements(examples):
+        if not are_judgements(examples):
             return "val_pearson"
         scores = _ranked(examples, np.zeros(len(examples)))
         return "val_ndcg_at_10" if scores else "val_accuracy"  # no query has a relevant document
@@ -140,11 +143,11 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
     def answers(
         self,
         pipeline: Reranker,
-        batches: ScoredTextBatches,
+        batches: RankingBatches,
         examples: Examples,
         outputs: Iterable[Any],
     ) -> Answers:
-        return {"score": np.concatenate([output["score"] for output in outputs])}
+        return {"score": batches.by_pair(output["score"] for output in outputs)}
 
     def ask(self, pipeline: Any, examples: Examples) -> Answers:
         pairs = {"text": examples.texts, "documents": [[text] for text in examples.texts_b or ()]}
@@ -155,7 +158,7 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
 
     def report(self, pipeline: Any, answers: Answers, examples: Examples) -> Report:
         scores, texts, documents = answers["score"], examples.texts, examples.texts_b or ()
-        queries = _queries(examples) if _are_judgements(examples) else []
+        queries = _queries(examples) if are_judgements(examples) else []
         if not queries:
             references = [float(score) for score in examples.labels or ()]
             pairs = text_columns.texts_of(examples)
@@ -173,14 +176,14 @@ class RerankingTrainer(Trainer[Reranker, Examples]):
     ) -> Mapping[str, float]:
         scores = answers["score"]
         labels = np.array([float(score) for score in examples.labels or ()])
-        if not _are_judgements(examples):
+        if not are_judgements(examples):
             return glue_scores(("pearson", "spearman"), scores, labels)
         accuracy = float(np.mean((scores > 0) == (labels > 0.5)))
         return {**_ranked(examples, scores), "accuracy": accuracy}
 
     def baseline(self, pipeline: Reranker, examples: Examples) -> Mapping[str, float]:
         """Returns the same metrics for BM25."""
-        if not _are_judgements(examples):
+        if not are_judgements(examples):
             return {}
         queries = list(dict.fromkeys(examples.texts))
         documents = list(dict.fromkeys(examples.texts_b or ()))

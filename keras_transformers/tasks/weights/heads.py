@@ -28,7 +28,7 @@ def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
 
     for end, names in head.tasks.items():
         if ends_like([end]):
-            return names, ""
+            return tuple(sorted(names, key=lambda task: task != head.written[0])), ""
     tasks = all_tasks()
     with_heads = [task for task in tasks.values() if not task.headless]
     takes_heads = any(task.new_head_on == base for task in with_heads)

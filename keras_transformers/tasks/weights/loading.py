@@ -12,7 +12,11 @@ from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.weights import FoundWeights, find_weights, local
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.options import unknown_option
-from keras_transformers.tasks.embedding.head import with_cls_pooling, with_mean_pooling
+from keras_transformers.tasks.embedding.head import (
+    with_cls_pooling,
+    with_last_pooling,
+    with_mean_pooling,
+)
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import Task, all_tasks
 from keras_transformers.tasks.weights import adapters, saving
@@ -48,6 +52,7 @@ _ADVICE = {
 _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
     "mean": with_mean_pooling,
     "cls": with_cls_pooling,
+    "lasttoken": with_last_pooling,
     "pooler": lambda encoder: encoder,
 }
 
@@ -77,9 +82,9 @@ def load(
             `save(format="peft")`.
         **options: the pipeline's keyword arguments, such as `labels` for a new classifier, `pair`
             or `max_sequence_length`. A new head for whole texts also takes `pooling`, which selects
-            the vector that it reads: "mean" over the real tokens, "cls" for the first token's, or
-            "pooler" for the encoder's pooler, the default unless a sentence-transformers folder
-            says otherwise.
+            the vector that it reads: "mean" over the real tokens, "cls" for the first token's,
+            "lasttoken" for the last real token's, or "pooler" for the encoder's pooler, the default
+            unless a sentence-transformers folder says otherwise.
 
     Returns:
         The pipeline. Its `model` can be trained further.
