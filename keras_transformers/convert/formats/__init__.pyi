@@ -10,6 +10,7 @@ from . import keras_nlp as keras_nlp
 from . import onnx as onnx
 from . import peft as peft
 from . import saved_pipeline as saved_pipeline
+from . import sentence_transformers as sentence_transformers
 from . import tokenizer_files as tokenizer_files
 from . import tokenizer_json as tokenizer_json
 from . import unigrams as unigrams
