@@ -109,6 +109,9 @@ def fit(
     - multiple_choice: text, choices, label
     - embedding: text, text_b (a matching text) and optionally negative (one text or a list of
       texts that do not match); or text, text_b, score from 0 to 1
+    - late_interaction: text (the query), text_b (a document that answers it) and optionally
+      negative, as for embedding, and scores: lists with a teacher's score for text_b and each
+      negative, to learn these
     - reranking: text (the query), text_b (a document), score: 1 if the document answers the
       query, else 0; with `distill=True`, a teacher's score
     - next_sentence: text, text_b, label: 0 if text_b follows
@@ -179,7 +182,8 @@ def fit(
             (the rank of low-rank updates, trained in place of the model's own matrices) with
             lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop, strategy,
             checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take temperature,
-            symmetric, dims (Matryoshka) and chunk (GradCache); rerankers take distill. To train in
+            symmetric, dims (Matryoshka) and chunk (GradCache); late interaction takes temperature;
+            rerankers take distill. To train in
             another precision, call `keras.config.set_dtype_policy` before loading the pipeline.
 
     Returns:

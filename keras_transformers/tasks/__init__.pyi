@@ -51,7 +51,6 @@ from keras_transformers.tasks.classification.training import ClassificationOptio
 from keras_transformers.tasks.embedding.training import EmbeddingOptions as EmbeddingOptions
 from keras_transformers.tasks.generation.training import GenerationOptions as GenerationOptions
 from keras_transformers.tasks.image_classification.training import ImageClassificationOptions as ImageClassificationOptions
-from keras_transformers.tasks.late_interaction.training import LateInteractionBatches as LateInteractionBatches
 from keras_transformers.tasks.late_interaction.training import LateInteractionOptions as LateInteractionOptions
 from keras_transformers.tasks.multiple_choice.training import MultipleChoiceOptions as MultipleChoiceOptions
 from keras_transformers.tasks.question_answering.training import QuestionAnsweringOptions as QuestionAnsweringOptions

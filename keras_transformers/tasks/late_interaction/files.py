@@ -60,7 +60,7 @@ def open_late_interaction(folder: Folder) -> FoundWeights:
     kinds = [kind for kind, _ in modules]
     after = [kind for kind in kinds[1:] if kind not in _DENSE]
     dense = [kind for kind in kinds[1:] if kind in _DENSE]
-    ends = ([], [_MASK], [_MASK, "Normalize"], ["Normalize", _MASK])
+    ends: tuple[list[str], ...] = ([], [_MASK], [_MASK, "Normalize"], ["Normalize", _MASK])
     if kinds[:1] != ["Transformer"] or kinds[1:] != [*dense, *after] or after not in ends:
         raise ValueError(
             f"{folder / MODULES}: modules {', '.join(kinds)}; only Transformer, any Dense, "
@@ -180,8 +180,8 @@ def _lengths(module: Folder, encoder: FoundWeights, settings: Mapping[str, Any])
     file, fields = module / _LENGTHS, dict(module.json(_LENGTHS, missing_ok=True))
     if fields.get("transformer_task", "feature-extraction") != "feature-extraction":
         raise ValueError(
-            f"{file}: transformer_task={fields['transformer_task']!r}; only 'feature-extraction' is "
-            "supported for late interaction"
+            f"{file}: transformer_task={fields['transformer_task']!r}; only 'feature-extraction' "
+            "is supported for late interaction"
         )
     if any((fields.get("processing_kwargs") or {}).values()):
         raise ValueError(
@@ -241,9 +241,8 @@ def _prefixes(file: Path, settings: Mapping[str, Any], module: Folder) -> dict[s
     for side in _SIDES:
         prompt, prefix = prompts.get(side) or "", settings.get(f"{side}_prefix") or ""
         if not isinstance(prompt, str) or not isinstance(prefix, str):
-            raise ValueError(
-                f"{file}: the prefix of a {side} is {prompt or prefix!r:.100}, no text"
-            )
+            wrong = prefix if isinstance(prompt, str) else prompt
+            raise ValueError(f"{file}: {wrong!r:.100} before a {side}; expected a text")
         prefixes[f"{side}_prefix"] = prefix + prompt.removeprefix(prefix)
         inserted |= bool(prefix)
     known = set() if inserted else _added_tokens(module)

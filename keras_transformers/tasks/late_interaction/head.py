@@ -64,8 +64,8 @@ def token_embedder(
         if takes != vectors.shape[-1]:
             raise ValueError(
                 f"projection {layer.name!r} takes {takes} dimensions, but gets "
-                f"{vectors.shape[-1]} in model {encoder.name!r}: use the projection that belongs to "
-                "it"
+                f"{vectors.shape[-1]} in model {encoder.name!r}: use the projection that belongs "
+                "to it"
             )
         vectors = layer(vectors)
     last = keras.layers.UnitNormalization if normalize else keras.layers.Identity

@@ -332,11 +332,10 @@ class LateInteraction(ListPipeline):
         """Returns the keyword arguments that rebuild this pipeline, whose model has its head."""
         expansion: dict[str, Any] = {}
         if self.query_expansion is not None:
+            is_shorter = self._expansion < self.query_length
             expansion = {
                 "query_expansion": self.query_expansion,
-                "expansion_length": self._expansion
-                if self._expansion < self.query_length
-                else None,
+                "expansion_length": self._expansion if is_shorter else None,
                 "expansion_token": self.expansion_token,
             }
         return {
@@ -412,7 +411,7 @@ class LateInteraction(ListPipeline):
     ) -> Any:
         """Returns the vectors of one text, or a list with those of many."""
         if isinstance(text, str | bytes):
-            return self._vectors_of(graph, [text], batch_size)[0]  # type: ignore[list-item]
+            return self._vectors_of(graph, [text], batch_size)[0]
         column = string_column("text", text)
         order = np.argsort([len(item) for item in column], kind="stable")
         found: list[Any] = [None] * len(column)
@@ -456,8 +455,8 @@ def _with_head(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
     if options:
         choices = " and ".join(f"{name}={value!r:.60}" for name, value in options.items())
         raise ValueError(
-            f"{choices} for model {model.name!r}, which already has token vectors: leave it out, or "
-            "pass its encoder"
+            f"{choices} for model {model.name!r}, which already has token vectors: leave it out, "
+            "or pass its encoder"
         )
     return model
 

@@ -30,7 +30,7 @@ from keras_transformers.tasks.training import Answers, Columns, Trainer, check_c
 from keras_transformers.tokenizers.tensors import texts_of
 from keras_transformers.training import CandidateContrast, CandidateDistillation
 
-__all__ = ["LateInteractionBatches", "LateInteractionOptions"]
+__all__ = ["LateInteractionOptions"]
 
 _logger = logging.getLogger(__name__)
 
