@@ -55,9 +55,18 @@ OTHER = {
     "chat_template": lambda p: None,
     "also_end_token_ids": lambda p: [3, 4],
     "abstain_below": lambda p: 0.75,
+    "query_prefix": lambda p: "good ",
+    "document_prefix": lambda p: "bad ",
+    "prefix_as_text": lambda p: True,
+    "query_length": lambda p: 5,
+    "document_length": lambda p: 5,
+    "query_expansion": lambda p: "attended",
+    "expansion_length": lambda p: 7,
+    "expansion_token": lambda p: "good",
+    "skipped_tokens": lambda p: ["[UNK]"],
 }
 # What an embedder's model has already done.
-ABSORBED = {"pooling", "projections", "normalize", "truncate_dim"}
+ABSORBED = {"pooling", "projections", "normalize", "truncate_dim", "width"}
 # Assignments that change no answer to these texts.
 NO_EFFECT = {
     ("embedding", "prompts"),  # before a prompt is chosen
@@ -113,6 +122,8 @@ def enable(pipeline, name):
         pipeline.prompts = OTHER["prompts"](pipeline)
     elif name in ("window_pooling", "window_overlap"):
         pipeline.long_texts = "windows"
+    elif name == "prefix_as_text":
+        pipeline.query_prefix = "[MASK] "
 
 
 def same(found, wanted):
