@@ -157,6 +157,17 @@ def _reranker() -> Pipeline:
     return kt.pipelines.Reranker(lively(heads.regressor(encoder())), wordpiece())
 
 
+def _late_interaction() -> Pipeline:
+    return kt.pipelines.LateInteraction(
+        lively(heads.token_embedder(encoder(), width=6)),
+        wordpiece(),
+        query_length=8,
+        document_length=12,
+        query_expansion="unattended",
+        skipped_tokens=[".", "!", "?"],
+    )
+
+
 def _tagger() -> Pipeline:
     model = lively(heads.tagger(encoder(), 3))
     return kt.pipelines.Tagger(model, wordpiece(), ["O", "B-X", "I-X"])
@@ -251,6 +262,7 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "fill_mask": _mask_filler,
     "generation": _text_generator,
     "image_classification": _image_classifier,
+    "late_interaction": _late_interaction,
     "multi_label_classification": _multi_label_classifier,
     "multiple_choice": _multiple_choice,
     "next_sentence": _next_sentence_classifier,

@@ -111,6 +111,9 @@ def fit(
       texts that do not match); or text, text_b, score from 0 to 1
     - sparse_embedding: text, text_b (a matching document) and optionally negative, as above, and
       score: a list with a teacher's score of text_b and of each negative
+    - late_interaction: text (the query), text_b (a document that answers it) and optionally
+      negative, as for embedding, and scores: lists with a teacher's score for text_b and each
+      negative, to learn these
     - reranking: text (the query), text_b (a document), score: 1 if the document answers the
       query, else 0; with `distill=True`, a teacher's score. If all are 1, BM25 finds 7 others for
       each query, which count as 0
@@ -183,9 +186,10 @@ def fit(
             lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop, strategy,
             checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take temperature,
             symmetric, dims (Matryoshka) and chunk (GradCache); sparse ones temperature, symmetric,
-            query_regularizer and document_regularizer; rerankers take distill and list_size
-            (documents of a query that are compared at once). To train in another precision, call
-            `keras.config.set_dtype_policy` before loading the pipeline.
+            query_regularizer and document_regularizer; late interaction takes temperature;
+            rerankers take distill and list_size (documents of a query that are compared at once).
+            To train in another precision, call `keras.config.set_dtype_policy` before loading the
+            pipeline.
 
     Returns:
         Keras' History: `history` has the metrics of each epoch, including epochs before a restart.

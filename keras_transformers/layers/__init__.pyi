@@ -10,6 +10,7 @@ from . import dense as dense
 from . import embeddings as embeddings
 from . import feed_forward as feed_forward
 from . import hierarchical_softmax as hierarchical_softmax
+from . import late_interaction as late_interaction
 from . import layouts as layouts
 from . import masks as masks
 from . import memory as memory
@@ -42,6 +43,7 @@ from .embeddings import SinusoidalPositionEmbedding as SinusoidalPositionEmbeddi
 from .embeddings import TokenEmbedding as TokenEmbedding
 from .feed_forward import FeedForward as FeedForward
 from .hierarchical_softmax import HierarchicalSoftmax as HierarchicalSoftmax
+from .late_interaction import MaxSim as MaxSim
 from .layouts import Padded as Padded
 from .layouts import Rows as Rows
 from .layouts import Selected as Selected
@@ -49,6 +51,7 @@ from .masks import CharacterMask as CharacterMask
 from .masks import DocumentMask as DocumentMask
 from .masks import DocumentPositions as DocumentPositions
 from .masks import PaddingMask as PaddingMask
+from .masks import UnattendedBias as UnattendedBias
 from .patches import ClassToken as ClassToken
 from .patches import PatchEmbedding as PatchEmbedding
 from .patches import StemConvolution as StemConvolution

@@ -14,6 +14,7 @@ __all__ = [
     "DocumentMask",
     "DocumentPositions",
     "PaddingMask",
+    "UnattendedBias",
 ]
 
 # Replaces masked scores. exp(-1e9 - max) is exactly 0. The value is finite so that fully masked
@@ -98,6 +99,30 @@ class DocumentPositions(keras.layers.Layer):
     def compute_output_spec(self, document_mask: Tensor) -> Tensor:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(document_mask.shape[:2], dtype="int32")
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class UnattendedBias(keras.layers.Layer):
+    """Turns a mask of tokens that attend, but are not attended to, into a bias on the scores.
+
+    Example:
+        >>> UnattendedBias()(keras.ops.array([[False, True]])).numpy()
+        array([[[[ 0.e+00, -1.e+09]]]], dtype=float32)
+    """
+
+    def call(self, unattended_mask: Tensor, attention_bias: Tensor | None = None) -> Tensor:
+        """Maps bool (batch, key) to float32 (batch, 1, 1, key), added to another bias if given."""
+        bias = ops.where(unattended_mask, MASKED_SCORE, 0.0)[:, None, None, :]
+        return bias if attention_bias is None else attention_bias + bias
+
+    def compute_output_spec(
+        self, unattended_mask: Tensor, attention_bias: Tensor | None = None
+    ) -> Tensor:
+        """Returns the shape and dtype of `call`'s result."""
+        batch, length = unattended_mask.shape
+        if attention_bias is None:
+            return keras.KerasTensor((batch, 1, 1, length), dtype="float32")
+        return keras.KerasTensor((batch, *attention_bias.shape[1:]), dtype=attention_bias.dtype)
 
 
 @dataclass(frozen=True)

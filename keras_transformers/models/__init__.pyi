@@ -11,6 +11,7 @@ from . import packing as packing
 from . import registry as registry
 from . import selection as selection
 from . import stack as stack
+from . import unattended as unattended
 from keras_transformers.families.albert import model as albert
 from keras_transformers.families.bert import model as bert
 from keras_transformers.families.distilbert import model as distilbert
@@ -50,6 +51,8 @@ from keras_transformers.tasks.embedding.head import with_mean_pooling as with_me
 from keras_transformers.tasks.fill_mask.head import masked_lm as masked_lm
 from keras_transformers.tasks.fill_mask.head import pretrainer as pretrainer
 from keras_transformers.tasks.fill_mask.head import pretraining_parameters as pretraining_parameters
+from keras_transformers.tasks.late_interaction.head import in_batch_scorer as in_batch_scorer
+from keras_transformers.tasks.late_interaction.head import token_embedder as token_embedder
 from keras_transformers.tasks.multiple_choice.head import multiple_choice as multiple_choice
 from keras_transformers.tasks.question_answering.head import span_extractor as span_extractor
 from keras_transformers.tasks.regression.head import regressor as regressor

@@ -9,6 +9,7 @@ from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers.choices_and_spans import ChoicesToRows
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.classes.causal_lm import CausalLM
+from keras_transformers.models.unattended import without_unattended
 
 __all__ = ["headless"]
 
@@ -39,6 +40,7 @@ def headless(model: keras.Model) -> keras.Model:
     """
     if hasattr(model, "start_decoding") or "character_ids" in model.input:
         return model
+    model = without_unattended(model)
     parts = anatomy(model, "blocks")
     graph = calls(model)
     if parts.blocks[0].self_attention.use_causal_mask:

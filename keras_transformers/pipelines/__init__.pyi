@@ -7,6 +7,7 @@ from keras_transformers.tasks.fill_mask.pipeline import MaskFiller as MaskFiller
 from keras_transformers.tasks.generation.pipeline import TextGenerator as TextGenerator
 from keras_transformers.tasks.image_classification.pipeline import ImageClassifier as ImageClassifier
 from keras_transformers.tasks.image_classification.pipeline import ImageDecoder as ImageDecoder
+from keras_transformers.tasks.late_interaction.pipeline import LateInteraction as LateInteraction
 from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier as MultiLabelClassifier
 from keras_transformers.tasks.multiple_choice.pipeline import MultipleChoice as MultipleChoice
 from keras_transformers.tasks.next_sentence.pipeline import NextSentenceClassifier as NextSentenceClassifier

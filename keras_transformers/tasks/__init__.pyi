@@ -9,6 +9,7 @@ from . import fill_mask as fill_mask
 from . import generation as generation
 from . import image_classification as image_classification
 from . import labels as labels
+from . import late_interaction as late_interaction
 from . import long_texts as long_texts
 from . import lora as lora
 from . import multi_label_classification as multi_label_classification
@@ -52,6 +53,7 @@ from keras_transformers.tasks.classification.training import ClassificationOptio
 from keras_transformers.tasks.embedding.training import EmbeddingOptions as EmbeddingOptions
 from keras_transformers.tasks.generation.training import GenerationOptions as GenerationOptions
 from keras_transformers.tasks.image_classification.training import ImageClassificationOptions as ImageClassificationOptions
+from keras_transformers.tasks.late_interaction.training import LateInteractionOptions as LateInteractionOptions
 from keras_transformers.tasks.multiple_choice.training import MultipleChoiceOptions as MultipleChoiceOptions
 from keras_transformers.tasks.question_answering.training import QuestionAnsweringOptions as QuestionAnsweringOptions
 from keras_transformers.tasks.reranking.training import RerankingOptions as RerankingOptions

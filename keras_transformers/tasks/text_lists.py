@@ -30,10 +30,16 @@ class ListPipeline(TextPipeline):
         tokenizer: PackingTokenizer,
         *,
         outputs: Sequence[str],
+        extra_inputs: Sequence[str] = (),
         max_sequence_length: int | None,
     ) -> None:
         super().__init__(
-            model, tokenizer, outputs=outputs, max_sequence_length=max_sequence_length, pair=True
+            model,
+            tokenizer,
+            outputs=outputs,
+            extra_inputs=extra_inputs,
+            max_sequence_length=max_sequence_length,
+            pair=True,
         )
         self.text_names = ("text", self._LIST)
 

@@ -21,6 +21,8 @@ from .averaging import AverageLastWeights as AverageLastWeights
 from .averaging import SwapAverageWeights as SwapAverageWeights
 from .averaging import average_weights as average_weights
 from .cached_gradients import cache_gradients as cache_gradients
+from .contrastive import CandidateContrast as CandidateContrast
+from .contrastive import CandidateDistillation as CandidateDistillation
 from .contrastive import InBatchContrast as InBatchContrast
 from .contrastive import PairSimilarity as PairSimilarity
 from .losses import ElementwiseLoss as ElementwiseLoss

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.dependencies.untyped import Tensor
 
-__all__ = ["InBatchContrast", "PairSimilarity"]
+__all__ = ["CandidateContrast", "CandidateDistillation", "InBatchContrast", "PairSimilarity"]
 
 _PACKAGE = "keras_transformers"
 _MASKED = -1e9
@@ -104,11 +104,7 @@ class InBatchContrast(keras.losses.Loss):
     ) -> Tensor:
         """Returns the cross-entropy of candidate i for text i: (batch,)."""
         scores = ops.matmul(texts, ops.transpose(candidates)) / self.temperature
-        is_right = right[:, None] == ops.arange(ops.shape(ids)[0])[None]
-        same = (ids[None] == right_ids[:, None]) | (ids[None] == text_ids[:, None])
-        scores = ops.where(ops.logical_and(same, ops.logical_not(is_right)), _MASKED, scores)
-        right_scores = ops.sum(ops.where(is_right, scores, 0.0), axis=1)
-        return ops.logsumexp(scores, axis=1) - right_scores
+        return _among_candidates(scores, text_ids, right_ids, ids, right)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that rebuild this loss."""
@@ -158,6 +154,131 @@ class PairSimilarity(keras.losses.Loss):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that rebuild this loss."""
         return super().get_config() | {"dims": self.dims}
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class CandidateContrast(keras.losses.Loss):
+    """Cross-entropy of each query's own document among the documents of all queries in the batch.
+
+    It takes scores, such as those of late interaction, where `InBatchContrast` takes vectors
+    (Khattab & Zaharia 2020, arXiv:2004.12832, with in-batch negatives as in ColBERTv2; PyLate's
+    Contrastive). `y_pred` is (batch, batch * group): each query's scores of all documents, where
+    the first of the query's own group is the right one and the others look alike and do not answer
+    it. `y_true` is (batch, 1 + group), integers that are equal for equal texts, first the query's:
+    a document that is another copy of the right one, or of the query itself, does not count as
+    wrong.
+
+    Args:
+        temperature: divides the scores.
+        name: the loss's name.
+        reduction: see `keras.losses.Loss`.
+
+    Raises:
+        ValueError: `temperature` is not above 0.
+
+    Example:
+        >>> scores = keras.ops.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> loss = CandidateContrast(temperature=0.5)
+        >>> round(float(loss(keras.ops.array([[0, 1], [2, 3]]), scores)), 4)
+        0.1269
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        name: str = "candidate_contrast",
+        reduction: str = "sum_over_batch_size",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, **kwargs)
+        if temperature <= 0:
+            raise ValueError(f"temperature={temperature}: must be above 0")
+        self.temperature = temperature
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Returns the loss of each example: (batch,)."""
+        scores = ops.cast(y_pred, "float32") / self.temperature
+        batch, columns = ops.shape(y_true)
+        right = ops.arange(batch) * (columns - 1)
+        ids = ops.reshape(y_true[:, 1:], (-1,))
+        return _among_candidates(scores, y_true[:, 0], y_true[:, 1], ids, right)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that rebuild this loss."""
+        return super().get_config() | {"temperature": self.temperature}
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class CandidateDistillation(keras.losses.Loss):
+    """KL divergence of the scores of each query's own documents from a teacher's.
+
+    Both become probabilities over these documents (ColBERTv2: Santhanam et al. 2022,
+    arXiv:2112.01488, section 3.2). `y_pred` is (batch, batch * group), as for `CandidateContrast`;
+    `y_true` is (batch, group), the teacher's scores.
+
+    Args:
+        temperature: divides both scores.
+        name: the loss's name.
+        reduction: see `keras.losses.Loss`.
+
+    Raises:
+        ValueError: `temperature` is not above 0.
+
+    Example:
+        >>> loss = CandidateDistillation()
+        >>> scores = keras.ops.array([[2.0, 1.0, 9.0, 9.0], [9.0, 9.0, 1.0, 1.0]])
+        >>> round(float(loss(keras.ops.array([[5.0, 4.0], [3.0, 3.0]]), scores)), 4)
+        0.0
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        name: str = "candidate_distillation",
+        reduction: str = "sum_over_batch_size",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, **kwargs)
+        if temperature <= 0:
+            raise ValueError(f"temperature={temperature}: must be above 0")
+        self.temperature = temperature
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Returns the loss of each example: (batch,)."""
+        batch, group = ops.shape(y_true)
+        scores = ops.reshape(ops.cast(y_pred, "float32"), (batch, batch, group))
+        own = ops.eye(batch, dtype="float32")[:, :, None]
+        scores = ops.sum(scores * own, axis=1)  # (batch, group)
+        ours, theirs = (
+            ops.log_softmax(side / self.temperature, axis=-1)
+            for side in (scores, ops.cast(y_true, "float32"))
+        )
+        return ops.sum(ops.exp(theirs) * (theirs - ours), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that rebuild this loss."""
+        return super().get_config() | {"temperature": self.temperature}
+
+
+def _among_candidates(
+    scores: Tensor, text_ids: Tensor, right_ids: Tensor, ids: Tensor, right: Tensor
+) -> Tensor:
+    """Returns the cross-entropy of each text's candidate `right` among all: (batch,).
+
+    Args:
+        scores: (batch, candidates).
+        text_ids: (batch,), equal for equal texts, as are the next two.
+        right_ids: (batch,), those of the right candidates.
+        ids: (candidates,).
+        right: the indices of the right candidates, (batch,).
+    """
+    is_right = right[:, None] == ops.arange(ops.shape(ids)[0])[None]
+    same = (ids[None] == right_ids[:, None]) | (ids[None] == text_ids[:, None])
+    scores = ops.where(ops.logical_and(same, ops.logical_not(is_right)), _MASKED, scores)
+    right_scores = ops.sum(ops.where(is_right, scores, 0.0), axis=1)
+    return ops.logsumexp(scores, axis=1) - right_scores
 
 
 def _checked_dims(dims: Sequence[int]) -> list[int]:

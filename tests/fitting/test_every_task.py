@@ -99,6 +99,11 @@ DATA = {
         "ndcg_at_10",
         "ndcg_at_10_of_bm25",
     ),
+    "late_interaction": (
+        [(f"a {word} film", f"{word} !") for word in ("good", "bad", "long", "very")] * 6,
+        "ndcg_at_10",
+        "ndcg_at_10_of_bm25",
+    ),
     "generation": (
         ["a small dog runs", "two dogs are near the shore"] * 12,
         "perplexity",
@@ -203,7 +208,7 @@ def test_a_share_is_set_apart(task):
         return
     train, held_out = trainer.split(examples, 0.25)
     assert (len(train), len(held_out)) == (18, 6)
-    if task in ("embedding", "sparse_embedding"):  # no partner is in both
+    if task in ("embedding", "sparse_embedding", "late_interaction"):  # no partner is in both
         assert not set(train.partners) & set(held_out.partners)
     with pytest.raises(ValueError, match="empty"):
         trainer.split(examples, 0.001)

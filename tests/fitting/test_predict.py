@@ -35,6 +35,10 @@ DATA = {
         {"text": TEXTS, "documents": [["good", "bad"], ["a", "film", "!"], ["long"]]},
         ["scores", "order"],
     ),
+    "late_interaction": (
+        {"text": TEXTS, "documents": [["good", "bad"], ["a", "film", "!"], ["long"]]},
+        ["scores", "order"],
+    ),
     "embedding": ({"text": TEXTS}, ["embedding"]),
     "word_embedding": ({"text": TEXTS}, ["tokens", "vectors"]),
     "fill_mask": ({"text": ["a [MASK] film", "[MASK] [MASK]", "a"]}, ["tokens", "probabilities"]),

@@ -58,9 +58,18 @@ OTHER = {
     "max_active_dims": lambda p: 2,
     "query_weights": lambda p: {"a": 2.0},
     "side": lambda p: "query",
+    "query_prefix": lambda p: "good ",
+    "document_prefix": lambda p: "bad ",
+    "prefix_as_text": lambda p: True,
+    "query_length": lambda p: 5,
+    "document_length": lambda p: 5,
+    "query_expansion": lambda p: "attended",
+    "expansion_length": lambda p: 7,
+    "expansion_token": lambda p: "good",
+    "skipped_tokens": lambda p: ["[UNK]"],
 }
 # What an embedder's model has already done.
-ABSORBED = {"pooling", "projections", "normalize", "truncate_dim"}
+ABSORBED = {"pooling", "projections", "normalize", "truncate_dim", "width"}
 # Assignments that change no answer to these texts.
 NO_EFFECT = {
     *((task, "prompts") for task in ("embedding", "sparse_embedding")),  # before one is chosen
@@ -120,6 +129,8 @@ def enable(pipeline, name):
         pipeline.side = "query"
     elif name == "side":
         pipeline.query_weights = {"film": 1.5, "a": 0.5}
+    elif name == "prefix_as_text":
+        pipeline.query_prefix = "[MASK] "
 
 
 def same(found, wanted):

@@ -53,6 +53,7 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Tanh": "tanh",
     "torch.nn.modules.linear.Identity": "linear",
 }
+# Modules of folders that have a format of their own.
 _VECTOR = "sentence_embedding"  # the vector that modules after the pooling read and write
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 
@@ -126,7 +127,7 @@ def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
     if [mode for mode in _POOLINGS.values() if mode in parts.pooling] != list(parts.pooling):
         pooling = {"pooling_mode": list(parts.pooling)}  # versions before 5.4 expected this order
     after = [Written("Pooling", {"word_embedding_dimension": width, **pooling}, {})]
-    after += map(_module_of, parts.projections)
+    after += map(module_of, parts.projections)
     if parts.normalize:
         after.append(Written("Normalize", {}, {}))
     settings: dict[str, Any] = {"similarity_fn_name": "cosine" if parts.normalize else "dot"}
@@ -166,7 +167,7 @@ def _projection(kind: str, folder: Folder) -> keras.layers.Layer:
             NamedTensor("norm.bias", (layer.beta,)),
         ]
     else:
-        layer = _dense(file, config, arrays)
+        layer = dense_layer(file, config, arrays)
         names = [NamedTensor("linear.weight", (layer.kernel,), TRANSPOSED)]
         if layer.use_bias:
             names.append(NamedTensor("linear.bias", (layer.bias,)))
@@ -174,7 +175,7 @@ def _projection(kind: str, folder: Folder) -> keras.layers.Layer:
     return layer
 
 
-def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layers.Dense:
+def dense_layer(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layers.Dense:
     """Returns a Dense module as a built layer, without its weights."""
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in _ACTIVATIONS:
@@ -204,7 +205,7 @@ def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layer
     return layer
 
 
-def _module_of(layer: Any) -> Written:
+def module_of(layer: Any) -> Written:
     """Returns a layer as a module."""
     if isinstance(layer, keras.layers.UnitNormalization):
         return Written("Normalize", {}, {})

@@ -38,7 +38,8 @@ def save(
 
     `keras_transformers.load` makes the same pipeline from either format. "huggingface" writes what
     transformers' `from_pretrained` reads, with the head, its labels and the tokenizer; an
-    `Embedder` becomes a folder for SentenceTransformer. The folder appears once it has been read
+    `Embedder` becomes a folder for SentenceTransformer, a `LateInteraction` one for
+    MultiVectorEncoder. The folder appears once it has been read
     back and the model in it has given the same outputs. docs/weights.md lists its files.
 
     Args:

@@ -1,0 +1,1 @@
+"""Late interaction: its answer, head, pipeline and training."""
