@@ -53,7 +53,6 @@ _ACTIVATIONS = {
     "torch.nn.modules.activation.Tanh": "tanh",
     "torch.nn.modules.linear.Identity": "linear",
 }
-# Modules of folders that have a format of their own.
 _VECTOR = "sentence_embedding"  # the vector that modules after the pooling read and write
 _LAYER_NORM_EPSILON = 1e-5  # PyTorch's
 
