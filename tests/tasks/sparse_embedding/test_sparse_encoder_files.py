@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import os
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,17 @@ def test_other_modules_are_refused_by_name(tmp_path):
     (folder / "modules.json").write_text(json.dumps([*modules, more]))
     with pytest.raises(ValueError, match=r"modules\.json.*Normalize; only MLMTransformer or"):
         kt.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("archive", "name"), [("hf4_tf", "hf4_tf/bert_pre"), ("model_garden", "pretrainer")]
+)
+def test_the_head_for_masked_words_of_other_formats(archive, name, tmp_path, caplog):
+    with tarfile.open(GOLDEN / f"left_behind/{archive}.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    folder = tmp_path / name
+    fill, embed = (kt.load(folder, pipeline=task) for task in ("fill_mask", "sparse_embedding"))
+    assert "random weights" not in caplog.text
+    wanted = {weight.path: weight for weight in fill.model.weights}
+    for weight in embed.model.weights:
+        np.testing.assert_array_equal(weight, wanted[weight.path])
