@@ -32,14 +32,14 @@ def with_unattended(model: keras.Model) -> keras.Model:
     mask = keras.Input((None,), dtype="bool", name=UNATTENDED)
     layer = UnattendedBias(name="unattended_bias")
     # Blocks mostly share a bias, which exports then add to their mask once.
-    made: list[tuple[Tensor, Tensor]] = []
+    biases: list[tuple[Tensor, Tensor]] = []
 
     def bias_with(attention_bias: Tensor) -> Tensor:
-        for own, bias in made:
-            if own is attention_bias:
+        for before, bias in biases:
+            if before is attention_bias:
                 return bias
-        made.append((attention_bias, layer(mask, attention_bias=attention_bias)))
-        return made[-1][1]
+        biases.append((attention_bias, layer(mask, attention_bias=attention_bias)))
+        return biases[-1][1]
 
     def operation(block: keras.layers.Layer) -> Callable[..., Any]:
         if not isinstance(block, TransformerBlock):

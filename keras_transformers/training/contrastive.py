@@ -249,8 +249,8 @@ class CandidateDistillation(keras.losses.Loss):
         """Returns the loss of each example: (batch,)."""
         batch, group = ops.shape(y_true)
         scores = ops.reshape(ops.cast(y_pred, "float32"), (batch, batch, group))
-        own = ops.eye(batch, dtype="float32")[:, :, None]
-        scores = ops.sum(scores * own, axis=1)  # (batch, group)
+        diagonal = ops.eye(batch, dtype="float32")[:, :, None]
+        scores = ops.sum(scores * diagonal, axis=1)  # (batch, group)
         ours, theirs = (
             ops.log_softmax(side / self.temperature, axis=-1)
             for side in (scores, ops.cast(y_true, "float32"))

@@ -245,9 +245,9 @@ def _prefixes(file: Path, settings: Mapping[str, Any], module: Folder) -> dict[s
             raise ValueError(f"{file}: {wrong!r:.100} before a {side}; expected a text")
         prefixes[f"{side}_prefix"] = prefix + prompt.removeprefix(prefix)
         inserted |= bool(prefix)
-    known = set() if inserted else _added_tokens(module)
+    tokens = set() if inserted else _added_tokens(module)
     starts = {part for prefix in prefixes.values() for part in (prefix, *prefix.split()[:1])}
-    as_text = any(starts) and not inserted and not starts & known
+    as_text = any(starts) and not inserted and not starts & tokens
     return {**prefixes, **({"prefix_as_text": True} if as_text else {})}
 
 

@@ -414,15 +414,15 @@ class LateInteraction(ListPipeline):
             return self._vectors_of(graph, [text], batch_size)[0]
         column = string_column("text", text)
         order = np.argsort([len(item) for item in column], kind="stable")
-        found: list[Any] = [None] * len(column)
+        results: list[Any] = [None] * len(column)
         for start in range(0, len(column), batch_size):
             chosen = order[start : start + batch_size]
             with graph_errors.as_value_errors():
                 answers = graph(text=tf.constant(column[chosen]))
                 vectors, counts = answers["vectors"].numpy(), answers["num_vectors"].numpy()
             for i, rows, count in zip(chosen, vectors, counts, strict=True):
-                found[i] = rows[:count]
-        return found
+                results[i] = rows[:count]
+        return results
 
 
 def _first(vectors: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -502,8 +502,8 @@ def _prefix(
     start = prefix[: len(prefix) - len(prefix.lstrip())] + prefix.split()[0]
     for token in (prefix, start):
         if token in ids:
-            found = tokenizer.tokenize([prefix]).values.numpy().tolist()
-            if found[:1] == [ids[token]]:
+            first = tokenizer.tokenize([prefix]).values[:1].numpy().tolist()
+            if first == [ids[token]]:
                 return [], prefix
             return [ids[token]], prefix[len(token) :]
     if ids and start.startswith("[") and start.endswith("]"):

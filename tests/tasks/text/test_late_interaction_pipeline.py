@@ -176,26 +176,36 @@ def test_a_new_projection(caplog):
     assert (rank.query_length, rank.document_length) == (16, 16)  # the model's positions
 
 
-def test_training_learns_from_negatives_and_a_teacher():
-    words = ("good", "bad", "long", "very")
-    data = {
-        "query": [f"a {word} film" for word in words] * 4,
-        "positive": [f"{word} !" for word in words] * 4,
-        "negatives": [[f"{words[i - 1]} !", "film"] for i in range(4)] * 4,
-    }
+WORDS = ("good", "bad", "long", "very")
+DATA = {
+    "query": [f"a {word} film" for word in WORDS] * 4,
+    "positive": [f"{word} !" for word in WORDS] * 4,
+    "negatives": [[f"{WORDS[i - 1]} !", "film"] for i in range(4)] * 4,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{}, {"scores": [[9.0, 1.0, 0.0]] * 16}])
+def test_training_learns_from_negatives_and_a_teacher(more):
+    keras.utils.set_random_seed(0)
+    model = heads.token_embedder(tiny.encoder(), width=6)
+    rank = kt.pipelines.LateInteraction(model, tiny.wordpiece())
     options = {"epochs": 4, "batch_size": 4, "learning_rate": 2e-2, "quiet": True}
-    for extra in ({}, {"scores": [[9.0, 1.0, 0.0]] * 16}):
-        keras.utils.set_random_seed(0)
-        model = heads.token_embedder(tiny.encoder(), width=6)
-        rank = kt.pipelines.LateInteraction(model, tiny.wordpiece())
-        losses = kt.fit(rank, data | extra, **options).history["loss"]
-        assert losses[-1] < 0.9 * losses[0]
-    with pytest.raises(ValueError, match=r"row 0.*2 teacher's scores for 3 documents"):
-        kt.fit(make(), data | {"scores": [[1.0, 0.0]] * 16})
-    with pytest.raises(ValueError, match=r"row 0.*0\.5, expected a list with a teacher's score"):
-        kt.fit(make(), data | {"scores": [0.5] * 16})
-    with pytest.raises(ValueError, match=r"row 0.*3, expected a text that does not answer"):
-        kt.fit(make(), data | {"negatives": [3] * 16})
+    losses = kt.fit(rank, DATA | more, **options).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"scores": [[1.0, 0.0]] * 16}, r"row 0.*2 teacher's scores for 3 documents"),
+        ({"scores": [0.5] * 16}, r"row 0.*0\.5, expected a list with a teacher's score"),
+        ({"negatives": [3] * 16}, r"row 0.*\[3\], expected a text that does not answer"),
+    ],
+)
+def test_bad_data(columns, message):
+    with pytest.raises(ValueError, match=message):
+        kt.fit(make(), DATA | columns)
 
 
 def test_a_report_on_an_export_is_that_of_the_pipeline(rank):
