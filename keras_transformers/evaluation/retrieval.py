@@ -67,20 +67,20 @@ def bm25_similarities(queries: Sequence[str], documents: Sequence[str]) -> np.nd
 
 
 def bm25_best(
-    queries: Sequence[str], documents: Sequence[str], own: Iterable[Collection[str]], count: int
+    queries: Sequence[str], documents: Sequence[str], answers: Iterable[Collection[str]], count: int
 ) -> Iterator[list[int]]:
     """Yields for each query the indices of the documents that BM25 ranks first.
 
     Args:
         queries: the queries.
         documents: different documents.
-        own: the documents of each query that do not count.
+        answers: the documents of each query that do not count.
         count: how many documents to find for a query.
 
     Raises:
         MissingExtraError: bm25s is not installed.
     """
-    for scores, left_out in zip(_scores(queries, documents), own, strict=True):
+    for scores, left_out in zip(_scores(queries, documents), answers, strict=True):
         ranked = np.argsort(-scores, kind="stable")[: count + len(left_out)].tolist()
         yield [place for place in ranked if documents[place] not in left_out][:count]
 

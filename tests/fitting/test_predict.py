@@ -40,6 +40,7 @@ DATA = {
         ["scores", "order"],
     ),
     "embedding": ({"text": TEXTS}, ["embedding"]),
+    "sparse_embedding": ({"text": TEXTS}, ["indices", "weights", "tokens"]),
     "word_embedding": ({"text": TEXTS}, ["tokens", "vectors"]),
     "fill_mask": ({"text": ["a [MASK] film", "[MASK] [MASK]", "a"]}, ["tokens", "probabilities"]),
     "generation": (

@@ -58,6 +58,8 @@ OTHER = {
     "max_active_dims": lambda p: 2,
     "query_weights": lambda p: {"a": 2.0},
     "side": lambda p: "query",
+    "prompt": lambda p: "good {text} bad {document} film",
+    "instruction": lambda p: "bad",
     "query_prefix": lambda p: "good ",
     "document_prefix": lambda p: "bad ",
     "prefix_as_text": lambda p: True,
@@ -129,6 +131,8 @@ def enable(pipeline, name):
         pipeline.side = "query"
     elif name == "side":
         pipeline.query_weights = {"film": 1.5, "a": 0.5}
+    elif name == "instruction":
+        pipeline.prompt = "{instruction} {text} a {document} film"
     elif name == "prefix_as_text":
         pipeline.query_prefix = "[MASK] "
 

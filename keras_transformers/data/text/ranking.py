@@ -169,11 +169,11 @@ class RankingBatches(LengthBatches):
 
     def by_pair(self, outputs: Iterable[np.ndarray]) -> np.ndarray:
         """Returns the scores of each pair, (examples,), from those of batches in order."""
-        found = np.zeros(len(self.examples), np.float32)
+        scores = np.zeros(len(self.examples), np.float32)
         values = (row for batch in outputs for row in batch)
         for rows, row in zip(self._lists, values, strict=True):
-            found[rows] = row[: len(rows)]
-        return found
+            scores[rows] = row[: len(rows)]
+        return scores
 
     def samples(self, count: int) -> Samples:
         """Returns the first pairs with their scores."""

@@ -118,7 +118,8 @@ const WORDS = {
 const TASKS_IN_CHINESE = {
   classification: "分类", multi_label_classification: "多标签分类", regression: "回归",
   tagging: "序列标注", question_answering: "问答", multiple_choice: "多项选择", reranking: "重排序",
-  replaced_tokens: "替换词元检测", fill_mask: "掩码填空", next_sentence: "下一句判断", embedding: "文本向量", word_embedding: "词向量",
+  replaced_tokens: "替换词元检测", fill_mask: "掩码填空", next_sentence: "下一句判断", embedding: "文本向量", sparse_embedding: "稀疏文本向量",
+  late_interaction: "后期交互", word_embedding: "词向量",
   translation: "翻译", generation: "文本生成", image_classification: "图像分类",
 };
 

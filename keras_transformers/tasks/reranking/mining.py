@@ -21,16 +21,18 @@ def with_mined(examples: Examples) -> Examples:
     """
     if not len(examples) or {float(score) for score in examples.labels or ()} != {1.0}:
         return examples
-    own: dict[str, set[str]] = {}
+    answers_to: dict[str, set[str]] = {}
     weight: dict[str, float] = {}
     for row, (query, document) in enumerate(
         zip(examples.texts, examples.texts_b or (), strict=True)
     ):
-        own.setdefault(query, set()).add(document)
+        answers_to.setdefault(query, set()).add(document)
         weight.setdefault(query, 1.0 if examples.weights is None else examples.weights[row])
     documents = list(dict.fromkeys(examples.texts_b or ()))
     queries, mined = [], []
-    for query, best in zip(own, bm25_best(list(own), documents, own.values(), _MINED), strict=True):
+    for query, best in zip(
+        answers_to, bm25_best(list(answers_to), documents, answers_to.values(), _MINED), strict=True
+    ):
         queries += [query] * len(best)
         mined += [documents[place] for place in best]
     weights = examples.weights

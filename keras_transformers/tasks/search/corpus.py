@@ -66,22 +66,22 @@ class Corpus:
 def _checked_ids(ids: Iterable[str | int] | None, num_texts: int, source: str) -> Sequence[str]:
     if ids is None:
         return [str(place) for place in range(num_texts)]
-    given = list(ids)
-    for place, value in enumerate(given):
+    values = list(ids)
+    for place, value in enumerate(values):
         if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
             raise ValueError(
                 f"{source}: id {place} is {short_repr(value)}, expected a string or an integer"
             )
-    found = [str(value) for value in given]
-    if len(found) != num_texts:
-        raise ValueError(f"{source}: {len(found)} ids for {num_texts} texts: pass one for each")
-    repeated = [value for value, count in Counter(found).items() if count > 1]
+    names = [str(value) for value in values]
+    if len(names) != num_texts:
+        raise ValueError(f"{source}: {len(names)} ids for {num_texts} texts: pass one for each")
+    repeated = [value for value, count in Counter(names).items() if count > 1]
     if repeated:
-        places = [place for place, value in enumerate(found) if value == repeated[0]]
+        places = [place for place, value in enumerate(names) if value == repeated[0]]
         raise ValueError(
             f"{source}: {len(repeated)} ids are there twice or more, such as {repeated[0]!r} for "
             f"texts {places[0]} and {places[1]}: each text needs its own"
         )
-    for place, value in enumerate(found):
+    for place, value in enumerate(names):
         check_text(f"{source}: id {place}", value)
-    return found
+    return names

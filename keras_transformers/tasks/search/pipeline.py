@@ -106,18 +106,18 @@ class Searcher(Pipeline):
     @property
     def models(self) -> tuple[keras.Model, ...]:
         """The models of the indexes and of the reranker, each once."""
-        found = [model for index in self.indexes for model in index.models]
+        models = [model for index in self.indexes for model in index.models]
         if self.rerank is not None:
-            found.append(self.rerank.model)
-        return tuple({id(model): model for model in found}.values())
+            models.append(self.rerank.model)
+        return tuple({id(model): model for model in models}.values())
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
         """The tokenizers of the indexes and of the reranker."""
-        found = [x for index in self.indexes for x in index.tokenizers]
+        tokenizers = [x for index in self.indexes for x in index.tokenizers]
         if self.rerank is not None:
-            found += self.rerank.tokenizers.values()
-        return MappingProxyType({f"tokenizer_{i}": x for i, x in enumerate(found)})
+            tokenizers.extend(self.rerank.tokenizers.values())
+        return MappingProxyType({f"tokenizer_{i}": x for i, x in enumerate(tokenizers)})
 
     @property
     def stored(self) -> Sequence[Any]:

@@ -53,13 +53,13 @@ class Postings:
             starts = tf.convert_to_tensor(self._starts)
             first, end = tf.gather(starts, terms.values), tf.gather(starts, terms.values + 1)
             places = tf.ragged.range(first, end)  # (terms, None)
-            rows = tf.gather(terms.value_rowids(), places.value_rowids())  # (found,)
-            found = tf.gather(tf.convert_to_tensor(self._weights), places.values)
+            rows = tf.gather(terms.value_rowids(), places.value_rowids())  # (products,)
+            products = tf.gather(tf.convert_to_tensor(self._weights), places.values)
             if weights is not None:
-                found *= tf.gather(weights, places.value_rowids())
+                products *= tf.gather(weights, places.value_rowids())
             documents = tf.gather(tf.convert_to_tensor(self._documents), places.values)
             size = tf.constant(self.num_documents, tf.int64)
             sums = tf.math.unsorted_segment_sum(
-                found, rows * size + tf.cast(documents, tf.int64), terms.nrows() * size
+                products, rows * size + tf.cast(documents, tf.int64), terms.nrows() * size
             )
             return tf.reshape(sums, tf.stack([terms.nrows(), size]))

@@ -26,12 +26,12 @@ class TermIndex(Index):
     def __init__(self, embed: SparseEmbedder, corpus: Corpus, *, batch_size: int = 32) -> None:
         self.num_documents = len(corpus)
         self._queries = embed.with_options(side="query")
-        found = embed(corpus.texts, side="document", batch_size=batch_size)
-        counts = [len(one.indices) for one in found]
+        embeddings = embed(corpus.texts, side="document", batch_size=batch_size)
+        counts = [len(one.indices) for one in embeddings]
         self._postings = Postings(
-            np.concatenate([np.asarray(one.indices, np.int64) for one in found]),
+            np.concatenate([np.asarray(one.indices, np.int64) for one in embeddings]),
             np.repeat(np.arange(len(corpus)), counts),
-            np.concatenate([np.asarray(one.weights, np.float32) for one in found]),
+            np.concatenate([np.asarray(one.weights, np.float32) for one in embeddings]),
             num_terms=embed.tokenizer.vocabulary_size,
             num_documents=len(corpus),
         )

@@ -73,8 +73,8 @@ class WordIndex(Index):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             words = split_words(text)
             numbers = words.with_values(self._numbers.lookup(words.values))
-            known = tf.ragged.boolean_mask(numbers, numbers >= 0)
-        return self._postings.scores(known)
+            terms = tf.ragged.boolean_mask(numbers, numbers >= 0)
+        return self._postings.scores(terms)
 
     def metadata(self) -> Mapping[str, Any]:
         """Returns the kind and its options."""
@@ -97,7 +97,9 @@ def _counted(corpus: Corpus) -> tuple[list[bytes], np.ndarray, np.ndarray]:
     terms, documents = [], []
     for start in range(0, len(corpus), _BATCH):
         words = split_words(tf.constant(corpus.texts[start : start + _BATCH]))
-        found = words.values.numpy().tolist()
-        terms.append(np.array([numbers.setdefault(word, len(numbers)) for word in found], np.int64))
+        values = words.values.numpy().tolist()
+        terms.append(
+            np.array([numbers.setdefault(word, len(numbers)) for word in values], np.int64)
+        )
         documents.append(words.value_rowids().numpy() + start)
     return list(numbers), np.concatenate(terms), np.concatenate(documents)

@@ -270,7 +270,7 @@ def _router_file(folder: Folder) -> Path:
 
 
 FORMAT = Format(
-    "sentence-transformers' modules.json of a SparseEncoder",
+    "SparseEncoder's modules.json, of sentence-transformers",
     _recognises,
     open_sparse_encoder,
 )

@@ -201,8 +201,7 @@ class SparseEmbedder(TextPipeline):
     @property
     def sides(self) -> tuple[Side, ...]:
         """The values of `side` that embed differently from the default."""
-        own = {side: side in self.prompts or self._has_table(side) for side in get_args(Side)}
-        return tuple(side for side, is_own in own.items() if is_own)
+        return tuple(x for x in get_args(Side) if x in self.prompts or self._has_table(x))
 
     def prompt_of(self, side: str | None) -> str:
         """Returns the prompt of texts of a side, or of None, for those of no side."""

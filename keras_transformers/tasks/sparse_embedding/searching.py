@@ -36,15 +36,15 @@ def searched(embed: Embed, pairs: TextPairs) -> dict[str, np.ndarray]:
     }
 
 
-def search_scores(found: Mapping[str, Any], pairs: TextPairs) -> dict[str, float]:
+def search_scores(results: Mapping[str, Any], pairs: TextPairs) -> dict[str, float]:
     """Returns the metrics of what `searched` returns.
 
     Returns:
         recall_at_1, recall_at_10, mrr_at_10, ndcg_at_10; active_dims_of_queries and
         active_dims_of_documents, the means; and flops (Paria et al. 2020, arXiv:2004.05665).
     """
-    costs = {name: float(np.mean(x)) for name, x in found.items() if name != "similarities"}
-    return {**retrieval_scores(found["similarities"], relevant(pairs)), **costs}
+    costs = {name: float(np.mean(x)) for name, x in results.items() if name != "similarities"}
+    return {**retrieval_scores(results["similarities"], relevant(pairs)), **costs}
 
 
 def _with_index(

@@ -11,7 +11,7 @@ from keras_transformers import files
 from keras_transformers.options import named
 from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import all_tasks
-from keras_transformers.tasks.weights import adapters, loading, saving
+from keras_transformers.tasks.weights import adapters, loading
 
 __all__ = ["save"]
 
@@ -64,7 +64,7 @@ def save(
     if format not in get_args(SavedFormat):
         raise ValueError(f"format={format!r}: use one of {', '.join(get_args(SavedFormat))}")
     if format == "keras_transformers":
-        return saving.save(pipeline, folder)
+        return pipeline.save(folder)
     if format == "peft":
         with files.new_folder(folder) as new:
             adapters.save(pipeline, new)

@@ -81,6 +81,8 @@ MADE = {
     "OpenNMT-tf's": _of_opennmt,
     "saved pipelines": None,
     "sentence-transformers'": None,
+    "SparseEncoder's": None,
+    "MultiVectorEncoder's": None,
     "static vectors": None,
 }
 

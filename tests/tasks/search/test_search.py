@@ -291,4 +291,17 @@ def test_bad_options(embed, corpus, words):
     with pytest.raises(ValueError, match="truncate_dim=0"):
         kt.pipelines.VectorIndex(embed, corpus, truncate_dim=0)
     with pytest.raises(ValueError, match="is not saved as weights"):
-        kt.pipelines.Searcher(corpus, [words], top_k=1).save("nowhere")
+        kt.save(kt.pipelines.Searcher(corpus, [words], top_k=1), "nowhere")
+
+
+def test_words_alone_are_exported_and_served(corpus, words, tmp_path):
+    search = kt.pipelines.Searcher(corpus, [words], top_k=2)
+    folder = kt.export(search, tmp_path / "faq")
+    assert kt.saved_model.describe(folder)["model"]["num_parameters"] == 0
+    models = [kt.serving.ModelSettings("faq", folder.parent)]
+    with (
+        kt.serving.Server(models, rest_port=0, grpc_port=None) as server,
+        kt.serving.Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=120) as client,
+    ):
+        found = client.ask("Good film?", model="faq")
+    assert found.ids == search("Good film?").ids
