@@ -123,6 +123,7 @@ BAD_CELLS = {
     ],
     "translation": [("target", None, "no target"), ("text", 3, "3")],
     "embedding": [("text_b", 5, "5"), ("text", HALF, "surrogate")],
+    "sparse_embedding": [("text_b", 5, "5"), ("text", HALF, "surrogate")],
     "late_interaction": [("text_b", 5, "5"), ("text", HALF, "surrogate")],
     "generation": [("text", math.nan, "no text")],
 }

@@ -153,6 +153,10 @@ def sentence_transformers(name):
     return write
 
 
+def colbert(folder):
+    kt.save(tiny.pipeline("late_interaction"), folder, format="huggingface")
+
+
 def gguf(folder):
     folder.mkdir()
     tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_gguf.py"))
@@ -227,6 +231,7 @@ FOLDERS = {
     "albert_base": google_albert,
     "fasttext": fast_text,
     "gguf": gguf,
+    "colbert": colbert,
 }
 HAVE = re.findall(r"^\|.*\| `(kt\.load\(\"([^/]+)/.*\))` \|$", TEXT, re.MULTILINE)
 
