@@ -109,11 +109,9 @@ def fit(
     - multiple_choice: text, choices, label
     - embedding: text, text_b (a matching text) and optionally negative (one text or a list of
       texts that do not match); or text, text_b, score from 0 to 1
-    - sparse_embedding: text, text_b (a matching document) and optionally negative, as above, and
-      score: a list with a teacher's score of text_b and of each negative
-    - late_interaction: text (the query), text_b (a document that answers it) and optionally
-      negative, as for embedding, and scores: lists with a teacher's score for text_b and each
-      negative, to learn these
+    - sparse_embedding, late_interaction: text (the query), text_b (a document that answers it) and
+      optionally negative, as for embedding, and score: a list with a teacher's score of text_b and
+      of each negative, to learn these
     - reranking: text (the query), text_b (a document), score: 1 if the document answers the
       query, else 0; with `distill=True`, a teacher's score. If all are 1, BM25 finds 7 others for
       each query, which count as 0

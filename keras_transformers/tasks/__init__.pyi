@@ -22,6 +22,7 @@ from . import regression as regression
 from . import replaced_tokens as replaced_tokens
 from . import reranking as reranking
 from . import search as search
+from . import search_training as search_training
 from . import source as source
 from . import sparse_embedding as sparse_embedding
 from . import table_rows as table_rows

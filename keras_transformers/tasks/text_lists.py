@@ -83,3 +83,42 @@ class ListPipeline(TextPipeline):
                 f"there is no {self._LIST.removesuffix('s')} to show: pass at least one"
             )
         return one_row(self._LIST, item)
+
+
+class RankingPipeline(ListPipeline):
+    """A pipeline that scores a list of documents for each text, and orders them.
+
+    See `ListPipeline`.
+    """
+
+    def answer_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return {
+            "scores": tf.TensorSpec([None, None], tf.float32),
+            "order": tf.TensorSpec([None, None], tf.int32),
+            "num_documents": tf.TensorSpec([None], tf.int32),
+        }
+
+
+def ranking(scores: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Orders documents by their scores, in the graph.
+
+    Args:
+        scores: float32 (batch, documents).
+        documents: strings (batch, documents), where "" is not a document.
+
+    Returns:
+        scores; order int32 (batch, documents), the indices of the documents, the best first, then
+        -1; and num_documents int32 (batch,), which counts up to the last document.
+    """
+    is_document = tf.not_equal(documents, "")
+    ranked = tf.where(is_document, scores, -np.inf)
+    order = tf.argsort(ranked, axis=1, direction="DESCENDING", stable=True)
+    counts = tf.reduce_sum(tf.cast(is_document, tf.int32), axis=1, keepdims=True)
+    width = tf.range(tf.shape(documents)[1])
+    ends = tf.pad(tf.where(is_document, width + 1, 0), [[0, 0], [0, 1]])
+    return {
+        "scores": scores,
+        "order": tf.where(width[None] < counts, order, -1),
+        "num_documents": tf.reduce_max(ends, axis=1),
+    }

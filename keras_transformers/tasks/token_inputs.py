@@ -138,6 +138,10 @@ class TextPipeline(Pipeline):
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
 
+    def num_windows(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
+        """Counts the windows in which each row of tokens is read: int32 (batch,)."""
+        return tf.ones([tf.cast(segments[0].nrows(), tf.int32)], tf.int32)
+
     @property
     def reads_windows(self) -> bool:
         """Whether the model's inputs are windows of long texts, (batch, windows, length)."""

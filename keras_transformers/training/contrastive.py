@@ -160,7 +160,7 @@ class PairSimilarity(keras.losses.Loss):
 class CandidateContrast(keras.losses.Loss):
     """Cross-entropy of each query's own document among the documents of all queries in the batch.
 
-    It takes scores, such as those of late interaction, where `InBatchContrast` takes vectors
+    It takes scores, as late-interaction models compute them; `InBatchContrast` takes vectors
     (Khattab & Zaharia 2020, arXiv:2004.12832, with in-batch negatives as in ColBERTv2; PyLate's
     Contrastive). `y_pred` is (batch, batch * group): each query's scores of all documents, where
     the first of the query's own group is the right one and the others look alike and do not answer

@@ -1,4 +1,4 @@
-"""Makes tiny folders of late interaction with the originals, and their answers, in one file.
+"""Makes tiny late-interaction models with the original libraries, and their answers, in one file.
 
 Command: python tests/golden/make_late_interaction.py
     with sentence-transformers 6.2.0, whose MultiVectorEncoder wrote the folders "multi_vector_...",

@@ -50,11 +50,14 @@ class TextPairs(Rows):
         negatives: texts that look like matches but are not, equally many for each text; () if there
             are none.
         scores: how similar text and partner are in meaning, from 0 to 1; None if all pairs match.
+        teacher: another model's scores for each text, of its partner and of its negatives, to learn
+            these; () if there are none.
         source: where they come from, for messages.
 
     Raises:
         ValueError: the columns differ in length, texts have different numbers of negatives, there
-            are negatives and scores, or a score is not from -1 to 1.
+            are negatives and scores, a score is not from -1 to 1, or a text has not one teacher's
+            score for each of its two or more documents.
     """
 
     texts: Sequence[str]
@@ -62,9 +65,12 @@ class TextPairs(Rows):
     negatives: Sequence[Sequence[str]] = ()
     scores: Sequence[float] | None = None
     source: str = "memory"
+    teacher: Sequence[Sequence[float]] = ()
 
     def __post_init__(self) -> None:
         columns: dict[str, Sequence[Any]] = {"partners": self.partners}
+        if self.teacher:
+            columns["lists of a teacher's scores"] = self.teacher
         if self.negatives:
             columns["lists of negatives"] = self.negatives
         if self.scores is not None:
@@ -84,6 +90,13 @@ class TextPairs(Rows):
             "value"
             for row, score in enumerate(self.scores or ())
             if not -1 <= score <= 1
+        }
+        documents = 1 + max(counts, default=0)
+        reasons |= {
+            row: f"{len(scores)} of a teacher's scores for {documents} documents, text_b and its "
+            "negatives: pass one for each, and at least one negative"
+            for row, scores in enumerate(self.teacher)
+            if documents < 2 or len(scores) != documents
         }
         check_rows(self.source, reasons)
 
@@ -252,7 +265,8 @@ class TextPairBatches(LengthBatches):
     The inputs are (batch, group, length), or (batch, group, windows, length) if the pipeline reads
     long texts in windows: a text, its partner and its negatives. The targets are
     int32 (batch, group), equal for equal texts, for `training.InBatchContrast`; for scored pairs,
-    float32 (batch,), for `training.PairSimilarity`. The constructor tokenizes the texts. If the
+    float32 (batch,), for `training.PairSimilarity`; a teacher's scores are float32 (batch, group -
+    1). The constructor tokenizes the texts. If the
     pipeline has prompts named "query" and "document", texts get the first and all others the
     second; scored pairs get the default prompt.
 
@@ -291,30 +305,23 @@ class TextPairBatches(LengthBatches):
         self.pipeline = pipeline
         columns = [pairs.texts, pairs.partners, *zip(*pairs.negatives, strict=True)]
         self._group = len(columns)
-        prompts = self._prompts(pipeline, scored=pairs.scores is not None)
-        self._segments = [
-            pipeline.tokenize(
-                texts_of(column, f"{pairs.source}: text"), prompt=prompts[min(place, 1)]
-            )[0]
-            for place, column in enumerate(columns)
-        ]
-        full = np.stack([pipeline.lengths([segment]).numpy() for segment in self._segments])
+        self._segments, full, most = self._tokenized(columns)
         counts = np.stack([pipeline.num_windows([segment]).numpy() for segment in self._segments])
-        lengths = np.minimum(full, pipeline.max_sequence_length)
+        lengths = np.minimum(full, most)
         super().__init__(
             np.max(lengths * counts, axis=0),  # the positions of the longest text's windows
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
         )
-        of_windows = [float(counts.mean())] if pipeline.reads_windows else []
-        self.mean_lengths = (float(self._group), *of_windows, float(lengths.mean()))
+        self.mean_lengths = self._mean_lengths(counts, lengths)
         self._row_size = batch_size
         ids = {text: number for number, text in enumerate(dict.fromkeys(itertools.chain(*columns)))}
+        numbers = pairs.teacher or pairs.scores
         self._targets = tf.constant(
             np.array([[ids[text] for text in column] for column in columns], np.int32).T
-            if pairs.scores is None
-            else np.array(pairs.scores, np.float32)
+            if numbers is None
+            else np.array(numbers, np.float32)
         )
         num_trimmed = 0 if pipeline.reads_windows else int(np.sum(full > lengths))
         _logger.log(
@@ -346,6 +353,29 @@ class TextPairBatches(LengthBatches):
             self.pipeline, {"text": self.pairs.texts[:count]}, self.pairs.partners[:count]
         )
 
+    def _tokenized(
+        self, columns: Sequence[Sequence[str]]
+    ) -> tuple[list[tf.RaggedTensor], np.ndarray, int | np.ndarray]:
+        """Tokenizes the texts, their partners and each column of negatives.
+
+        Returns:
+            The tokens of each column; how many there are with special tokens, (group, rows); and
+            how many of them are read, of each column (group, 1) if they differ.
+        """
+        pipeline, source = self.pipeline, f"{self.pairs.source}: text"
+        prompts = self._prompts(pipeline, scored=self.pairs.scores is not None)
+        segments = [
+            pipeline.tokenize(texts_of(column, source), prompt=prompts[min(place, 1)])[0]
+            for place, column in enumerate(columns)
+        ]
+        full = np.stack([pipeline.lengths([segment]).numpy() for segment in segments])
+        return segments, full, pipeline.max_sequence_length
+
+    def _mean_lengths(self, counts: np.ndarray, lengths: np.ndarray) -> float | tuple[float, ...]:
+        """Returns `mean_lengths`, from the windows and tokens of each text, (group, rows)."""
+        of_windows = [float(counts.mean())] if self.pipeline.reads_windows else []
+        return float(self._group), *of_windows, float(lengths.mean())
+
     @staticmethod
     def _prompts(pipeline: Any, *, scored: bool) -> list[str | None]:
         if scored or not {"query", "document"} <= set(pipeline.prompts):
@@ -373,7 +403,7 @@ def _apart(files: Sequence[TextPairs], share: float) -> tuple[list[TextPairs], l
 
 def _joined(files: Sequence[TextPairs]) -> TextPairs:
     """Joins the pairs of several files."""
-    if len({(bool(pairs.negatives), pairs.scores is None) for pairs in files}) > 1:
+    if len({(bool(x.negatives), x.scores is None, bool(x.teacher)) for x in files}) > 1:
         raise ValueError(
             f"{', '.join(pairs.source for pairs in files)}: all need negatives, scores, or neither"
         )
@@ -386,4 +416,5 @@ def _joined(files: Sequence[TextPairs]) -> TextPairs:
         [texts for pairs in files for texts in pairs.negatives],
         scores,
         ", ".join(pairs.source for pairs in files),
+        [numbers for pairs in files for numbers in pairs.teacher],
     )

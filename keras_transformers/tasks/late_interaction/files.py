@@ -1,4 +1,4 @@
-"""Opens and saves folders of late interaction: MultiVectorEncoder's, PyLate's and ColBERT's."""
+"""Opens and saves late-interaction models in the folders of MultiVectorEncoder, PyLate, ColBERT."""
 
 import dataclasses
 import string

@@ -21,7 +21,7 @@ from keras_transformers.models.unattended import (
 from keras_transformers.ranges import Default
 from keras_transformers.tasks.late_interaction.head import VECTORS, token_embedder
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.text_lists import ListPipeline
+from keras_transformers.tasks.text_lists import RankingPipeline, ranking
 from keras_transformers.tasks.texts import string_column
 from keras_transformers.tasks.token_inputs import in_chunks, joined, one_row, token_names, widened
 from keras_transformers.tasks.tracing import traced
@@ -50,7 +50,7 @@ class _Side(NamedTuple):
     length: int
 
 
-class LateInteraction(ListPipeline):
+class LateInteraction(RankingPipeline):
     """Orders documents by how well the vectors of their tokens match those of a query's.
 
     Each token of the query finds the most similar token of the document, and the score is the sum
@@ -202,17 +202,7 @@ class LateInteraction(ListPipeline):
             {"score": tf.TensorSpec([None], tf.float32)},
         )["score"]
         scores = tf.scatter_nd(places, of_pairs, tf.shape(documents, tf.int64))
-        is_document = tf.not_equal(documents, "")
-        ranked = tf.where(is_document, scores, -np.inf)
-        order = tf.argsort(ranked, axis=1, direction="DESCENDING", stable=True)
-        counts = tf.reduce_sum(tf.cast(is_document, tf.int32), axis=1, keepdims=True)
-        width = tf.range(tf.shape(documents)[1])
-        ends = tf.pad(tf.where(is_document, width + 1, 0), [[0, 0], [0, 1]])
-        return {
-            "scores": scores,
-            "order": tf.where(width[None] < counts, order, -1),
-            "num_documents": tf.reduce_max(ends, axis=1),
-        }
+        return ranking(scores, documents)
 
     def segments(self, text: tf.Tensor, *, of_queries: bool) -> tf.RaggedTensor:
         """Tokenizes texts (batch,) after their prefix: int32 (batch, None)."""
@@ -305,14 +295,6 @@ class LateInteraction(ListPipeline):
         encoded, _ = self.encode_queries(one_row("text", texts[0]))
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
-
-    def answer_specs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
-        return {
-            "scores": tf.TensorSpec([None, None], tf.float32),
-            "order": tf.TensorSpec([None, None], tf.int32),
-            "num_documents": tf.TensorSpec([None], tf.int32),
-        }
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `query` and `document`, from texts to the vectors of their tokens."""

@@ -12,7 +12,7 @@ from keras_transformers.tasks.explaining import ExplainedPipeline
 from keras_transformers.tasks.pipeline import Signature
 from keras_transformers.tasks.reranking.head import answer_scorer
 from keras_transformers.tasks.reranking.prompts import INSTRUCTION, PROMPT, Prompt
-from keras_transformers.tasks.text_lists import ListPipeline
+from keras_transformers.tasks.text_lists import RankingPipeline, ranking
 from keras_transformers.tasks.token_inputs import (
     TEXT_INPUTS,
     in_chunks,
@@ -30,7 +30,7 @@ _ANSWERS = ("yes", "no")
 _MOST_TOKENS = 8192  # of Qwen3-Reranker's prompts, in its model card
 
 
-class Reranker(ListPipeline, ExplainedPipeline):
+class Reranker(RankingPipeline, ExplainedPipeline):
     """Orders documents by how well they answer a query, with a cross-encoder.
 
     The model reads each document together with the query, which is slower but more accurate than
@@ -157,21 +157,11 @@ class Reranker(ListPipeline, ExplainedPipeline):
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores and orders documents, in the graph."""
         documents = texts["documents"]
-        is_document = tf.not_equal(documents, "")
         tokens, places = self._packed_pairs(texts["text"], documents)
         score = {"score": tf.TensorSpec([None], tf.float32)}
         of_pairs = in_chunks(self.decode, tokens, score)["score"]  # (pairs,)
         scores = tf.scatter_nd(places, of_pairs, tf.shape(documents, tf.int64))
-        ranked = tf.where(is_document, scores, -np.inf)
-        order = tf.argsort(ranked, axis=1, direction="DESCENDING", stable=True)
-        counts = tf.reduce_sum(tf.cast(is_document, tf.int32), axis=1, keepdims=True)
-        width = tf.range(tf.shape(documents)[1])
-        ends = tf.pad(tf.where(is_document, width + 1, 0), [[0, 0], [0, 1]])
-        return {
-            "scores": scores,
-            "order": tf.where(width[None] < counts, order, -1),
-            "num_documents": tf.reduce_max(ends, axis=1),
-        }
+        return ranking(scores, documents)
 
     def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the tokens of each row's pairs; see `TextPipeline`."""
@@ -219,14 +209,6 @@ class Reranker(ListPipeline, ExplainedPipeline):
         encoded = self.encode(one_row("text", text), self._first(documents))
         self.run_model(encoded)
         return {"source": token_names(self.tokenizer, encoded["token_ids"])}
-
-    def answer_specs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
-        return {
-            "scores": tf.TensorSpec([None, None], tf.float32),
-            "order": tf.TensorSpec([None, None], tf.int32),
-            "num_documents": tf.TensorSpec([None], tf.int32),
-        }
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `tokens`, from the model's inputs to scores."""

@@ -42,8 +42,8 @@ class Searcher(Pipeline):
     """Finds the texts of a corpus that answer a query; its export holds the corpus.
 
     Every query is compared with every text, so what it finds is exact; enough for a million texts.
-    Scores of several indexes are added, each index's first scaled to mean 0 and deviation 1 over
-    the corpus, so that words and vectors count alike.
+    Scores of several indexes are added, after each index's are scaled to mean 0 and standard
+    deviation 1 over the corpus, so that words and vectors count alike.
 
     Signatures of the export, where `batch` may be 0 and a query may be empty or any bytes:
 
@@ -290,7 +290,7 @@ class Searcher(Pipeline):
 
 
 def _scaled(scores: tf.Tensor) -> tf.Tensor:
-    """Scales scores (batch, texts) to mean 0 and deviation 1 in each row; equal ones become 0."""
+    """Scales each row of scores (batch, texts) to mean 0 and variance 1; equal ones become 0."""
     mean, variance = tf.nn.moments(scores, axes=[1], keepdims=True)
     return tf.math.divide_no_nan(scores - mean, tf.sqrt(variance))
 

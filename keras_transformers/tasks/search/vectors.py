@@ -147,12 +147,15 @@ class VectorIndex(Index):
         if vectors_dtype not in get_args(VectorsDtype):
             choices = ", ".join(map(repr, get_args(VectorsDtype)))
             raise ValueError(f"vectors_dtype={vectors_dtype!r}: use one of {choices}")
-        vectors = vectors or CorpusVectors.of(embed, corpus, batch_size=batch_size)
+        if vectors is None:
+            vectors = CorpusVectors.of(embed, corpus, batch_size=batch_size)
+            self.fingerprint = vectors.fingerprint
+        else:
+            self.fingerprint = fingerprint_of(embed)
         if len(vectors.vectors) != len(corpus):
             raise ValueError(
                 f"{len(vectors.vectors)} vectors for {len(corpus)} texts: embed this corpus"
             )
-        self.fingerprint = fingerprint_of(embed)
         if vectors.fingerprint != self.fingerprint:
             raise ValueError(
                 f"the vectors are of another embedder ({vectors.fingerprint[:12]}...) than the "

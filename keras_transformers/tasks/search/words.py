@@ -26,8 +26,8 @@ class WordIndex(Index):
 
     Args:
         corpus: the texts.
-        k1: how soon further occurrences of a word stop to count.
-        b: how far long texts are scaled down, 0 to 1.
+        k1: how much further occurrences of a word count; with 0, only the first does.
+        b: how strongly the length of a text lowers its scores, 0 to 1.
 
     Raises:
         ValueError: no text has a word, `k1` is negative, or `b` is not within 0 to 1.

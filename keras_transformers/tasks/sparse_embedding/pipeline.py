@@ -126,10 +126,6 @@ class SparseEmbedder(TextPipeline):
         with tf.device("CPU:0"):  # string ops run only on the CPU
             return super().tokenize(*(tf.strings.join([prompt, text]) for text in texts))
 
-    def num_windows(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
-        """Counts the windows in which each row is read, always 1: int32 (batch,)."""
-        return tf.ones([tf.cast(segments[0].nrows(), tf.int32)], tf.int32)
-
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes indices, weights, tokens and num_active from strings, in the graph."""
         return self._answer(texts["text"], self.side, self.prompt_of(self.side))
