@@ -46,13 +46,21 @@ class SearchTrainer(Trainer[PipelineT, TextPairs]):
         texts, texts_b = (
             text_columns.checked(columns, name, source) for name in ("text", "text_b")
         )
-        negatives, teacher = (
-            _lists(columns[name], kind, what, source) if columns.get(name) else ()
-            for name, kind, what in (
-                ("negative", str, "a text that does not answer the first, or a list of them"),
-                ("score", int | float, "a list of a teacher's scores: of text_b and each negative"),
-            )
-        )
+        negatives = [x if isinstance(x, list) else [x] for x in columns.get("negative") or ()]
+        teacher = columns.get("score") or ()
+        reasons = {
+            row: f"{negatives[row]!r:.80}, expected a text that does not answer the first, or a "
+            "list of them"
+            for row, values in enumerate(negatives)
+            if not all(isinstance(value, str) for value in values)
+        }
+        reasons |= {
+            row: f"{values!r:.80}, expected a list with a teacher's score of text_b and of each "
+            "negative"
+            for row, values in enumerate(teacher)
+            if not isinstance(values, list) or not all(map(_is_number, values))
+        }
+        check_rows(str(source), reasons)
         scores = [list(map(float, row)) for row in teacher]
         return TextPairs(texts, texts_b, negatives, source=str(source), teacher=scores)
 
@@ -87,13 +95,5 @@ class SearchTrainer(Trainer[PipelineT, TextPairs]):
         return split_text_pairs(examples, share)
 
 
-def _lists(cells: Sequence[Any], kind: Any, what: str, source: Source) -> list[list[Any]]:
-    """Returns cells as lists of values of a kind; BadRowsError for others."""
-    lists = [list(cell) if isinstance(cell, list | tuple) else [cell] for cell in cells]
-    reasons = {
-        row: f"{cells[row]!r:.80}, expected {what}"
-        for row, values in enumerate(lists)
-        if not all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
-    }
-    check_rows(str(source), reasons)
-    return lists
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -93,7 +93,7 @@ class TextPairs(Rows):
         }
         documents = 1 + max(counts, default=0)
         reasons |= {
-            row: f"{len(scores)} of a teacher's scores for {documents} documents, text_b and its "
+            row: f"{len(scores)} teacher's scores for {documents} documents, text_b and its "
             "negatives: pass one for each, and at least one negative"
             for row, scores in enumerate(self.teacher)
             if documents < 2 or len(scores) != documents

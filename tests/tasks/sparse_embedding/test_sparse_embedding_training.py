@@ -43,12 +43,12 @@ def test_a_teachers_scores():
 @pytest.mark.parametrize(
     ("rows", "parts"),
     [
-        ([("a film", "good", ["film"], [3.0])], ["row 0", "1 scores for 2 documents"]),
+        ([("a film", "good", ["film"], [3.0])], ["row 0", "1 teacher's scores for 2 documents"]),
         ([("a film", "good", ["film"], ["high"])], ["row 0", "'high'", "teacher's scores"]),
-        ([("a film", "good", [3])], ["row 0", "[3]", "does not belong"]),
+        ([("a film", "good", [3])], ["row 0", "[3]", "does not answer"]),
         (
             {"text": ["a film"], "text_b": ["good"], "score": [[1.0]]},
-            ["row 0", "1 scores for 1 documents", "at least one negative"],
+            ["row 0", "1 teacher's scores for 1 documents", "at least one negative"],
         ),
     ],
 )
