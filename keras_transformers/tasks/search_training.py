@@ -55,8 +55,8 @@ class SearchTrainer(Trainer[PipelineT, TextPairs]):
             if not all(isinstance(value, str) for value in values)
         }
         reasons |= {
-            row: f"{values!r:.80}, expected a list with a teacher's score of text_b and of each "
-            "negative"
+            row: f"{values!r:.80}, expected a list with a teacher's scores of text_b and of "
+            "each negative"
             for row, values in enumerate(teacher)
             if not isinstance(values, list) or not all(map(_is_number, values))
         }
