@@ -254,7 +254,9 @@ class _Bits(_Vectors):
 
         shared = tf.map_fn(
             in_common, self._words(queries), parallel_iterations=1, fn_output_signature=tf.float32
-        )  # (batch, texts)
+        )
+        # Of no queries, `map_fn` loses the number of texts.
+        shared = tf.reshape(shared, tf.stack([tf.shape(queries)[0], words.shape[0]]))
         least, places = tf.math.top_k(shared, min(_COMPARED_AGAIN, words.shape[0]))
         numbers = self._signs(tf.gather(words, places))  # (batch, compared, width)
         again = tf.linalg.matvec(numbers, queries) / np.float32(np.sqrt(self._width))

@@ -101,6 +101,14 @@ def test_many_chunks(embed):
     assert len(corpus) == 1300
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "binary"])
+def test_no_queries(embed, corpus, dtype):
+    index = kt.pipelines.VectorIndex(embed, corpus, vectors_dtype=dtype)
+    search = kt.pipelines.Searcher(corpus, [index], top_k=3)
+    hits = search.answer(text=tf.zeros([0], tf.string))
+    assert {name: len(output) for name, output in hits.items()} == dict.fromkeys(hits, 0)
+
+
 def test_hits_are_the_best_texts(embed, corpus, words):
     vectors = kt.pipelines.VectorIndex(embed, corpus)
     search = kt.pipelines.Searcher(corpus, [vectors, words], index_weights=[1, 0.5], top_k=3)
