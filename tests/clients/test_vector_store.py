@@ -1,0 +1,91 @@
+"""The client of Qdrant, unmodified, in `recipes/vector_store.py`; it searches a folder itself."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+
+import keras_transformers as kt
+
+pytest.importorskip("qdrant_client", reason="needs qdrant-client: make test-clients")
+
+PATH = Path(__file__).parents[2] / "recipes/vector_store.py"
+TEXTS = {"a": "a good film", "b": "two dogs!", "c": "very bad"}
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    spec = importlib.util.spec_from_file_location(PATH.stem, PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory):
+    return tiny.pipeline("embedding").save(tmp_path_factory.mktemp("models") / "dense")
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory):
+    return tiny.pipeline("sparse_embedding").save(tmp_path_factory.mktemp("models") / "sparse")
+
+
+@pytest.fixture
+def run(recipe, tmp_path, dense, capsys):
+    def fill(texts: dict, *options) -> list[str]:
+        lines = [json.dumps({"id": name, "text": text}) for name, text in texts.items()]
+        file = tmp_path / "texts.jsonl"
+        file.write_text("\n".join(lines), "utf-8")
+        options = {"--store": tmp_path / "store", "--dense": dense} | dict(options)
+        recipe.main([str(file), *(str(x) for pair in options.items() for x in pair)])
+        return capsys.readouterr().out.splitlines()
+
+    return fill
+
+
+def test_a_store_is_filled_and_asked(run, sparse):
+    printed = run(TEXTS, ("--sparse", sparse), ("--ask", "two dogs!"))
+    assert printed[0] == "3 texts, 3 of them new"
+    assert printed[2] == "  b: two dogs!"
+
+
+def test_only_what_the_store_lacks_is_added(run):
+    run(TEXTS)
+    assert run(TEXTS) == ["3 texts, 0 of them new"]
+    assert run(TEXTS | {"a": "a bad film", "d": "film"}) == ["4 texts, 2 of them new"]
+
+
+def test_vectors_of_another_model_are_refused(run, dense, tmp_path):
+    run(TEXTS)
+    embed = kt.load(dense)
+    embed.model.set_weights([2 * weight for weight in embed.model.get_weights()])
+    other = embed.save(tmp_path / "other")
+    with pytest.raises(ValueError, match="another model for the text 'a': choose another"):
+        run(TEXTS, ("--dense", other))
+
+
+def test_a_store_that_stops_answering(recipe, run, monkeypatch):
+    monkeypatch.setattr(recipe, "BATCH", 2)
+    add, calls = recipe.Store.add, []
+
+    def once(store, corpus):
+        if calls:
+            raise recipe.ApiException("Connection refused")
+        calls.append(corpus)
+        return add(store, corpus)
+
+    monkeypatch.setattr(recipe.Store, "add", once)
+    with pytest.raises(SystemExit, match="stopped answering after 2 texts .*: they are stored"):
+        run(TEXTS)
+    monkeypatch.setattr(recipe.Store, "add", add)
+    assert run(TEXTS)[-1] == "3 texts, 1 of them new"
+
+
+def test_a_line_that_is_no_text(recipe, tmp_path):
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"id": 1, "text": "a"}\n{"id": 2}\n')
+    with pytest.raises(ValueError, match="bad.jsonl, line 2: .*expected a JSON object"):
+        list(recipe.parts(file))
