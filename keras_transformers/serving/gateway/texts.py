@@ -10,6 +10,13 @@ from keras_transformers.serving.protocol.errors import Code
 from keras_transformers.serving.protocol.floats import shorten_floats
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 
+_RANKING_TASKS = ("reranking", "late_interaction")
+
+
+def ranks(model: Model) -> bool:
+    """Returns whether a model orders documents for a query."""
+    return model.task in _RANKING_TASKS
+
 
 def column(texts: Sequence[str]) -> np.ndarray:
     """Returns texts as an array of bytes, (batch,)."""
@@ -74,7 +81,7 @@ async def ranking(
     """Returns the index and the score of each document, the best first.
 
     Args:
-        model: a model for reranking.
+        model: a model that `ranks`.
         query: what the documents may answer.
         documents: at least one.
         field: the request's field that has the documents.

@@ -216,7 +216,10 @@ class Place:
 @pytest.fixture(scope="session")
 def tiny_server():
     """A server of tiny exports, one for each task of texts that the APIs know."""
-    tasks = ("classification", "embedding", "reranking")
+    tasks = (
+        *("classification", "embedding", "reranking"),
+        *("sparse_embedding", "late_interaction"),
+    )
     settings = [ModelSettings(task, tiny.exported(task).parent) for task in tasks]
     with Server(settings, rest_port=0, grpc_port=0) as server:
         assert server.wait_until_loaded(120)

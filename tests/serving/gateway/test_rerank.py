@@ -77,12 +77,13 @@ def test_a_backend_without_room_says_so(ask, simple):
     assert "retry-after" in response.headers
 
 
-def test_answers_are_those_of_the_client(served, tiny_client):
+@pytest.mark.parametrize("model", ["reranking", "late_interaction"])
+def test_answers_are_those_of_the_client(served, tiny_client, model):
     documents = ["bad", "a good film", "good"]
-    (ranking,) = tiny_client.ask(["good"], [documents], model="reranking")
-    (read,) = tiny_client.rows(["good"], [documents], model="reranking", signature_name="tokenize")
+    (ranking,) = tiny_client.ask(["good"], [documents], model=model)
+    (read,) = tiny_client.rows(["good"], [documents], model=model, signature_name="tokenize")
     for version in ("v1", "v2"):
-        body = {"model": "reranking", "query": "good", "documents": documents}
+        body = {"model": model, "query": "good", "documents": documents}
         answer = httpx.post(f"{served.url}/{version}/rerank", json=body, timeout=120).json()
         assert [result["index"] for result in answer["results"]] == ranking.order
         for result in answer["results"]:

@@ -220,11 +220,19 @@ def test_answers_are_those_of_the_client(served, tiny_client):
 
     vectors = [row.vector for row in tiny_client.ask(texts, model="embedding")]
     assert float32(post("/embed", {"inputs": texts})) == vectors
-    (ranking,) = tiny_client.ask(["good"], [texts[:2]], model="reranking")
-    ranks = post("/rerank", {"query": "good", "texts": texts[:2]})
-    assert [rank["index"] for rank in ranks] == ranking.order
-    scores = [ranking.scores[index] for index in ranking.order]
-    assert float32([rank["score"] for rank in ranks]) == scores
+    for embedding, weights in zip(
+        tiny_client.ask(texts, model="sparse_embedding"),
+        post("/embed_sparse", {"inputs": texts}),
+        strict=True,
+    ):
+        assert [weight["index"] for weight in weights] == embedding.indices
+        assert float32([weight["value"] for weight in weights]) == embedding.weights
+    for model in ("reranking", "late_interaction"):
+        (ranking,) = tiny_client.ask(["good"], [texts[:2]], model=model)
+        ranks = post(f"/models/{model}/rerank", {"query": "good", "texts": texts[:2]})
+        assert [rank["index"] for rank in ranks] == ranking.order
+        scores = [ranking.scores[index] for index in ranking.order]
+        assert float32([rank["score"] for rank in ranks]) == scores
     labelled = tiny_client.ask(texts, model="classification")
     predicted = post("/predict", {"inputs": [[text] for text in texts]})
     for row, answer in zip(predicted, labelled, strict=True):
@@ -238,3 +246,8 @@ def test_answers_are_those_of_the_client(served, tiny_client):
     assert [token["special"] for token in tokenized[0]] == [True, False, False, True]
     info = httpx.get(f"{served.url}/models/classification/info").json()
     assert info["model_type"]["classifier"]["id2label"] == {"0": "negative", "1": "positive"}
+    info = httpx.get(f"{served.url}/models/sparse_embedding/info").json()
+    assert info["model_type"] == {"embedding": {"pooling": "splade"}}
+    assert (
+        "reranker" in httpx.get(f"{served.url}/models/late_interaction/info").json()["model_type"]
+    )

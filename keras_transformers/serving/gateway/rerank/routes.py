@@ -72,13 +72,10 @@ async def _answer(body: Request, models: Models, version: str, *, return_documen
 
 
 async def _model(name: str | None, models: Models) -> Model:
-    def fits(model: Model) -> bool:
-        return model.task == _TASK
-
     if name is None:
-        return await models.only(_TASK, fits, "send its name in 'model'")
+        return await models.only(_TASK, texts.ranks, "send its name in 'model'")
     model = await models.find(name)
-    if not fits(model):
+    if not texts.ranks(model):
         raise refusal(
             f"model {name!r} is for {model.task or 'an unknown task'}, not for {_TASK}",
             field="model",

@@ -20,17 +20,19 @@ from keras_transformers.serving.gateway.tei.types import (
     Rank,
     RerankRequest,
     SimilarityRequest,
+    SparseEmbedRequest,
     Token,
     TokenizeRequest,
+    Weight,
 )
 from keras_transformers.serving.protocol.errors import Code
-from keras_transformers.serving.protocol.floats import shortest
+from keras_transformers.serving.protocol.floats import shorten_floats, shortest
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
 from keras_transformers.tasks.answers import TOKENIZE_SIGNATURE
 
 __all__: list[str] = []
 
-_KINDS = {"embedding": "embedding", "reranking": "reranker"}  # task -> kind of model
+_POOLING = {"embedding": None, "sparse_embedding": "splade"}  # task -> as far as an export says
 _REMEDY = "put its name into the path, /models/NAME/..."
 routes = router(
     error_shape,
@@ -83,11 +85,15 @@ def _is_for(task: str) -> Callable[[Request], Coroutine[Any, Any, Model]]:
 
 
 _Embedder = Annotated[Model, Depends(_is_for("embedding"))]
-_Reranker = Annotated[Model, Depends(_is_for("reranking"))]
+_SparseEmbedder = Annotated[Model, Depends(_is_for("sparse_embedding"))]
+_Reranker = Annotated[Model, Depends(_model("reranking", texts.ranks))]
 _Classifier = Annotated[Model, Depends(_model("classification", classified))]
 _Tokenizer = Annotated[Model, Depends(_model("tokenizing single texts", _tokenizes_texts))]
 _Described = Annotated[
-    Model, Depends(_model("texts", lambda model: model.task in _KINDS or classified(model)))
+    Model,
+    Depends(
+        _model("texts", lambda x: x.task in _POOLING or texts.ranks(x) or classified(x)),
+    ),
 ]
 
 
@@ -115,6 +121,23 @@ async def embed(body: EmbedRequest, model: _Embedder) -> list[list[float]]:
     vectors = await texts.embeddings(model, inputs, _prompt(model, body.prompt_name, ""))
     vectors = vectors[:, : body.dimensions]
     return shortest(texts.unit_vectors(vectors) if body.normalize else vectors).tolist()
+
+
+@_post("/embed_sparse")
+async def embed_sparse(body: SparseEmbedRequest, model: _SparseEmbedder) -> list[list[Weight]]:
+    """Returns the weights above 0 of texts, the highest first."""
+    inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    texts.check_count(model, inputs, "inputs")
+    signature_name = _prompt(model, body.prompt_name, "")
+    (name,) = model.signatures[signature_name].inputs
+    rows = await model.rows(signature_name, {name: texts.column(inputs)})
+    return [
+        [
+            Weight(index=index, value=value)
+            for index, value in zip(row["indices"], shorten_floats(row["weights"]), strict=True)
+        ][: row["num_active"]]
+        for row in rows
+    ]
 
 
 @_post("/similarity")
@@ -205,8 +228,10 @@ async def info(model: _Described) -> Info:
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
     }
-    kind = _KINDS.get(model.task, "classifier")
-    described: dict[str, Any] = {"pooling": None} if kind == "embedding" else names
+    described: dict[str, Any] = names
+    kind = "reranker" if texts.ranks(model) else "classifier"
+    if model.task in _POOLING:
+        kind, described = "embedding", {"pooling": _POOLING[model.task]}
     return Info(
         model_id=model.name,
         model_type={kind: described},

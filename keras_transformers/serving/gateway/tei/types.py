@@ -66,6 +66,22 @@ class EmbedRequest(Body):
     ] = None
 
 
+class SparseEmbedRequest(Body):
+    """Texts whose sparse embeddings are wanted."""
+
+    inputs: Texts
+    truncate: Truncate = None
+    truncation_direction: Direction = "Right"
+    prompt_name: PromptName = None
+
+
+class Weight(BaseModel):
+    """The weight of a token of the vocabulary."""
+
+    index: int = Field(description="The token's id.")
+    value: float = Field(description="Its weight, above 0.")
+
+
 class RerankRequest(Body):
     """A query, and the texts to order by how well they answer it."""
 
@@ -155,7 +171,7 @@ class Info(BaseModel):
     model_id: str = Field(description="Its name.")
     model_sha: None = Field(default=None, description=_UNKNOWN)
     model_dtype: str = Field(default="float32", description="The type of the answers' numbers.")
-    model_type: dict[str, dict[str, dict[str, str] | dict[str, int] | None]] = Field(
+    model_type: dict[str, dict[str, dict[str, str] | dict[str, int] | str | None]] = Field(
         description='"embedding", "reranker" or "classifier", and its labels.'
     )
     max_concurrent_requests: None = Field(default=None, description=_UNKNOWN)
