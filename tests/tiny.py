@@ -304,6 +304,20 @@ def pipeline(task: str) -> Pipeline:
     return _MAKERS[task]()
 
 
+def searcher() -> kt.pipelines.Searcher:
+    """A search with every kind of index, whose hits are reranked."""
+    corpus = kt.pipelines.Corpus(["a good film", "very bad", "long film"], ids="xyz")
+    embed, sparse = pipeline("embedding"), pipeline("sparse_embedding")
+    vectors = [
+        kt.pipelines.VectorIndex(embed, corpus, vectors_dtype=dtype)
+        for dtype in ("float32", "int8", "binary")
+    ]
+    others = [kt.pipelines.WordIndex(corpus), kt.pipelines.TermIndex(sparse, corpus)]
+    return kt.pipelines.Searcher(
+        *(corpus, [*vectors, *others]), top_k=2, rerank=pipeline("reranking")
+    )
+
+
 def export_tiny(task: str, base: Path) -> Path:
     """Exports the tiny pipeline of a task to `base`; not checked.
 

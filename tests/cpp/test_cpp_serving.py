@@ -110,6 +110,11 @@ def test_every_export_answers_in_cpp(task, program, tmp_path):
     assert_answers_as_stored(program, tiny.exported(task), tmp_path)
 
 
+def test_a_corpus_is_searched_in_cpp(program, tmp_path):
+    export = kt.export(tiny.searcher(), tmp_path / "export", check=False)
+    assert_answers_as_stored(program, export, tmp_path)
+
+
 @pytest.mark.parametrize("make", [tiny.wide_mask_filler, tiny.wide_generator])
 def test_matrices_in_panels_answer_in_cpp(make, program, tmp_path):
     assert_answers_as_stored(program, kt.export(make(), tmp_path / "export", check=False), tmp_path)

@@ -39,7 +39,7 @@ def all_kinds() -> dict[str, dict[str, Export]]:
             )
             for make in (classifier, embedder, mask_filler, translator, generator)
         },
-        "a corpus": {"searcher": lambda base: kt.export(searcher(), base, check=False)},
+        "a corpus": {"searcher": lambda base: kt.export(tiny.searcher(), base, check=False)},
         "those in saved_models/": {
             name: lambda base, name=name: SAVED_MODELS / name
             for name in read(SAVED_MODELS / "manifest.json")
@@ -98,17 +98,3 @@ def generator():
     tokenizer = tiny.byte_pairs()
     model = kt.families.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **SIZES)
     return kt.pipelines.TextGenerator(model, tokenizer, max_length=5, top_k=0)
-
-
-def searcher():
-    """A search with every kind of index, whose hits are reranked."""
-    corpus = kt.pipelines.Corpus(["a good film", "very bad", "long film"], ids="xyz")
-    embed, sparse = tiny.pipeline("embedding"), tiny.pipeline("sparse_embedding")
-    vectors = [
-        kt.pipelines.VectorIndex(embed, corpus, vectors_dtype=dtype)
-        for dtype in ("float32", "int8", "binary")
-    ]
-    others = [kt.pipelines.WordIndex(corpus), kt.pipelines.TermIndex(sparse, corpus)]
-    return kt.pipelines.Searcher(
-        *(corpus, [*vectors, *others]), top_k=2, rerank=tiny.pipeline("reranking")
-    )
