@@ -58,6 +58,8 @@ class Searcher(Pipeline):
         index_weights: how much each index counts; by default all alike.
         rerank: scores the best texts again, such as a `Reranker`; these scores order the hits.
         num_candidates: how many texts it scores per query; only with `rerank`.
+        first_stage_weight: how much the indexes' scores count beside the reranker's, after both are
+            scaled over the candidates; only with `rerank`. By default the reranker's alone decide.
         top_k: number of hits.
 
     Raises:
@@ -81,6 +83,7 @@ class Searcher(Pipeline):
         index_weights: Sequence[float] | None = None,
         rerank: Ranks | None = None,
         num_candidates: int = 32,
+        first_stage_weight: float = 0.0,
         top_k: int = 10,
     ) -> None:
         self.corpus, self.indexes, self.rerank = corpus, tuple(indexes), rerank
@@ -94,10 +97,13 @@ class Searcher(Pipeline):
         for name, value in (("top_k", top_k), ("num_candidates", num_candidates)):
             if value < 1:
                 raise ValueError(f"{name}={value}: expected 1 or more")
+        if not (np.isfinite(first_stage_weight) and first_stage_weight >= 0):
+            raise ValueError(f"first_stage_weight={first_stage_weight}: expected a number from 0")
         if top_k > len(corpus):
             raise ValueError(f"top_k={top_k}: the corpus has {len(corpus)} texts")
         self.index_weights, self.top_k = tuple(map(float, weights)), int(top_k)
         self.num_candidates = int(num_candidates)
+        self.first_stage_weight = float(first_stage_weight)
         with tf.device("CPU:0"):
             self._strings = tuple(
                 tf.Variable(values, trainable=False) for values in (corpus.ids, corpus.texts)
@@ -180,6 +186,7 @@ class Searcher(Pipeline):
         config: dict[str, Any] = {"top_k": self.top_k, "index_weights": list(self.index_weights)}
         if self.rerank is not None:
             config["num_candidates"] = self.num_candidates
+            config["first_stage_weight"] = self.first_stage_weight
         return config
 
     def metadata(self) -> dict[str, Any]:
@@ -247,7 +254,10 @@ class Searcher(Pipeline):
 
     def _arguments(self) -> dict[str, Any]:
         """Returns the arguments of the constructor that make this pipeline."""
-        names = ("corpus", "indexes", "index_weights", "rerank", "num_candidates", "top_k")
+        names = (
+            *("corpus", "indexes", "index_weights", "rerank"),
+            *("num_candidates", "first_stage_weight", "top_k"),
+        )
         return {name: getattr(self, name) for name in names}
 
     def _search(self, query: tf.Tensor, k: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -273,10 +283,12 @@ class Searcher(Pipeline):
             scores, places = tf.math.top_k(scores, most)  # (batch, hits)
         else:
             num_candidates = tf.minimum(tf.maximum(self.num_candidates, most), len(self.corpus))
-            _, candidates = tf.math.top_k(scores, num_candidates)
+            scores, candidates = tf.math.top_k(scores, num_candidates)
             with tf.device("CPU:0"):
                 documents = tf.gather(texts, candidates)
             ranked = self.rerank.answer(text=text, documents=documents)["scores"]
+            if self.first_stage_weight:
+                ranked = _scaled(ranked) + self.first_stage_weight * _scaled(scores)
             scores, order = tf.math.top_k(ranked, most)
             places = tf.gather(candidates, order, batch_dims=1)
         wanted = tf.sequence_mask(counts, tf.shape(places)[1])

@@ -141,6 +141,21 @@ def test_reranked_hits(embed, corpus):
     assert len(search("good film", top_k=6).ids) == 6  # more candidates than usual
 
 
+def test_a_reranker_and_the_indexes_decide_together(embed, corpus):
+    rank = tiny.pipeline("reranking")
+    first = kt.pipelines.Searcher.of(embed, corpus, top_k=4)("good film")
+    search = kt.pipelines.Searcher.of(
+        *(embed, corpus), rerank=rank, num_candidates=4, first_stage_weight=0.5, top_k=4
+    )
+    ranked, cosines = np.array(rank("good film", first.texts).scores), np.array(first.scores)
+    sums = (ranked - ranked.mean()) / ranked.std()
+    sums += 0.5 * (cosines - cosines.mean()) / cosines.std()
+    found = search("good film")
+    assert found.ids == [first.ids[i] for i in np.argsort(-sums)]
+    np.testing.assert_allclose(found.scores, np.sort(sums)[::-1], atol=1e-3)
+    assert search("good film", first_stage_weight=100.0).ids == first.ids
+
+
 @pytest.fixture(scope="module")
 def exported(embed, corpus, words, tmp_path_factory):
     search = kt.pipelines.Searcher(
@@ -287,6 +302,7 @@ def test_bad_options(embed, corpus, words):
         ({"index_weights": [1, 2]}, "a number from 0 for each of 1"),
         ({"index_weights": [-1]}, "a number from 0"),
         ({"num_candidates": 0}, "num_candidates=0"),
+        ({"first_stage_weight": -1}, "first_stage_weight=-1: expected a number from 0"),
     ):
         with pytest.raises(ValueError, match=message):
             kt.pipelines.Searcher(corpus, [words], **{"top_k": 1, **options})
