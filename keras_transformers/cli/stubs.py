@@ -138,6 +138,8 @@ def _load(imports: set[str]) -> Iterator[str]:
     imports |= {"import os", "from typing import Literal, overload"}
     every: dict[str, set[str]] = {}
     for task in registry.own("TASK"):
+        if task.made_by:
+            continue
         options = {
             option: _annotation(parameter.annotation, imports)
             for option, parameter in task.options.items()

@@ -128,6 +128,7 @@ def predict(
     - embedding: embedding; word_embedding: tokens, vectors
     - sparse_embedding: indices, weights, tokens
     - reranking: the score of each row's text_b, or scores and order of its list of documents
+    - search: ids, texts and scores of the hits
     - translation: translation, score
     - generation: generation, num_new_tokens, log_probability, finished
     - fill_mask: tokens, probabilities

@@ -51,6 +51,7 @@ class Task(abc.ABC, Generic[PipelineT]):
         by_default: whether it may be this task if config.json has no problem_type.
         num_outputs: how many outputs its head has, where tasks share a class or no class is named.
         biases: the tensors that identify its head if no class is named.
+        made_by: what makes its pipelines, if `load` does not.
     """
 
     name: ClassVar[str]
@@ -68,6 +69,7 @@ class Task(abc.ABC, Generic[PipelineT]):
     by_default: ClassVar[bool] = True
     num_outputs: ClassVar[Literal["one", "several"] | None] = None
     biases: ClassVar[tuple[str, ...]] = ()
+    made_by: ClassVar[str] = ""
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds the task's head to a model without one; by default a model needs none.

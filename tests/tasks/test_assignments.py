@@ -175,7 +175,7 @@ def arguments(pipeline):
 
 def test_every_class_of_pipelines_is_here():
     classes = {type(tiny.pipeline(task)) for task in tiny.TASKS}
-    assert classes == {task.pipeline for task in all_tasks().values()}
+    assert classes == {task.pipeline for task in all_tasks().values() if not task.made_by}
 
 
 @pytest.mark.parametrize("task", tiny.TASKS)

@@ -181,7 +181,10 @@ def _task(weights: FoundWeights, wanted: str | None) -> Task[Any]:
             f"{', '.join(possible)}, to use the layers below a head"
         )
     if wanted not in tasks:
-        raise ValueError(f"pipeline={wanted!r}: use one of {', '.join(tasks)}")
+        loaded = [task.name for task in tasks.values() if not task.made_by]
+        raise ValueError(f"pipeline={wanted!r}: use one of {', '.join(loaded)}")
+    if made_by := tasks[wanted].made_by:
+        raise ValueError(f"pipeline={wanted!r} is not made from weights alone: use {made_by}")
     if wanted not in possible:
         raise ValueError(
             f"pipeline={wanted!r}: {weights.source} can only serve {', '.join(possible)}"

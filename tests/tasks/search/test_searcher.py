@@ -295,6 +295,25 @@ def test_long_texts_are_counted(embed, caplog):
     assert not caplog.records
 
 
+def test_predict_answers_the_rows_of_a_table(embed, corpus, exported, tmp_path):
+    search = kt.pipelines.Searcher.of(embed, corpus, top_k=2)
+    answered = kt.predict(search, {"text": QUERIES, "row": list(range(len(QUERIES)))}, quiet=True)
+    assert [answered[name] for name in ("ids", "texts")] == [
+        [getattr(hits, name) for hits in search(QUERIES)] for name in ("ids", "texts")
+    ]
+    assert list(answered) == ["text", "row", "ids", "texts", "scores"]
+
+
+def test_a_search_is_not_loaded_from_weights_nor_saved(embed, corpus, tmp_path):
+    kt.save(embed, tmp_path / "embedder", format="huggingface")
+    with pytest.raises(ValueError, match="not made from weights alone: use pipelines.Searcher"):
+        kt.load(tmp_path / "embedder", pipeline="search")
+    for format in ("keras_transformers", "huggingface"):
+        with pytest.raises(ValueError, match="is not saved as weights: export it"):
+            kt.save(kt.pipelines.Searcher.of(embed, corpus), tmp_path / "new", format=format)
+    assert not (tmp_path / "new").exists()
+
+
 def test_bad_options(embed, corpus, words):
     for options, message in (
         ({"top_k": 8}, "top_k=8: the corpus has 7 texts"),
