@@ -157,6 +157,13 @@ def _reranker() -> Pipeline:
     return kt.pipelines.Reranker(lively(heads.regressor(encoder())), wordpiece())
 
 
+def _zero_shot_classifier() -> Pipeline:
+    labels = ["contradiction", "neutral", "entailment"]
+    return kt.pipelines.ZeroShotClassifier(
+        lively(heads.classifier(encoder(), 3)), wordpiece(), labels
+    )
+
+
 def _late_interaction() -> Pipeline:
     return kt.pipelines.LateInteraction(
         lively(heads.token_embedder(encoder(), width=6)),
@@ -273,6 +280,7 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "tagging": _tagger,
     "translation": _translator,
     "word_embedding": _word_embedder,
+    "zero_shot_classification": _zero_shot_classifier,
 }
 # Wide enough for the forms of exports that replace matrices: int8, and float32 in panels.
 _WIDE = {"num_layers": 2, "num_heads": 2, "hidden_dim": 64, "max_sequence_length": 64}

@@ -125,6 +125,7 @@ def predict(
     - tagging: entities of a text, or labels and scores of words
     - question_answering: answer, score, start, end, null_score
     - multiple_choice: choice, choice_index, probability
+    - zero_shot_classification: label, label_index, probability
     - embedding: embedding; word_embedding: tokens, vectors
     - sparse_embedding: indices, weights, tokens
     - reranking: the score of each row's text_b, or scores and order of its list of documents

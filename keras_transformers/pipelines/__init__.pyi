@@ -25,6 +25,7 @@ from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder as
 from keras_transformers.tasks.tagging.pipeline import Tagger as Tagger
 from keras_transformers.tasks.translation.pipeline import Translator as Translator
 from keras_transformers.tasks.word_embedding.pipeline import WordEmbedder as WordEmbedder
+from keras_transformers.tasks.zero_shot_classification.pipeline import ZeroShotClassifier as ZeroShotClassifier
 from keras_transformers.tasks.pipeline import Pipeline as Pipeline
 from keras_transformers.tasks.pipeline import Signature as Signature
 from keras_transformers.tasks.classification.answer import Classification as Classification
@@ -44,6 +45,7 @@ from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation
 from keras_transformers.tasks.word_embedding.answer import WordVectors as WordVectors
+from keras_transformers.tasks.zero_shot_classification.answer import ZeroShotLabel as ZeroShotLabel
 from keras_transformers.tasks.answers import AnswerType as AnswerType
 from keras_transformers.tasks.answers import Result as Result
 from keras_transformers.tasks.weights.loading import load as load

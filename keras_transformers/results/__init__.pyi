@@ -17,5 +17,6 @@ from keras_transformers.tasks.tagging.answer import TaggedEntity as TaggedEntity
 from keras_transformers.tasks.tagging.answer import Tags as Tags
 from keras_transformers.tasks.translation.answer import Translation as Translation
 from keras_transformers.tasks.word_embedding.answer import WordVectors as WordVectors
+from keras_transformers.tasks.zero_shot_classification.answer import ZeroShotLabel as ZeroShotLabel
 from keras_transformers.tasks.answers import AnswerType as AnswerType
 from keras_transformers.tasks.answers import Result as Result

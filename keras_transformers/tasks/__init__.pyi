@@ -39,6 +39,7 @@ from . import translation as translation
 from . import weights as weights
 from . import windows as windows
 from . import word_embedding as word_embedding
+from . import zero_shot_classification as zero_shot_classification
 from .answers import AnswerType as AnswerType
 from .answers import Result as Result
 from .labels import LabelColumn as LabelColumn

@@ -76,6 +76,26 @@ class ListPipeline(TextPipeline):
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"max_sequence_length": self.max_sequence_length}
 
+    def packed_pairs(
+        self, text: tf.Tensor, items: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Packs texts with each item of their lists.
+
+        Args:
+            text: strings (batch,).
+            items: strings (batch, items), where "" is not an item.
+
+        Returns:
+            The model's inputs (pairs, length), and the row and column of each item, (pairs, 2).
+        """
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            tf.debugging.assert_equal(
+                tf.size(text), tf.shape(items)[0], f"text and {self._LIST} differ in number"
+            )
+            is_item = tf.not_equal(items, "")
+            places = tf.where(is_item)  # (pairs, 2)
+            return self.encode(tf.gather(text, places[:, 0]), items[is_item]), places
+
     def _first(self, items: str | bytes | Sequence[str]) -> tf.Tensor:
         item = next(filter(None, items), None)
         if item is None:

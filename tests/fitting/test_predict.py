@@ -31,6 +31,10 @@ DATA = {
         {"text": TEXTS, "choices": [["good", "bad"], ["a", "film", "!"], ["long"]]},
         ["choice", "choice_index", "probability"],
     ),
+    "zero_shot_classification": (
+        {"text": TEXTS, "labels": [["good", "bad"], ["a", "film", "!"], ["long"]]},
+        ["label", "label_index", "probability"],
+    ),
     "reranking": (
         {"text": TEXTS, "documents": [["good", "bad"], ["a", "film", "!"], ["long"]]},
         ["scores", "order"],

@@ -54,7 +54,7 @@ const WORDS = {
     relative: "Relative bias: each column is a distance from -32 to 32, each row a head.",
     only: "An export answers texts. To look inside, open the folder of weights.",
     error: "Error", image: "Image", span: "Answer in the context",
-    text: "Text", text_b: "Second text", choices: "Choices, one per line", documents: "Documents, one per line", question: "Question", context: "Context", prompt: "Prompt",
+    text: "Text", text_b: "Second text", choices: "Choices, one per line", labels: "Labels, one per line", documents: "Documents, one per line", question: "Question", context: "Context", prompt: "Prompt",
     image_bytes: "Image", vector: "Vector", similar: "first values",
   },
   zh: {
@@ -110,13 +110,13 @@ const WORDS = {
     relative: "相对位置偏置：每列是 -32 到 32 的一个距离，每行是一个头。",
     only: "导出模型只回答文本。要查看内部，请打开权重文件夹。",
     error: "错误", image: "图像", span: "上下文中的答案",
-    text: "文本", text_b: "第二段文本", documents: "文档，每行一篇", choices: "选项，每行一个", question: "问题", context: "上下文", prompt: "提示",
+    text: "文本", text_b: "第二段文本", documents: "文档，每行一篇", choices: "选项，每行一个", labels: "标签，每行一个", question: "问题", context: "上下文", prompt: "提示",
     image_bytes: "图像", vector: "向量", similar: "前几个值",
   },
 };
 
 const TASKS_IN_CHINESE = {
-  classification: "分类", multi_label_classification: "多标签分类", regression: "回归",
+  classification: "分类", zero_shot_classification: "零样本分类", multi_label_classification: "多标签分类", regression: "回归",
   tagging: "序列标注", question_answering: "问答", multiple_choice: "多项选择", reranking: "重排序",
   replaced_tokens: "替换词元检测", fill_mask: "掩码填空", next_sentence: "下一句判断", embedding: "文本向量", sparse_embedding: "稀疏文本向量",
   late_interaction: "后期交互", word_embedding: "词向量",

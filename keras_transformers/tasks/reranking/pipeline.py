@@ -157,7 +157,7 @@ class Reranker(RankingPipeline, ExplainedPipeline):
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores and orders documents, in the graph."""
         documents = texts["documents"]
-        tokens, places = self._packed_pairs(texts["text"], documents)
+        tokens, places = self.packed_pairs(texts["text"], documents)
         score = {"score": tf.TensorSpec([None], tf.float32)}
         of_pairs = in_chunks(self.decode, tokens, score)["score"]  # (pairs,)
         scores = tf.scatter_nd(places, of_pairs, tf.shape(documents, tf.int64))
@@ -165,7 +165,7 @@ class Reranker(RankingPipeline, ExplainedPipeline):
 
     def read_tokens(self, **texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the tokens of each row's pairs; see `TextPipeline`."""
-        tokens, places = self._packed_pairs(texts["text"], texts["documents"])
+        tokens, places = self.packed_pairs(texts["text"], texts["documents"])
         with tf.device("CPU:0"):  # ragged ops run only on the CPU
             return joined(self.real_tokens(tokens), places[:, 0], tf.size(texts["text"]))
 
@@ -224,22 +224,6 @@ class Reranker(RankingPipeline, ExplainedPipeline):
             **({} if self.prompt is None else prompt),
             **super().config(),
         }
-
-    def _packed_pairs(
-        self, text: tf.Tensor, documents: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Packs texts with each of their documents.
-
-        Returns:
-            The model's inputs (pairs, length), and the row and column of each document, (pairs, 2).
-        """
-        with tf.device("CPU:0"):  # string ops run only on the CPU
-            tf.debugging.assert_equal(
-                tf.size(text), tf.shape(documents)[0], "text and documents differ in number"
-            )
-            is_document = tf.not_equal(documents, "")
-            places = tf.where(is_document)  # (pairs, 2)
-            return self.encode(tf.gather(text, places[:, 0]), documents[is_document]), places
 
     def _ids(self, text: str) -> list[int]:
         """Returns the tokens of a part of the prompt."""

@@ -1,0 +1,1 @@
+"""Zero-shot classification: its answer and pipeline."""
