@@ -54,6 +54,7 @@ from keras_transformers.tasks.search.vectors import VectorsDtype
 _BATCH = 32
 _LENGTH, _FIT_LENGTH, _EPOCHS, _RATE = 256, 128, 2, 5e-5
 _MANY = 100_000
+Rows = dict[str, list[str]]
 _DTYPES: tuple[VectorsDtype, ...] = ("float32", "int8", "binary")
 
 
@@ -165,14 +166,14 @@ def indexes_of(corpus: Corpus, options: argparse.Namespace) -> dict[str, Index]:
     return indexes
 
 
-def dense(folder: str, train: TextPairs, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
+def dense(folder: str, train: Rows, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
     """Trains an embedder, and returns its scores of all texts for queries."""
     embed = kt.load(folder, pipeline="embedding", max_sequence_length=_FIT_LENGTH)
     kt.fit(embed, train, epochs=_EPOCHS, batch_size=_BATCH, learning_rate=_RATE, quiet=True)
     return scores_of(VectorIndex(embed.with_options(max_sequence_length=_LENGTH), corpus), queries)
 
 
-def late(folder: str, train: TextPairs, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
+def late(folder: str, train: Rows, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
     """Trains late interaction, and returns its scores of all texts for queries."""
     rank = kt.load(
         folder,
@@ -200,8 +201,9 @@ def fitted(
         asked = sorted({query_of[pairs.texts[i]] for i in np.flatnonzero(halves != half)})
         queries = [found.queries[i] for i in asked]
         keras.utils.set_random_seed(0)
-        known = pairs.select(np.flatnonzero(halves == half).tolist())
-        scores[asked] = train(folder, known, Corpus(found.texts), queries)
+        half_of_pairs = pairs.select(np.flatnonzero(halves == half).tolist())
+        rows = {"text": list(half_of_pairs.texts), "text_b": list(half_of_pairs.partners)}
+        scores[asked] = train(folder, rows, Corpus(found.texts), queries)
     return scores
 
 

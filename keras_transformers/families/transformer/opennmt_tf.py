@@ -39,7 +39,7 @@ _LONGEST = 250  # OpenNMT-tf's maximum_decoding_length
 _EPSILON = 1e-3  # epsilon of norms, since 2.6
 _HEAD_DIM = 64  # in every model of its catalog
 _DESCRIPTION = "model_description.py"
-_LARGEST_DESCRIPTION = 2**18  # bytes
+_LARGEST_DESCRIPTION = 2**16  # bytes
 _CONSTANTS = ([tokenize.NUMBER], [tokenize.STRING])
 _LONGEST_VALUE = 20  # tokens
 _ENDS = (",", ")", ";", "\n", "")  # tokens after a value
@@ -265,7 +265,8 @@ def _tokens(file: Path) -> list[TokenInfo]:
             if token.type == tokenize.ERRORTOKEN and not token.string.isspace():
                 raise SyntaxError(f"unexpected {token.string!r:.20}")
             if token.type not in (tokenize.COMMENT, tokenize.NL):
-                tokens.append(token)
+                # Python 3.12 gives each token of a line its own copy of the line.
+                tokens.append(token._replace(line=""))
     except (tokenize.TokenError, SyntaxError) as error:
         line = tokens[-1].end[0] if tokens else 1
         raise ValueError(f"{file}:{line}: not a description in Python ({error.args[0]})") from error

@@ -121,7 +121,7 @@ def test_other_models_are_refused_by_name(name, message, left_behind, tmp_path):
             r"model_description\.py:3: num_heads=0\.5; expected a number",
         ),
         ("model_description.py", "num_heads = (", ValueError, "py:1: not a description in Python"),
-        ("model_description.py", f"x = {'-' * 200_000}1", ValueError, "how many heads"),
+        ("model_description.py", f"x = {'-' * 60_000}1", ValueError, "how many heads"),
         (
             "model_description.py",
             f"f(ffn_activation={'.'.join('a' * 3000)})",
