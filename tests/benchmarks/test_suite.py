@@ -46,10 +46,12 @@ def test_a_table_names_command_machine_and_versions(suite, tmp_path, monkeypatch
     monkeypatch.setattr(contest, "RESULTS", tmp_path / "suite")
     row = {name: {"median": 1.0, "first_quartile": 1.0, "third_quartile": 1.0} for name in ("a",)}
     contest.write("table", "python table.py", {"row": {**row, "ours": row["a"]}})
-    table = json.loads((tmp_path / "suite" / "table.json").read_text())
+    suffix = contest.INSTRUCTION_SETS[contest.machine()["instruction_set"]][1]
+    file = tmp_path / "suite" / f"table{suffix}.json"
+    table = json.loads(file.read_text())
     assert table["command"] == "python table.py"
     assert {"tensorflow", "keras"} <= table["machine"]["versions"].keys()
-    assert "ours / best 1.00" in (tmp_path / "suite" / "table.txt").read_text()
+    assert "ours / best 1.00" in file.with_suffix(".txt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def read_modules(folder: Folder) -> list[tuple[str, Folder]]:
     """
     file = folder / MODULES
     modules: list[tuple[str, Folder]] = []
-    for module in read_json_list(file):
+    for module in folder.once(read_json_list, file):
         fields = module if isinstance(module, dict) else {}
         modules.append(module_at(file, folder, fields.get("type"), fields.get("path", "")))
     return modules

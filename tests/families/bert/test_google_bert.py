@@ -413,7 +413,10 @@ def test_a_checkpoint_goes_on_to_hugging_face_and_comes_back(head, tmp_path):
     assert found.keys() == wanted.keys()
     for path, array in wanted.items():
         np.testing.assert_array_equal(found[path], array, err_msg=path)
-    # Without a graph, which takes long to trace.
+    # Without a graph, which takes long to trace. A product may round by where its operands lie.
     answers, others = (p.decode(p.encode(["a good [MASK] film!"])) for p in (last, first))
     for name, value in others.items():
-        np.testing.assert_array_equal(answers[name], value, err_msg=name)
+        if value.dtype == tf.string:
+            np.testing.assert_array_equal(answers[name], value, err_msg=name)
+        else:
+            np.testing.assert_allclose(answers[name], value, rtol=1e-5, err_msg=name)
