@@ -1,4 +1,4 @@
-"""The client of Qdrant, unmodified, in `recipes/vector_store.py`; it searches a folder itself."""
+"""The client of Qdrant, unmodified, in docs/deployment; it searches a folder itself."""
 
 import importlib.util
 import json
@@ -11,7 +11,7 @@ import keras_transformers as kt
 
 pytest.importorskip("qdrant_client", reason="needs qdrant-client: make test-clients")
 
-PATH = Path(__file__).parents[2] / "recipes/vector_store.py"
+PATH = Path(__file__).parents[2] / "docs/deployment/vector_store.py"
 TEXTS = {"a": "a good film", "b": "two dogs!", "c": "very bad"}
 
 

@@ -1,15 +1,15 @@
-"""Search in a vector store: embeds a corpus, fills Qdrant with it, and asks it.
+r"""Search in a vector store: embeds a corpus, fills Qdrant with it, and asks it.
 
-Paper:   Cormack et al. 2009, reciprocal rank fusion, https://doi.org/10.1145/1571941.1572114
-Data:    JSON Lines with the fields id and text
-Command: pip install qdrant-client
-         python recipes/vector_store.py faq.jsonl --store http://localhost:6333 --dense MINILM
-             --sparse SPLADE --ask "Can I send it back?"
-         where MINILM is an embedder, and SPLADE, which may be left out, has sparse embeddings.
-         `--store` may also be a folder, which the client searches itself: for some 20,000 texts.
+    pip install qdrant-client
+    python docs/deployment/vector_store.py faq.jsonl --store http://localhost:6333 \
+        --dense minilm/ --sparse splade/ --ask "Can I send it back?"
 
-The command resumes: texts that the store has already, with vectors of this model, are not embedded
-again. A corpus of up to a million texts needs no store; see docs/search.md.
+faq.jsonl has objects with id and text; minilm/ has an embedder, and splade/, which may be left
+out, sparse embeddings. Both are added by reciprocal rank fusion (Cormack et al. 2009). The store
+may also be a folder, which the client searches itself: for some 20,000 texts.
+
+The command resumes: texts that the store has already, with vectors of this model, are not
+embedded again. A corpus of up to a million texts needs no store; see docs/search.md.
 """
 
 import argparse
@@ -53,10 +53,9 @@ class Store:
         if not self._client.collection_exists(collection):
             size = one.vectors.shape[1]
             dense = models.VectorParams(size=size, distance=models.Distance.COSINE)
+            terms = {SPARSE: models.SparseVectorParams()} if sparse else None
             self._client.create_collection(
-                collection,
-                vectors_config={DENSE: dense},
-                sparse_vectors_config={SPARSE: models.SparseVectorParams()} if sparse else None,
+                collection, vectors_config={DENSE: dense}, sparse_vectors_config=terms
             )
 
     def add(self, corpus: Corpus) -> int:
@@ -84,7 +83,8 @@ class Store:
         if not missing:
             return 0
         part = Corpus(
-            [corpus.texts[place] for place in missing], ids=[corpus.ids[place] for place in missing]
+            [corpus.texts[place] for place in missing],
+            ids=[corpus.ids[place] for place in missing],
         )
         dense = CorpusVectors.of(self._embed, part).vectors
         sparse = self._sparse(part.texts, side="document") if self._sparse else None
@@ -148,8 +148,8 @@ def parts(path: Path) -> Iterator[Corpus]:
                     ids.append(row["id"])
                 except (ValueError, TypeError, KeyError) as error:
                     raise ValueError(
-                        f"{path}, line {number}: {line[:80]!r}: expected a JSON object with id and "
-                        "text"
+                        f"{path}, line {number}: {line[:80]!r}: expected a JSON object with "
+                        "id and text"
                     ) from error
             yield Corpus(texts, ids=ids, source=f"{path}, from line {batch[0][0]}")
 
@@ -180,11 +180,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             read += len(corpus)
             print(f"{read:,} texts, {added:,} of them new", flush=True)
         for query in options.ask:
-            print(query, *(f"  {x['id']}: {x['text'][:80]}" for x in store.ask(query)), sep="\n")
+            print(
+                query, *(f"  {x['id']}: {x['text'][:80]}" for x in store.ask(query)), sep="\n"
+            )
     except ApiException as error:
         raise SystemExit(
-            f"{options.store} stopped answering after {read:,} texts ({error}): they are stored; "
-            "start it, and run the same command again for the rest"
+            f"{options.store} stopped answering after {read:,} texts ({error}): they are "
+            "stored; start it, and run the same command again for the rest"
         ) from error
     store.close()
 
