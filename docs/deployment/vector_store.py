@@ -5,8 +5,8 @@ r"""Search in a vector store: embeds a corpus, fills Qdrant with it, and asks it
         --dense minilm/ --sparse splade/ --ask "Can I send it back?"
 
 faq.jsonl has objects with id and text; minilm/ has an embedder, and splade/, which may be
-left out, sparse embeddings. Both are added by reciprocal rank fusion (Cormack et al. 2009). The
-store may also be a folder, which the client searches itself: for some 20,000 texts.
+left out, sparse embeddings. Both are added by reciprocal rank fusion (Cormack et al. 2009).
+The store may also be a folder, which the client searches itself: for some 20,000 texts.
 
 The command resumes: texts that the store has already, with vectors of this model, are not
 embedded again. A corpus of up to a million texts needs no store; see docs/search.md.
