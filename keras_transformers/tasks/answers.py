@@ -112,7 +112,11 @@ def answer_type_of(outputs: Collection[str]) -> AnswerType | None:
     Returns:
         The answer type whose fields these are; None if there is none, or several.
     """
-    fitting = {answer.type: answer for answer in answer_types() if answer.fits(outputs)}
+    fitting = {
+        answer.type: answer
+        for answer in answer_types()
+        if answer.fits(outputs) and answer.count in (None, *outputs)
+    }
     return next(iter(fitting.values())) if len(fitting) == 1 else None
 
 
