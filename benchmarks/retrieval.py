@@ -48,6 +48,7 @@ from keras_transformers.pipelines import (
     TermIndex,
     VectorIndex,
     WordIndex,
+    fingerprint_of,
 )
 from keras_transformers.tasks.late_interaction.training import max_sim
 from keras_transformers.tasks.search.vectors import VectorsDtype
@@ -220,10 +221,9 @@ def show_speed(folder: str, data: Path) -> None:
     embed = loaded(folder, kt.pipelines.Embedder)
     queries = xquad(data, "en").texts
     corpus = Corpus([str(place) for place in range(_MANY)])
-    width = CorpusVectors.of(embed, Corpus(["one text"])).vectors.shape[1]
-    fingerprint = CorpusVectors.of(embed, Corpus(["one text"])).fingerprint
+    width = embed.model.output["embedding"].shape[-1]
     random = np.random.default_rng(0).normal(size=(_MANY, width)).astype(np.float32)
-    vectors = CorpusVectors(random, fingerprint)
+    vectors = CorpusVectors(random, fingerprint_of(embed))
     alone = milliseconds(lambda text: embed.answer(text=text), queries)
     print(f"{_MANY:,} vectors of {width}\n\n| type | MB | ms |\n|---|--:|--:|")
     for dtype in _DTYPES:

@@ -23,17 +23,23 @@ from typing import Any
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import ApiException
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 import keras_transformers as kt
-from keras_transformers.pipelines import Corpus, CorpusVectors, Embedder, SparseEmbedder
+from keras_transformers.pipelines import (
+    Corpus,
+    CorpusVectors,
+    Embedder,
+    SparseEmbedder,
+    fingerprint_of,
+)
 
 BATCH, HITS, CANDIDATES = 256, 5, 50
 DENSE, SPARSE = "dense", "sparse"  # the names of the vectors in the store
 
 
 class Store:
-    """A collection of a Qdrant store with the vectors of one model.
+    """A collection of a Qdrant store with the vectors of one model, or of two.
 
     Args:
         address: URL of a server, or a folder.
@@ -48,10 +54,10 @@ class Store:
         is_url = "://" in address
         self._client = QdrantClient(url=address) if is_url else QdrantClient(path=address)
         self.collection, self._embed, self._sparse = collection, embed, sparse
-        one = CorpusVectors.of(embed, Corpus(["one text"]))
-        self._fingerprint = one.fingerprint
+        both = (embed, sparse) if sparse else (embed,)
+        self._fingerprint = " ".join(map(fingerprint_of, both))
         if not self._client.collection_exists(collection):
-            size = one.vectors.shape[1]
+            size = embed.model.output["embedding"].shape[-1]
             dense = models.VectorParams(size=size, distance=models.Distance.COSINE)
             terms = {SPARSE: models.SparseVectorParams()} if sparse else None
             self._client.create_collection(
@@ -62,7 +68,7 @@ class Store:
         """Adds the texts that the store lacks; returns how many.
 
         Raises:
-            ValueError: it has a text with the vector of another model.
+            ValueError: it has a text with the vectors of other models.
         """
         names = [str(uuid.uuid5(uuid.NAMESPACE_URL, name)) for name in corpus.ids]
         stored = {
@@ -72,8 +78,8 @@ class Store:
         for payload in stored.values():
             if payload["model"] != self._fingerprint:
                 raise ValueError(
-                    f"{self.collection} has the vector of another model for the text "
-                    f"{payload['id']!r}: choose another --collection"
+                    f"{self.collection} has vectors of other models for the text "
+                    f"{payload['id']!r}: choose another --collection, or the same models"
                 )
         missing = [
             place
@@ -136,9 +142,14 @@ def _sparse_vector(embedding: Any) -> models.SparseVector:
 
 
 def parts(path: Path) -> Iterator[Corpus]:
-    """Yields the texts of a file, a batch at a time."""
+    """Yields the texts of a file, a batch at a time.
+
+    Raises:
+        ValueError: a line is not an object with id and text, or two have the same id.
+    """
+    line_of: dict[str, int] = {}
     with path.open(encoding="utf-8") as lines:
-        numbered = enumerate(lines, start=1)
+        numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
         while batch := list(itertools.islice(numbered, BATCH)):
             texts, ids = [], []
             for number, line in batch:
@@ -151,6 +162,12 @@ def parts(path: Path) -> Iterator[Corpus]:
                         f"{path}, line {number}: {line[:80]!r}: expected a JSON object with "
                         "id and text"
                     ) from error
+                first = line_of.setdefault(str(row["id"]), number)
+                if first != number:
+                    raise ValueError(
+                        f"{path}, line {number}: the id {row['id']!r} is that of line {first} "
+                        "too: each text needs its own"
+                    )
             yield Corpus(texts, ids=ids, source=f"{path}, from line {batch[0][0]}")
 
 
@@ -170,6 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sparse", help="the folder of a model for sparse embeddings")
     parser.add_argument("--ask", nargs="*", default=[], help="queries")
     options = parser.parse_args(arguments)
+    if not options.texts.is_file():
+        parser.error(f"{options.texts} is not a file")
     embed = loaded(options.dense, Embedder)
     sparse = loaded(options.sparse, SparseEmbedder) if options.sparse else None
     read = added = 0
@@ -183,6 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(
                 query, *(f"  {x['id']}: {x['text'][:80]}" for x in store.ask(query)), sep="\n"
             )
+    except UnexpectedResponse:  # a refusal, which says why
+        raise
     except ApiException as error:
         raise SystemExit(
             f"{options.store} stopped answering after {read:,} texts ({error}): they are "

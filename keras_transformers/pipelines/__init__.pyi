@@ -21,6 +21,7 @@ from keras_transformers.tasks.search.pipeline import Searcher as Searcher
 from keras_transformers.tasks.search.pipeline import TermIndex as TermIndex
 from keras_transformers.tasks.search.pipeline import VectorIndex as VectorIndex
 from keras_transformers.tasks.search.pipeline import WordIndex as WordIndex
+from keras_transformers.tasks.search.pipeline import fingerprint_of as fingerprint_of
 from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder as SparseEmbedder
 from keras_transformers.tasks.tagging.pipeline import Tagger as Tagger
 from keras_transformers.tasks.translation.pipeline import Translator as Translator

@@ -57,7 +57,7 @@ class TableAnswers:
         if name not in tasks:
             what = f"a pipeline for {name}" if name else f"a {type(self.pipeline).__name__}"
             raise TypeError(
-                f"{what} has no known task: pass a pipeline from load for {', '.join(tasks)}; "
+                f"{what} has no known task: pass a pipeline for {', '.join(tasks)}; "
                 "keras_transformers.register adds the task of another package"
             )
         return tasks[name]

@@ -120,6 +120,43 @@ class RankingPipeline(ListPipeline):
         }
 
 
+def likeliest(
+    probabilities: tf.Tensor, is_item: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Finds the item of each row with the highest probability, in the graph.
+
+    Args:
+        probabilities: float32 (batch, items).
+        is_item: bool (batch, items); others do not count.
+
+    Returns:
+        The index of the item, -1 in a row without items, and how many columns a row has up to its
+        last item, int32 (batch,); and the item's probability, 0 without items, float32 (batch,).
+    """
+    one_more = [[0, 0], [0, 1]]  # column, so that there is one
+    ranked = tf.pad(tf.where(is_item, probabilities, -1.0), one_more, constant_values=-1.0)
+    best = tf.argmax(ranked, axis=1, output_type=tf.int32)
+    places = tf.range(1, tf.shape(is_item)[1] + 1)
+    ends = tf.pad(tf.where(is_item, places, 0), one_more)
+    return (
+        tf.where(tf.reduce_any(is_item, axis=1), best, -1),
+        tf.reduce_max(ends, axis=1),
+        tf.maximum(tf.reduce_max(ranked, axis=1), 0.0),
+    )
+
+
+def picked(items: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+    """Returns the item at an index of each row, strings (batch,); "" at -1.
+
+    Args:
+        items: strings (batch, items).
+        index: int32 (batch,), from `likeliest`.
+    """
+    with tf.device("CPU:0"):  # string ops run only on the CPU
+        nothing = tf.fill([tf.shape(items)[0], 1], "")
+        return tf.gather(tf.concat([nothing, items], axis=1), index + 1, batch_dims=1)
+
+
 def ranking(scores: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
     """Orders documents by their scores, in the graph.
 

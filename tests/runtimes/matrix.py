@@ -89,11 +89,16 @@ def make_exports(folder: Path, only: str) -> dict[str, list[Path]]:
     sys.path.insert(0, str(ROOT / "tests"))  # for tiny.py and its like
     from toys import all_kinds
 
-    shutil.rmtree(folder, ignore_errors=True)
     found = {}
-    for number, (kind, exports) in enumerate(all_kinds().items()):
-        if only not in kind:
-            continue
+    kinds = all_kinds()
+    chosen = [kind for kind in kinds if only in kind]
+    if not chosen:
+        raise SystemExit(
+            f"--only {only}: none of the kinds {', '.join(kinds)} has this in its name"
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    for number, kind in enumerate(chosen):
+        exports = kinds[kind]
         found[kind] = [
             Path(export(folder / f"{number}-{name.replace('/', '-')}"))
             for name, export in exports.items()

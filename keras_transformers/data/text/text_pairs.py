@@ -266,9 +266,8 @@ class TextPairBatches(LengthBatches):
     long texts in windows: a text, its partner and its negatives. The targets are
     int32 (batch, group), equal for equal texts, for `training.InBatchContrast`; for scored pairs,
     float32 (batch,), for `training.PairSimilarity`; a teacher's scores are float32 (batch, group -
-    1). The constructor tokenizes the texts. If the
-    pipeline has prompts named "query" and "document", texts get the first and all others the
-    second; scored pairs get the default prompt.
+    1). The constructor tokenizes the texts. If the pipeline has prompts named "query" and
+    "document", texts get the first and all others the second; scored pairs get the default prompt.
 
     Args:
         pairs: pairs to batch.
@@ -405,7 +404,8 @@ def _joined(files: Sequence[TextPairs]) -> TextPairs:
     """Joins the pairs of several files."""
     if len({(bool(x.negatives), x.scores is None, bool(x.teacher)) for x in files}) > 1:
         raise ValueError(
-            f"{', '.join(pairs.source for pairs in files)}: all need negatives, scores, or neither"
+            f"{', '.join(pairs.source for pairs in files)}: all need the same columns: "
+            "negatives, scores, a teacher's scores, or none of them"
         )
     scores = None
     if files[0].scores is not None:

@@ -8,7 +8,7 @@ const DRAWN = {
   classification: drawClasses, image_classification: drawClasses, fill_mask: drawMasks,
   tagging: drawTags, question_answering: drawSpan, translation: drawTranslation,
   generation: drawText, regression: drawScore, next_sentence: drawProbability,
-  embedding: drawVector, multiple_choice: drawChoices,
+  embedding: drawVector, multiple_choice: drawChoices, zero_shot_classification: drawLabels,
 };
 
 export async function showAnswer(model, given, { image }) {
@@ -32,6 +32,11 @@ function drawClasses(outputs, model, given, image) {
 function drawChoices(outputs, model, given) {
   return [h("p", { class: "big" }, outputs.choice),
     bars(given.choices.map((choice, i) => [choice, outputs.probabilities[i]]))];
+}
+
+function drawLabels(outputs, model, given) {
+  return [h("p", { class: "big" }, `${word("label")}: ${outputs.label}`),
+    bars(given.labels.map((label, i) => [label, outputs.probabilities[i]]))];
 }
 
 export function picture(image) {

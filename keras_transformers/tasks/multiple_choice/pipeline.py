@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformers.tasks.confidence import Confidence
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.text_lists import ListPipeline
+from keras_transformers.tasks.text_lists import ListPipeline, likeliest, picked
 from keras_transformers.tasks.token_inputs import one_row, token_names
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
@@ -148,28 +148,19 @@ class MultipleChoice(ListPipeline):
         """Computes outputs from strings, in the graph."""
         text, choices = (texts[name] for name in self.text_names)
         outputs = self.decode(self.encode(text, choices))
-        with tf.device("CPU:0"):
-            nothing = tf.fill([tf.shape(choices)[0], 1], "")
-            choice = tf.gather(
-                tf.concat([nothing, choices], axis=1), outputs["choice_index"] + 1, batch_dims=1
-            )
-        return {"choice": choice, **outputs}
+        return {"choice": picked(choices, outputs["choice_index"]), **outputs}
 
     def decode(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes probabilities, choice_index and num_choices from the model's inputs."""
         logits = self._confidence.calibrated(self.run_model(tokens)["logits"])  # (batch, choices)
         is_choice = tf.reduce_any(tokens["padding_mask"], axis=-1)
         probabilities = tf.where(is_choice, tf.nn.softmax(logits), 0.0)
-        # One more column makes these work for rows without choices.
-        one_more = [[0, 0], [0, 1]]
-        best = tf.argmax(tf.pad(probabilities, one_more), axis=1, output_type=tf.int32)
-        places = tf.range(1, tf.shape(logits)[1] + 1)
-        ends = tf.pad(tf.where(is_choice, places, 0), one_more)
+        index, count, highest = likeliest(probabilities, is_choice)
         return {
             "probabilities": probabilities,
-            "choice_index": tf.where(tf.reduce_any(is_choice, axis=1), best, -1),
-            "num_choices": tf.reduce_max(ends, axis=1),
-            **self._confidence.abstention(tf.reduce_max(tf.pad(probabilities, one_more), axis=1)),
+            "choice_index": index,
+            "num_choices": count,
+            **self._confidence.abstention(highest),
         }
 
     def answer_specs(self) -> dict[str, tf.TensorSpec]:

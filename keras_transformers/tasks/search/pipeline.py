@@ -13,14 +13,32 @@ from keras_transformers.tasks.pipeline import Pipeline, Signature
 from keras_transformers.tasks.search.corpus import Corpus
 from keras_transformers.tasks.search.index import Index
 from keras_transformers.tasks.search.terms import TermIndex
-from keras_transformers.tasks.search.vectors import CorpusVectors, VectorIndex, VectorsDtype
+from keras_transformers.tasks.search.vectors import (
+    CorpusVectors,
+    VectorIndex,
+    VectorsDtype,
+    fingerprint_of,
+)
 from keras_transformers.tasks.search.words import WordIndex
 from keras_transformers.tasks.sparse_embedding.pipeline import SparseEmbedder
 from keras_transformers.tasks.token_inputs import text_batches
 from keras_transformers.tokenizers.protocols import Tokenizer
 
-__all__ = ["Corpus", "CorpusVectors", "Index", "Searcher", "TermIndex", "VectorIndex", "WordIndex"]
+__all__ = [
+    "Corpus",
+    "CorpusVectors",
+    "Index",
+    "Searcher",
+    "TermIndex",
+    "VectorIndex",
+    "WordIndex",
+    "fingerprint_of",
+]
 
+NOT_SAVED = (
+    "a search is not saved as weights: export it, which stores the corpus and its indexes, and "
+    "save its models by themselves"
+)
 _LONG = 600  # words of the longest example of a query
 _EXAMPLES = ("Where do dogs run?", "What is the price of a ticket?")
 
@@ -247,10 +265,7 @@ class Searcher(Pipeline):
 
     def save(self, folder: Any) -> Any:
         """Raises ValueError: a search is exported, and made anew from its models and texts."""
-        raise ValueError(
-            "a search is not saved as weights: export it, which stores the corpus and its indexes, "
-            "and save its models by themselves"
-        )
+        raise ValueError(NOT_SAVED)
 
     def _arguments(self) -> dict[str, Any]:
         """Returns the arguments of the constructor that make this pipeline."""

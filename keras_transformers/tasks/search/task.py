@@ -1,7 +1,7 @@
 """Describes search, for `predict`."""
 
 from keras_transformers.tasks.search.answer import ANSWER
-from keras_transformers.tasks.search.pipeline import Searcher
+from keras_transformers.tasks.search.pipeline import NOT_SAVED, Searcher
 from keras_transformers.tasks.task import Task
 
 
@@ -15,8 +15,7 @@ class SearchTask(Task[Searcher]):
 
     def prepare(self, pipeline: Searcher) -> Searcher:
         """Raises ValueError: no other library reads a search."""
-        pipeline.save("")
-        return pipeline
+        raise ValueError(NOT_SAVED)
 
 
 TASK = SearchTask()

@@ -19,8 +19,9 @@ from keras_transformers.tasks.embedding import searching
 from keras_transformers.tasks.embedding.pipeline import Embedder
 from keras_transformers.tasks.search.corpus import Corpus
 from keras_transformers.tasks.search.index import Index
+from keras_transformers.tasks.token_inputs import TextPipeline
 
-__all__ = ["CorpusVectors", "VectorIndex"]
+__all__ = ["CorpusVectors", "VectorIndex", "fingerprint_of"]
 
 VectorsDtype = Literal["float32", "int8", "binary"]
 
@@ -101,11 +102,14 @@ class CorpusVectors:
             raise ValueError(f"{path} is not a file from CorpusVectors.save: {error}") from error
 
 
-def fingerprint_of(embed: Embedder) -> str:
+def fingerprint_of(embed: TextPipeline) -> str:
     """Returns what tells an embedder from others: a SHA-256 of its weights and its configuration.
 
     It covers the prompts and the tokenizer's vocabulary too. Vectors of embedders with different
     fingerprints cannot be compared.
+
+    Args:
+        embed: an `Embedder` or a `SparseEmbedder`.
     """
     digest = hashlib.sha256(repr(sorted(embed.config().items())).encode())
     for token in getattr(embed.tokenizer, "vocabulary", ()):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.pipeline import Signature
-from keras_transformers.tasks.text_lists import ListPipeline
+from keras_transformers.tasks.text_lists import ListPipeline, likeliest, picked
 from keras_transformers.tasks.token_inputs import (
     checked_labels,
     in_chunks,
@@ -208,24 +208,12 @@ class ZeroShotClassifier(ListPipeline):
         counts = tf.reduce_sum(tf.cast(is_label, tf.int32), axis=1)
         separate = (multi_label | (counts == 1))[:, None]
         probabilities = tf.where(separate, alone, shared)
-        # One more column makes these work for rows without labels.
-        one_more = [[0, 0], [0, 1]]
-        best = tf.argmax(
-            tf.pad(tf.where(is_label, probabilities, -1.0), one_more, constant_values=-1.0),
-            axis=1,
-            output_type=tf.int32,
-        )
-        index = tf.where(counts > 0, best, -1)
-        width = tf.range(1, tf.shape(labels)[1] + 1)
-        ends = tf.pad(tf.where(is_label, width, 0), one_more)
-        with tf.device("CPU:0"):
-            nothing = tf.fill([tf.shape(labels)[0], 1], "")
-            label = tf.gather(tf.concat([nothing, labels], axis=1), index + 1, batch_dims=1)
+        index, count, _ = likeliest(probabilities, is_label)
         return {
-            "label": label,
+            "label": picked(labels, index),
             "probabilities": probabilities,
             "label_index": index,
-            "num_labels": tf.reduce_max(ends, axis=1),
+            "num_labels": count,
         }
 
 
@@ -245,11 +233,9 @@ def _check_request(labels: tf.Tensor, template: tf.Tensor) -> None:
         tf.debugging.Assert(
             tf.reduce_all(pieces == 2), ["each hypothesis_template needs one {}", template]
         )
-        same = (
-            tf.equal(labels[:, :, None], labels[:, None, :]) & tf.not_equal(labels, "")[..., None]
-        )
-        alike = tf.reduce_sum(tf.cast(same, tf.int32), axis=[1, 2])
-        counts = tf.reduce_sum(tf.cast(tf.not_equal(labels, ""), tf.int32), axis=1)
+        same = tf.equal(labels[:, :, None], labels[:, None, :])  # (batch, labels, labels)
+        times = tf.reduce_sum(tf.cast(same, tf.int32), axis=2)
+        repeated = labels[(times > 1) & tf.not_equal(labels, "")]
         tf.debugging.Assert(
-            tf.reduce_all(alike == counts), ["a row repeats a label: leave out the second", labels]
+            tf.equal(tf.size(repeated), 0), ["a row repeats a label: send each once", repeated]
         )

@@ -20,6 +20,10 @@ ROWS = {
         {"label": "good", "probabilities": [0.25, 0.75], "label_index": 1},
         results.Classification("good", [0.25, 0.75], 1),
     ),
+    "zero_shot_classification": (
+        {"label": "a", "probabilities": [0.75, 0.25], "label_index": 0, "num_labels": 2},
+        results.ZeroShotLabel("a", [0.75, 0.25], 0),
+    ),
     "question_answering": (
         {"answer": "a", "score": 1.0, "start": 0, "end": 1, "null_score": 0.5},
         results.Answer("a", 1.0, 0, 1, 0.5),

@@ -32,7 +32,8 @@ from keras_transformers.tasks.answers import TOKENIZE_SIGNATURE
 
 __all__: list[str] = []
 
-_POOLING = {"embedding": None, "sparse_embedding": "splade"}  # task -> as far as an export says
+# The tasks that embed -> how the model pools its tokens' vectors, which only some exports say.
+_POOLING = {"embedding": None, "sparse_embedding": "splade"}
 _REMEDY = "put its name into the path, /models/NAME/..."
 routes = router(
     error_shape,
@@ -91,9 +92,7 @@ _Classifier = Annotated[Model, Depends(_model("classification", classified))]
 _Tokenizer = Annotated[Model, Depends(_model("tokenizing single texts", _tokenizes_texts))]
 _Described = Annotated[
     Model,
-    Depends(
-        _model("texts", lambda x: x.task in _POOLING or texts.ranks(x) or classified(x)),
-    ),
+    Depends(_model("texts", lambda x: x.task in _POOLING or texts.ranks(x) or classified(x))),
 ]
 
 
@@ -135,7 +134,7 @@ async def embed_sparse(body: SparseEmbedRequest, model: _SparseEmbedder) -> list
         [
             Weight(index=index, value=value)
             for index, value in zip(row["indices"], shorten_floats(row["weights"]), strict=True)
-        ][: row["num_active"]]
+        ]
         for row in rows
     ]
 
