@@ -78,8 +78,11 @@ class ZeroShotClassifier(ListPipeline):
     task = "zero_shot_classification"
     _LIST = "labels"
     _EXAMPLES = (
-        ("The striker scored twice in the second half.", ["sports", "politics", "food"]),
-        ("It is late.", ["time", "weather"]),
+        (
+            "The striker scored twice in the second half.",
+            ["sports", "local politics", "food and drink"],
+        ),
+        ("It is late.", ["the time", "weather"]),
     )
 
     def __init__(
