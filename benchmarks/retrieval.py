@@ -216,6 +216,19 @@ def fitted(
     return scores
 
 
+def show_trained(options: argparse.Namespace) -> None:
+    """Prints rows of models that are trained on XQuAD's English questions."""
+    found = next(collections(options.data))
+    words = scores_of(WordIndex(Corpus(found.texts), k1=1.2), found.queries)
+    trained = [(f"{name}, trained", sparse, folder) for name, folder in options.sparse]
+    trained += [("vectors, trained", dense, options.fit)]
+    trained += [("late interaction, trained", late, options.fit)]
+    for name, train, folder in trained:
+        scores = fitted(train, folder, options.data, found)
+        show(found, name, scores)
+        show(found, f"BM25 + {name}", added(words, scores))
+
+
 def show_speed(folder: str, data: Path) -> None:
     """Prints bytes and milliseconds of large indexes."""
     embed = loaded(folder, kt.pipelines.Embedder)
@@ -268,14 +281,8 @@ def main() -> None:
         models = [name for name, _ in (*options.vectors, *options.sparse)]
         for name in models:
             show(found, f"BM25 + {name}", added(scores["BM25"], scores[name]))
-        if options.fit and found.name == "XQuAD, English":
-            trained = [("vectors, trained", dense, options.fit)]
-            trained += [(f"{name}, trained", sparse, folder) for name, folder in options.sparse]
-            trained += [("late interaction, trained", late, options.fit)]
-            for name, train, folder in trained:
-                scores[name] = fitted(train, folder, options.data, found)
-                show(found, name, scores[name])
-                show(found, f"BM25 + {name}", added(scores["BM25"], scores[name]))
+    if options.fit:
+        show_trained(options)
 
 
 if __name__ == "__main__":
