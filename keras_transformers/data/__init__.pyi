@@ -70,6 +70,7 @@ from .text.multiple_choice import ChoiceBatches as ChoiceBatches
 from .text.multiple_choice import ChoiceExamples as ChoiceExamples
 from .text.examples import Examples as Examples
 from .text.glue import GlueTask as GlueTask
+from .text.label_pairs import LabelPairBatches as LabelPairBatches
 from .text.label_sets import LabelSetBatches as LabelSetBatches
 from .text.label_sets import LabelSetFiles as LabelSetFiles
 from .text.label_sets import LabelSetSplits as LabelSetSplits
@@ -105,6 +106,7 @@ from .text.glue import glue_file as glue_file
 from .text.glue import glue_task as glue_task
 from .text.distillation import kept_array as kept_array
 from .text.label_sets import label_names as label_names
+from .text.label_pairs import label_pairs as label_pairs
 from .text.examples import label_set as label_set
 from .text.examples import load as load
 from .text.multiple_choice import load_choices as load_choices

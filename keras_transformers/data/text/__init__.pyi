@@ -7,6 +7,7 @@ from . import conll as conll
 from . import distillation as distillation
 from . import examples as examples
 from . import glue as glue
+from . import label_pairs as label_pairs
 from . import label_schemes as label_schemes
 from . import label_sets as label_sets
 from . import label_weights as label_weights
@@ -46,6 +47,7 @@ from .glue import glue_task as glue_task
 from .glue import load_glue as load_glue
 from .glue import load_rte_challenge as load_rte_challenge
 from .glue import write_submission as write_submission
+from .label_pairs import LabelPairBatches as LabelPairBatches
 from .label_schemes import to_iob2 as to_iob2
 from .label_sets import LabelSetBatches as LabelSetBatches
 from .label_sets import LabelSetFiles as LabelSetFiles
