@@ -168,12 +168,12 @@ def fit(
         abstain_below: the pipeline's `abstain_below` from now on: answers with a lower probability
             are marked as abstained. None leaves it as it is.
         few_shot: whether to learn from a few texts per label, such as 8, as SetFit does (Tunstall
-            et al. 2022): one epoch on pairs of texts brings the vectors of texts with the same label
-            together; then the last layer is solved for, as a logistic regression on them. For
-            classification and multi_label_classification, which best read an encoder that was
-            trained to embed sentences, with `pooling="mean"`. Its own options and defaults are
-            those of `tasks.FewShotOptions`: pairs (per epoch; all of them by default) and
-            head_strength; 1 epoch, batches of 16 pairs and a learning rate of 2e-5.
+            et al. 2022): one epoch on pairs of texts brings the vectors of texts with the same
+            label together; then the last layer is solved for, as a logistic regression on them. For
+            classification and multi_label_classification, best on an encoder that was trained to
+            embed sentences. Its options and defaults are those of `tasks.FewShotOptions`: pairs
+            (per epoch; by default all) and head_strength; 1 epoch, batches of 16 pairs and a
+            learning rate of 2e-5.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the

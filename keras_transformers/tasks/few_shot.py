@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
-from keras_transformers.data.batching import Batches
-from keras_transformers.data.text import Examples, LabelPairBatches
-from keras_transformers.data.text.label_pairs import check_few, label_matrix
+from keras_transformers.data.text import Examples, LabelPairBatches, LabelSets
+from keras_transformers.data.text.few_shot import check_few, label_matrix
 from keras_transformers.ranges import PositiveFloat, PositiveInt, as_option
-from keras_transformers.runs import Training
-from keras_transformers.runs.options import Confidence
+from keras_transformers.runs import Confidence, Training
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.classification.head import last_dense, paired_vectors
 from keras_transformers.tasks.training import Trainer
@@ -90,23 +88,18 @@ def fit_head(pipeline: Any, examples: Examples, *, strength: float = 1.0) -> Non
     kernel, bias = logistic_regression(
         vectors / scale,
         has,
-        exclusive=not _several(examples),
+        exclusive=not isinstance(examples, LabelSets),
         strength=strength,
     )
     dense.kernel.assign(kernel / scale)
     dense.bias.assign(bias)
 
 
-def _several(examples: Examples) -> bool:
-    """Returns whether texts have any number of labels."""
-    return hasattr(examples, "matrix")
-
-
 class FewShotTrainer(Trainer[Any, Any]):
     """Makes a trainer of classifiers one for a few texts; a base class before that trainer."""
 
-    options = FewShotOptions
-    batches = LabelPairBatches
+    options: ClassVar[Any] = FewShotOptions
+    batches: Any = LabelPairBatches
     takes_weights = False
     may_compile = False
     unused = frozenset(_UNUSED)
@@ -129,19 +122,14 @@ class FewShotTrainer(Trainer[Any, Any]):
     def trained_model(self, pipeline: Any, examples: Any) -> keras.Model:
         return paired_vectors(pipeline.model)
 
-    def losses(self, pipeline: Any, examples: Any, options: FewShotOptions) -> Mapping[str, Any]:
+    def losses(self, pipeline: Any, examples: Any, options: Any) -> Mapping[str, Any]:
         return {"loss": {"vectors": PairSimilarity()}}
 
-    def metrics(self, pipeline: Any) -> None:
+    def metrics(self, pipeline: Any) -> Any:
         return None
 
-    def held_out(self, pipeline: Any, batches: LabelPairBatches, examples: Any) -> Batches:
-        return super().batches(
-            dataclasses.replace(examples, weights=None),
-            pipeline,
-            batch_size=batches.batch_size,
-            shuffle=False,
-        )
+    def held_out(self, pipeline: Any, batches: Any, examples: Any) -> Any:
+        return super().batches(examples, pipeline, batch_size=batches.batch_size, shuffle=False)
 
     def with_targets(self, pipeline: Any, batches: Any, examples: Any) -> None:
         return None

@@ -18,7 +18,8 @@ ONE = ["positive"] * 4 + ["negative"] * 4
 SEVERAL = [["joy"], ["joy", "surprise"], ["joy"], ["joy", "surprise"],
            ["anger"], ["anger", "surprise"], ["anger"], ["anger", "surprise"]]  # fmt: skip
 LABELS = {"classification": ONE, "multi_label_classification": SEVERAL}
-OPTIONS = {"few_shot": True, "epochs": 2, "learning_rate": 5e-3, "quiet": True}
+OPTIONS = {"few_shot": True, "epochs": 12, "batch_size": 8, "learning_rate": 2e-2, "quiet": True}
+SHORT = OPTIONS | {"epochs": 2}
 
 
 def made(task="classification", **options):
@@ -112,7 +113,7 @@ def test_a_saved_pipeline_answers_the_same(trained, tmp_path):
 @pytest.mark.parametrize("task", LABELS)
 def test_validation_measures_each_epoch_with_its_head(task, capsys):
     pipeline, data = made(task), (TEXTS, LABELS[task])
-    history = kt.fit(pipeline, data, validation=data, calibrate=True, **OPTIONS)
+    history = kt.fit(pipeline, data, validation=data, calibrate=True, **SHORT)
     name = "accuracy" if task == "classification" else "mean_average_precision"
     measured = history.history[f"val_{name}"]
     assert len(measured) == 2
@@ -121,8 +122,8 @@ def test_validation_measures_each_epoch_with_its_head(task, capsys):
 
 
 @pytest.mark.slow
-def test_a_stopped_training_goes_on_bit_for_bit(trained, tmp_path):
-    options = OPTIONS | {"batch_size": 4, "checkpoint_every": 2, "validation": (TEXTS, ONE)}
+def test_a_stopped_training_goes_on_bit_for_bit(tmp_path):
+    options = SHORT | {"batch_size": 4, "checkpoint_every": 2, "validation": (TEXTS, ONE)}
     whole, stopped, again = made(), made(), made()
     expected = kt.fit(whole, (TEXTS, ONE), **options).history
     with pytest.raises(KeyboardInterrupt):

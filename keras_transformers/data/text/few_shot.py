@@ -11,6 +11,7 @@ from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.static_shapes import Batch
 from keras_transformers.data.text.classification import label_ids
 from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.text.label_sets import LabelSets
 from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["LabelPairBatches", "few_of_each", "label_pairs"]
@@ -46,8 +47,8 @@ def label_pairs(
 
     Example:
         >>> found, same = label_pairs(np.array([[1, 0], [1, 0], [0, 1]]))
-        >>> len(found), same.sum()
-        (8, np.float32(4.0))
+        >>> found.shape, same.sum().item()
+        ((8, 2), 4.0)
     """
     count = len(has)
     if count > _MOST:
@@ -57,7 +58,7 @@ def label_pairs(
         )
     first, second = np.triu_indices(count)
     matrix = np.asarray(has, np.float32)
-    shares = (matrix @ matrix.T > 0)[first, second]
+    shares = (matrix @ matrix.T)[first, second] > 0
     is_labelled = matrix.any(axis=1)
     known = is_labelled[first] | is_labelled[second]
     kinds = [np.flatnonzero(known & shares), np.flatnonzero(known & ~shares)]
@@ -128,7 +129,7 @@ class LabelPairBatches(LengthBatches):
 
     Raises:
         ValueError: a label has fewer than two texts, or all of them; there are no pairs of both
-            kinds; or the batch size is below 1.
+            kinds; examples have weights; or the batch size is below 1.
 
     Example:
         batches = LabelPairBatches(examples, classify, batch_size=16)
@@ -146,6 +147,11 @@ class LabelPairBatches(LengthBatches):
         seed: int = 0,
     ) -> None:
         self.examples, self.pipeline = examples, pipeline
+        if examples.weights is not None:
+            raise ValueError(
+                f"{examples.source}: few-shot training does not read weights of examples: leave "
+                "them out"
+            )
         has = label_matrix(examples, pipeline.labels)
         check_few(has, pipeline.labels, examples.source)
         try:
@@ -201,7 +207,7 @@ class LabelPairBatches(LengthBatches):
         )
 
 
-def label_matrix(examples: Any, labels: Sequence[str]) -> np.ndarray:
+def label_matrix(examples: Examples, labels: Sequence[str]) -> np.ndarray:
     """Returns which text has which label: float32 (texts, labels), 0 or 1.
 
     Args:
@@ -211,9 +217,8 @@ def label_matrix(examples: Any, labels: Sequence[str]) -> np.ndarray:
     Raises:
         ValueError: there are no labels, or one is unknown.
     """
-    if hasattr(examples, "matrix"):
-        matrix: np.ndarray = examples.matrix(labels)
-        return matrix
+    if isinstance(examples, LabelSets):
+        return examples.matrix(labels)
     return np.eye(len(labels), dtype=np.float32)[label_ids(examples, labels)]
 
 
