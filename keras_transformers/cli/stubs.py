@@ -170,7 +170,9 @@ def _fit(imports: set[str]) -> str:
 
     imports.add("import keras")
     options: dict[str, str] = {}
-    for trainer in filter(None, (task.trainer() for task in registry.own("TASK"))):
+    trainers = [trainer for task in registry.own("TASK") if (trainer := task.trainer())]
+    trainers += [few for trainer in trainers if (few := trainer.few_shot())]
+    for trainer in trainers:
         hints = typing.get_type_hints(trainer.fit_options())
         for name in sorted(option_names(trainer)):
             options[name] = _annotation(hints[name], imports)

@@ -70,6 +70,7 @@ from .text.multiple_choice import ChoiceBatches as ChoiceBatches
 from .text.multiple_choice import ChoiceExamples as ChoiceExamples
 from .text.examples import Examples as Examples
 from .text.glue import GlueTask as GlueTask
+from .text.few_shot import LabelPairBatches as LabelPairBatches
 from .text.label_sets import LabelSetBatches as LabelSetBatches
 from .text.label_sets import LabelSetFiles as LabelSetFiles
 from .text.label_sets import LabelSetSplits as LabelSetSplits
@@ -100,11 +101,13 @@ from .text.cleaning import deduplicate as deduplicate
 from .text.ranking import document_lists as document_lists
 from .text.conll import entity_labels as entity_labels
 from .text.label_sets import entity_types as entity_types
+from .text.few_shot import few_of_each as few_of_each
 from .text.trimming import frequent_tokens as frequent_tokens
 from .text.glue import glue_file as glue_file
 from .text.glue import glue_task as glue_task
 from .text.distillation import kept_array as kept_array
 from .text.label_sets import label_names as label_names
+from .text.few_shot import label_pairs as label_pairs
 from .text.examples import label_set as label_set
 from .text.examples import load as load
 from .text.multiple_choice import load_choices as load_choices

@@ -2,5 +2,11 @@
 
 from keras_transformers.rooms import open_room
 
-SHOWS = ("tasks.training", "tasks.lora", "tasks.embedding.searching", "tasks.embedding.static")
+SHOWS = (
+    "tasks.training",
+    "tasks.few_shot",
+    "tasks.lora",
+    "tasks.embedding.searching",
+    "tasks.embedding.static",
+)
 __getattr__, __dir__ = open_room(__name__, __file__)

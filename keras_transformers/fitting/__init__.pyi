@@ -15,6 +15,8 @@ from .evaluate import reports_on as reports_on
 from .mteb_encoder import MtebEncoder as MtebEncoder
 from keras_transformers.tasks.training import FitOptions as FitOptions
 from keras_transformers.tasks.training import Trainer as Trainer
+from keras_transformers.tasks.few_shot import FewShotOptions as FewShotOptions
+from keras_transformers.tasks.few_shot import fit_head as fit_head
 from keras_transformers.tasks.lora import Adapter as Adapter
 from keras_transformers.tasks.embedding.searching import bm25_scores as bm25_scores
 from keras_transformers.tasks.embedding.searching import main_figure as main_figure

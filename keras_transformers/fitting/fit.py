@@ -40,7 +40,7 @@ from keras_transformers.runs.user_callbacks import as_callbacks, restores_weight
 from keras_transformers.tasks import lora
 from keras_transformers.tasks.labels import LabelsAre
 from keras_transformers.tasks.pipeline import Pipeline
-from keras_transformers.tasks.task import trainer_of
+from keras_transformers.tasks.task import all_tasks, trainer_of
 from keras_transformers.tasks.training import FitOptions, Trainer
 from keras_transformers.tasks.windows import limit_windows
 from keras_transformers.training.averaging import SwapAverageWeights
@@ -84,6 +84,7 @@ def fit(
     metrics: Metrics = None,
     calibrate: bool = False,
     abstain_below: Share | None = None,
+    few_shot: bool = False,
     optimizer: keras.optimizers.Optimizer
     | str
     | Callable[[], keras.optimizers.Optimizer]
@@ -166,6 +167,13 @@ def fit(
             for other weights. For tasks with probabilities of labels or choices.
         abstain_below: the pipeline's `abstain_below` from now on: answers with a lower probability
             are marked as abstained. None leaves it as it is.
+        few_shot: whether to learn from a few texts per label, such as 8, as SetFit does (Tunstall
+            et al. 2022): one epoch on pairs of texts brings the vectors of texts with the same
+            label together; then the last layer is solved for, as a logistic regression on them. For
+            classification and multi_label_classification, best on an encoder that was trained to
+            embed sentences. Its options and defaults are those of `tasks.FewShotOptions`: pairs
+            (per epoch; by default all) and head_strength; 1 epoch, batches of 16 pairs and a
+            learning rate of 2e-5.
         optimizer: one to use instead, with its own learning rate, weight decay and clipping: an
             optimizer that has not trained yet, its name as in `compile` for Keras' defaults, or a
             function that makes one, which a strategy needs. With `use_ema`, the average of the
@@ -208,6 +216,8 @@ def fit(
         kt.fit(classify, (texts, labels), validation=0.1, epochs=3)
     """
     trainer = trainer_of(pipeline)
+    if few_shot:
+        trainer = _few_shot(trainer, pipeline, metrics)
     named = {
         "epochs": epochs,
         "batch_size": batch_size,
@@ -227,7 +237,7 @@ def fit(
                 f"{name}={chosen[name]!r}: {pipeline.task} has no probabilities of labels: leave "
                 "it out"
             )
-    _check_options(trainer, chosen)
+    _check_options(trainer, chosen, usual=trainer_of(pipeline))
     for name in ("patience", "monitor", "calibrate"):
         if validation is None and name in chosen:
             raise ValueError(
@@ -300,7 +310,7 @@ def _trained(
                 targets=config.lora_targets,
             )
         batches = trainer.batches(trainer.encoded(trained, train), trained, **config.batching())
-        model = trainer.model(trained, train)
+        model = trainer.trained_model(trained, train)
         limit_windows(model, at_once=config.batch_size)
         losses = trainer.losses(trained, train, config)
         model.compile(
@@ -321,7 +331,7 @@ def _trained(
         first = [SwapAverageWeights()]
     if held_out is not None:
         first += trainer.callbacks()
-        on_held_out = batches.of(trainer.encoded(trained, held_out))
+        on_held_out = trainer.held_out(trained, batches, held_out)
         monitor = arguments["monitor"] = trainer.monitor(held_out)
         followed = {config.monitor, *monitors_of(callbacks)} - {None, monitor}
         if trainer.metrics(trained) is not None:
@@ -335,6 +345,7 @@ def _trained(
         if trainer.has_scores or reports:
 
             def scores() -> dict[str, float]:
+                trainer.finish(trained, train, config)
                 answers = trainer.answered(trained, on_held_out, held_out)
                 report = trainer.report(trained, answers, held_out) if reports else None
                 figures = {} if report is None else report.figures
@@ -357,6 +368,7 @@ def _trained(
         lora.merge(pipeline.adapter, pipeline.model)
     elif trained is not pipeline:
         pipeline.model.set_weights(trained.model.get_weights())
+    trainer.finish(pipeline, train, config)
     if trainer.calibrates:
         figures = set_confidence(pipeline, on_held_out, held_out, config)
         if figures and not config.quiet and is_chief():
@@ -371,17 +383,43 @@ def _trained(
     return _with_all_epochs(history, run.epochs)
 
 
+def _few_shot(trainer: Trainer[Any, Any], pipeline: Any, metrics: Metrics) -> Trainer[Any, Any]:
+    """Returns what trains the pipeline on a few examples."""
+    few = trainer.few_shot()
+    if few is None:
+        able = [
+            name for name, task in all_tasks().items() if (x := task.trainer()) and x.few_shot()
+        ]
+        raise TypeError(
+            f"few_shot=True: {pipeline.task} has no labels of texts to pair them by: leave it out, "
+            f"or use a pipeline for {' or '.join(able)}"
+        )
+    few.check(pipeline)
+    if metrics:
+        raise TypeError(
+            "metrics: few-shot training learns from pairs of texts, which have no labels to "
+            "measure: leave it out; with validation=, monitor= takes any figure of the report"
+        )
+    return few
+
+
 def option_names(trainer: Trainer[Any, Any]) -> set[str]:
     """Returns the names of the options of `fit` for a task."""
     fields = dataclasses.fields(trainer.fit_options())
     return {field.name for field in fields} - _SET_BY_FIT - trainer.unused
 
 
-def _check_options(trainer: Trainer[Any, Any], chosen: Mapping[str, Any]) -> None:
-    """Checks names and ranges of options."""
+def _check_options(
+    trainer: Trainer[Any, Any], chosen: Mapping[str, Any], *, usual: Trainer[Any, Any]
+) -> None:
+    """Checks names and ranges of options; `usual` is the trainer without `few_shot`."""
     names = option_names(trainer)
     for name in chosen:
         if name not in names:
+            if name in option_names(usual):
+                raise TypeError(
+                    f"{name}={chosen[name]!r:.80}: few-shot training does not read it: leave it out"
+                )
             arguments = set(inspect.signature(fit).parameters) - {"pipeline", "options"}
             raise unknown_option("fit", name, names | arguments - _NOT_FOR_ALL, ADVICE)
     check_ranges(trainer.fit_options(), chosen)

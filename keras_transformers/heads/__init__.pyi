@@ -3,6 +3,7 @@
 from keras_transformers.models import features as features
 from keras_transformers.tasks.classification.head import causal_classifier as causal_classifier
 from keras_transformers.tasks.classification.head import classifier as classifier
+from keras_transformers.tasks.classification.head import paired_vectors as paired_vectors
 from keras_transformers.tasks.embedding.head import embedder as embedder
 from keras_transformers.tasks.embedding.head import grouped_embedder as grouped_embedder
 from keras_transformers.tasks.embedding.head import with_cls_pooling as with_cls_pooling

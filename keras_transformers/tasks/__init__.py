@@ -13,5 +13,6 @@ SHOWS = (
     "tasks.training",
     "tasks.pipeline",
     "tasks.*.training",
+    "tasks.few_shot",
 )
 __getattr__, __dir__ = open_room(__name__, __file__)

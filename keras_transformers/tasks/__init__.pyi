@@ -5,6 +5,7 @@ from . import classification as classification
 from . import confidence as confidence
 from . import embedding as embedding
 from . import explaining as explaining
+from . import few_shot as few_shot
 from . import fill_mask as fill_mask
 from . import generation as generation
 from . import image_classification as image_classification
@@ -42,6 +43,8 @@ from . import word_embedding as word_embedding
 from . import zero_shot_classification as zero_shot_classification
 from .answers import AnswerType as AnswerType
 from .answers import Result as Result
+from .few_shot import FewShotOptions as FewShotOptions
+from .few_shot import fit_head as fit_head
 from .labels import LabelColumn as LabelColumn
 from .lora import Adapter as Adapter
 from .pipeline import Pipeline as Pipeline

@@ -143,6 +143,17 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """Returns the model to train on examples, built from the layers of the pipeline's model."""
         return pipeline.training_model()
 
+    def few_shot(self) -> "Trainer[PipelineT, ExamplesT] | None":
+        """Returns how `fit` trains with `few_shot=True`; None if it cannot."""
+        return None
+
+    def check(self, pipeline: PipelineT) -> None:
+        """Raises ValueError if the pipeline cannot be trained this way."""
+
+    def trained_model(self, pipeline: PipelineT, examples: ExamplesT) -> keras.Model:
+        """Returns the model to train; by default `model`, which answers examples too."""
+        return self.model(pipeline, examples)
+
     @abc.abstractmethod
     def losses(self, pipeline: PipelineT, examples: ExamplesT, options: Any) -> Mapping[str, Any]:
         """Returns `loss`, and possibly `loss_weights`, for `model.compile`."""
@@ -157,6 +168,14 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
     def callbacks(self) -> Sequence[keras.callbacks.Callback]:
         """Returns callbacks that add validation metrics to an epoch's logs."""
         return ()
+
+    def held_out(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Batches:
+        """Returns validation batches of what `model` reads; here those of `batches.of`."""
+        held_out: Batches = batches.of(self.encoded(pipeline, examples))
+        return held_out
+
+    def finish(self, pipeline: PipelineT, examples: ExamplesT, options: Any) -> None:
+        """Completes a pipeline that was trained on examples, before it is measured or returned."""
 
     def monitor(self, examples: ExamplesT) -> str:
         """Returns the metric of validation examples that selects the best epoch, the highest."""
@@ -222,8 +241,11 @@ class Trainer(abc.ABC, Generic[PipelineT, ExamplesT]):
         """
         return None
 
-    def with_targets(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Batches:
-        """Returns validation batches with targets, for the loss; here those of `batches.of`."""
+    def with_targets(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Any:
+        """Returns validation batches with targets, for the loss; here those of `batches.of`.
+
+        None if the loss is not measured.
+        """
         return batches
 
     def reported(self, pipeline: PipelineT, batches: Any, examples: ExamplesT) -> Report | None:

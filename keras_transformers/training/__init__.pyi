@@ -5,6 +5,7 @@ from . import averaging as averaging
 from . import cached_gradients as cached_gradients
 from . import contrastive as contrastive
 from . import distributed as distributed
+from . import logistic as logistic
 from . import losses as losses
 from . import memory as memory
 from . import optimizers as optimizers
@@ -25,6 +26,7 @@ from .contrastive import CandidateContrast as CandidateContrast
 from .contrastive import CandidateDistillation as CandidateDistillation
 from .contrastive import InBatchContrast as InBatchContrast
 from .contrastive import PairSimilarity as PairSimilarity
+from .logistic import logistic_regression as logistic_regression
 from .losses import ElementwiseLoss as ElementwiseLoss
 from .losses import ReplacedTokenCrossentropy as ReplacedTokenCrossentropy
 from .losses import TokenCrossentropy as TokenCrossentropy

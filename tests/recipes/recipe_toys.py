@@ -93,6 +93,10 @@ def multi_label_classification(folder):
     return encoder(folder) | files | columns | {"batch_size": 15}
 
 
+def few_shot(folder):
+    return encoder(folder) | sentences(folder) | {"texts_per_label": 3, "batch_size": 5}
+
+
 def embedding(folder):
     rows = [f"{w} {v}\tin {c} ." for w, v, c in PEOPLE * 9]
     (folder / "pairs.tsv").write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n")

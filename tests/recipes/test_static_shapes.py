@@ -33,9 +33,9 @@ TOYS = {
     "translation": (1, {}),
 }
 # The quickstart runs the classification recipe, distillation has a test beside its toy, rows of
-# multiple choice differ in the number of choices, which no static shape has, and a row that
-# completes a batch of embeddings would be compared with the others.
-WITHOUT_TOY = {"quickstart", "distillation", "multiple_choice", "embedding"}
+# multiple choice differ in the number of choices, which no static shape has, a row that completes a
+# batch of embeddings would be compared with the others, and batches of pairs differ in their texts.
+WITHOUT_TOY = {"quickstart", "distillation", "multiple_choice", "embedding", "few_shot"}
 DROPOUT = {"dropout": 0.0}  # draws other numbers under XLA
 WITHOUT_DROPOUT = {"fasttext_classification"}
 TIMES = {"seconds", "tokens_per_second", "target_tokens_per_second", "mfu"}

@@ -6,6 +6,7 @@ from . import cleaning as cleaning
 from . import conll as conll
 from . import distillation as distillation
 from . import examples as examples
+from . import few_shot as few_shot
 from . import glue as glue
 from . import label_schemes as label_schemes
 from . import label_sets as label_sets
@@ -40,6 +41,9 @@ from .examples import Examples as Examples
 from .examples import label_set as label_set
 from .examples import load as load
 from .examples import majority_share as majority_share
+from .few_shot import LabelPairBatches as LabelPairBatches
+from .few_shot import few_of_each as few_of_each
+from .few_shot import label_pairs as label_pairs
 from .glue import GlueTask as GlueTask
 from .glue import glue_file as glue_file
 from .glue import glue_task as glue_task

@@ -78,6 +78,21 @@ class LabelSets(Examples):
                 has[row, ids[label]] = 1
         return has
 
+    def with_one_label(self) -> Examples:
+        """Returns the texts with their only label each.
+
+        Raises:
+            ValueError: a text has none, or several.
+        """
+        for row, names in enumerate(self.labels or ()):
+            if len(names) != 1:
+                raise ValueError(
+                    f"{self.source}, row {row}: {len(names)} labels {list(names)}, expected one; "
+                    "use a classifier for several labels"
+                )
+        labels = None if self.labels is None else [label for (label,) in self.labels]
+        return Examples(self.texts, self.texts_b, labels, self.source, self.weights)
+
 
 def label_names(examples: LabelSets) -> list[str]:
     """Returns the labels that occur, sorted.

@@ -1,12 +1,15 @@
 """Classification of whole sequences."""
 
+from typing import Any, NamedTuple
+
 import keras
 
+from keras_transformers.dependencies.private_api import calls
 from keras_transformers.layers import LastToken
 from keras_transformers.models import encoder_parts
 from keras_transformers.models.anatomy import anatomy
 
-__all__ = ["causal_classifier", "classifier"]
+__all__ = ["causal_classifier", "classifier", "paired_vectors"]
 
 
 def classifier(
@@ -90,3 +93,65 @@ def causal_classifier(
         outputs={"logits": logits, "token_logits": model.output["logits"]},
         name=name or f"{model.name}_classifier",
     )
+
+
+def paired_vectors(model: keras.Model) -> keras.Model:
+    """Returns a model with the same layers, up to the last, that compares texts in pairs.
+
+    Trained with `training.PairSimilarity`, it brings the vectors of texts with the same label
+    together, for few-shot training (Tunstall et al. 2022, "SetFit", arXiv:2209.11055). They are the
+    vectors that the classifier's last layer reads, before its dropout.
+
+    Args:
+        model: a classifier whose output `logits` comes from a `keras.layers.Dense`, such as one
+            from `classifier`.
+
+    Returns:
+        A functional model with the inputs of `model`, (texts, length), and `pairs` int32 (batch,
+        2), the rows of each pair's texts; and the output `vectors` float32 (batch, 2, width).
+
+    Raises:
+        ValueError: the logits come from another layer.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> model = paired_vectors(classifier(kt.bert_tiny(vocabulary_size=11), 2))
+        >>> model.output["vectors"].shape
+        (None, 2, 128)
+    """
+    pairs = keras.Input((2,), dtype="int32", name="pairs")
+    vectors = keras.ops.cast(last_dense(model).vectors, "float32")
+    return keras.Model(
+        {**model.input, "pairs": pairs},
+        {"vectors": keras.ops.take(vectors, pairs, axis=0)},
+        name=f"{model.name}_pairs",
+    )
+
+
+class LastDense(NamedTuple):
+    """The last layer of a classifier, and what it reads.
+
+    Attributes:
+        layer: from vectors to logits.
+        vectors: (batch, width), before dropout.
+    """
+
+    layer: keras.layers.Dense
+    vectors: Any
+
+
+def last_dense(model: keras.Model) -> LastDense:
+    """Returns the dense layer that makes a classifier's logits; ValueError if none does."""
+    made_by = {id(outputs[0]): (layer, inputs) for layer, inputs, outputs in calls(model)}
+    layer, inputs = made_by[id(model.output["logits"])]
+    is_linear = isinstance(layer, keras.layers.Dense) and layer.use_bias
+    if not is_linear or layer.activation is not keras.activations.linear:
+        raise ValueError(
+            f"model {model.name!r} makes its logits with the layer {layer.name!r}, a "
+            f"{type(layer).__name__}; expected a Dense layer with a bias and no activation: put "
+            "heads.classifier on its encoder"
+        )
+    (vectors,) = inputs
+    while isinstance(made_by[id(vectors)][0], keras.layers.Dropout):
+        (vectors,) = made_by[id(vectors)][1]
+    return LastDense(layer, vectors)

@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformers.data.text import Examples, TextBatches
 from keras_transformers.ranges import Rate
 from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
 from keras_transformers.tasks.classification.pipeline import TextClassifier
+from keras_transformers.tasks.few_shot import FewShotTrainer
+from keras_transformers.tasks.training import Answers
 from keras_transformers.training import TokenCrossentropy
 
 __all__ = ["ClassificationOptions"]
@@ -29,6 +32,9 @@ class ClassificationTrainer(text_columns.LabelledTextTrainer[TextClassifier]):
     options = ClassificationOptions
     batches = TextBatches
 
+    def few_shot(self) -> "FewShotClassificationTrainer":
+        return FewShotClassificationTrainer()
+
     def losses(
         self, pipeline: TextClassifier, examples: Examples, options: ClassificationOptions
     ) -> Mapping[str, Any]:
@@ -36,6 +42,16 @@ class ClassificationTrainer(text_columns.LabelledTextTrainer[TextClassifier]):
 
     def metrics(self, pipeline: TextClassifier) -> Mapping[str, Any]:
         return {"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]}
+
+
+class FewShotClassificationTrainer(FewShotTrainer, ClassificationTrainer):
+    """Trains classifiers on a few texts per label."""
+
+    def answer_scores(
+        self, pipeline: TextClassifier, answers: Answers, examples: Examples
+    ) -> Mapping[str, float]:
+        found = answers["probabilities"].argmax(axis=1)
+        return {"accuracy": float(np.mean(found == self._ids(pipeline, examples)))}
 
 
 TRAINER = ClassificationTrainer()

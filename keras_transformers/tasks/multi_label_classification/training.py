@@ -22,6 +22,7 @@ from keras_transformers.evaluation.reports.several_labels import (
 from keras_transformers.runs import outputs_of
 from keras_transformers.runs.fine_tuning import LabelTraining
 from keras_transformers.tasks import text_columns
+from keras_transformers.tasks.few_shot import FewShotTrainer
 from keras_transformers.tasks.labels import LabelColumn
 from keras_transformers.tasks.multi_label_classification.pipeline import MultiLabelClassifier
 from keras_transformers.tasks.source import Source
@@ -68,6 +69,9 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
             weight_column=names.get("weight"),
             labels=pipeline.labels,
         )
+
+    def few_shot(self) -> "FewShotMultiLabelTrainer":
+        return FewShotMultiLabelTrainer()
 
     def losses(
         self, pipeline: MultiLabelClassifier, examples: LabelSets, options: LabelTraining
@@ -139,6 +143,10 @@ class MultiLabelClassificationTrainer(Trainer[MultiLabelClassifier, LabelSets]):
         answers = self.answers(pipeline, batches, examples, outputs)
         has = examples.matrix(pipeline.labels)
         pipeline.thresholds = tuple(best_thresholds(answers["probabilities"], has))
+
+
+class FewShotMultiLabelTrainer(FewShotTrainer, MultiLabelClassificationTrainer):
+    """Trains multi-label classifiers on a few texts per label."""
 
 
 TRAINER = MultiLabelClassificationTrainer()
