@@ -54,11 +54,13 @@ def t5_model() -> bytes:
     return file.getvalue()
 
 
-def t5_tokenizer(*, num_extra_ids: int = 10, padded_to: int | None = None) -> T5Tokenizer:
+def t5_tokenizer(
+    *, num_extra_ids: int = 10, padded_to: int | None = None, kind: type[T5Tokenizer] = T5Tokenizer
+) -> T5Tokenizer:
     """The tokenizer of this model."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "spiece.model").write_bytes(t5_model())
-        return T5Tokenizer(folder, num_extra_ids=num_extra_ids, vocabulary_size=padded_to)
+        return kind(folder, num_extra_ids=num_extra_ids, vocabulary_size=padded_to)
 
 
 def marian_folder(path: Path) -> Path:

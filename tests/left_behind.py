@@ -52,7 +52,9 @@ def unpacked(name: str, into: Path) -> Path:
     """
     folder, top = os.environ.get(VARIABLE, ""), name.partition("/")[0]
     archive = _ARCHIVES.get(top.partition("_")[0], top)
-    path = Path(folder) / f"{archive}.tar.gz" if folder else GOLDEN / f"{archive}.tar.xz"
+    path = Path(folder) / f"{archive}.tar.gz"
+    if not folder or not path.is_file():
+        path = GOLDEN / f"{archive}.tar.xz"
     if not (into / top).exists() and path.is_file():
         with tarfile.open(path) as opened:
             opened.extractall(into, filter="data")

@@ -5,7 +5,6 @@ from pathlib import Path
 import sentencepiece
 
 from keras_transformers.tokenizers import XlmRobertaTokenizer
-from keras_transformers.tokenizers.sentence_pieces.xlm_roberta import MODEL_FILE
 
 LINES = [
     "a good film, a very good film!",
@@ -19,7 +18,7 @@ PIECES = 120
 
 def tokenizer(folder: Path) -> XlmRobertaTokenizer:
     """Learned anew, the same each time, into `folder`."""
-    with (folder / MODEL_FILE).open("wb") as writer:
+    with (folder / XlmRobertaTokenizer.model_file).open("wb") as writer:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(LINES),
             model_writer=writer,

@@ -14,6 +14,7 @@ from . import saving as saving
 from . import tensors as tensors
 from keras_transformers.families.albert import files as albert
 from keras_transformers.families.bert import files as bert
+from keras_transformers.families.camembert import files as camembert
 from keras_transformers.families.distilbert import files as distilbert
 from keras_transformers.families.electra import files as electra
 from keras_transformers.families.elmo import files as elmo
@@ -24,12 +25,14 @@ from keras_transformers.families.marian import files as marian
 from keras_transformers.families.mistral import files as mistral
 from keras_transformers.families.modern_bert import files as modern_bert
 from keras_transformers.families.mpnet import files as mpnet
+from keras_transformers.families.mt5 import files as mt5
 from keras_transformers.families.openai_gpt import files as openai_gpt
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta
 from keras_transformers.families.static import files as static
 from keras_transformers.families.t5 import files as t5
+from keras_transformers.families.umt5 import files as umt5
 from keras_transformers.families.vit import files as vit
 from keras_transformers.families.xlm_roberta import files as xlm_roberta
 from .config_map import ConfigMap as ConfigMap

@@ -106,7 +106,8 @@ def tokenizer_family(folder: Folder, family: Family) -> Family:
     for other in (family, *encoders()):
         if other.writer is not None and other.writer.has_tokenizer_class(kind):
             return other
-    if (folder / "vocab.txt").is_file():
+    own = ("vocab.txt", family.pieces_file)
+    if any(name and (folder / name).is_file() for name in own):
         return family
     pieces = _unigrams(folder)
     for other in encoders():
@@ -114,7 +115,7 @@ def tokenizer_family(folder: Folder, family: Family) -> Family:
         if file_name == "tokenizer.json":  # which any family may have
             continue
         has_pieces = bool(first) and tuple(pieces[: len(first)]) == first
-        if file_name and ((folder / file_name).is_file() or has_pieces):
+        if has_pieces or (file_name and (folder / file_name).is_file()):
             return other
     return family
 

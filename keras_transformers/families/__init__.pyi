@@ -2,6 +2,7 @@
 
 from . import albert as albert
 from . import bert as bert
+from . import camembert as camembert
 from . import distilbert as distilbert
 from . import electra as electra
 from . import elmo as elmo
@@ -12,6 +13,7 @@ from . import marian as marian
 from . import mistral as mistral
 from . import modern_bert as modern_bert
 from . import mpnet as mpnet
+from . import mt5 as mt5
 from . import openai_gpt as openai_gpt
 from . import qwen2 as qwen2
 from . import qwen3 as qwen3
@@ -20,5 +22,6 @@ from . import seq2seq as seq2seq
 from . import static as static
 from . import t5 as t5
 from . import transformer as transformer
+from . import umt5 as umt5
 from . import vit as vit
 from . import xlm_roberta as xlm_roberta

@@ -14,6 +14,7 @@ from . import stack as stack
 from . import unattended as unattended
 from keras_transformers.families.albert import model as albert
 from keras_transformers.families.bert import model as bert
+from keras_transformers.families.camembert import model as camembert
 from keras_transformers.families.distilbert import model as distilbert
 from keras_transformers.families.electra import model as electra
 from keras_transformers.families.elmo import model as elmo
@@ -23,11 +24,13 @@ from keras_transformers.families.llama import model as llama
 from keras_transformers.families.marian import model as marian
 from keras_transformers.families.modern_bert import model as modern_bert
 from keras_transformers.families.mpnet import model as mpnet
+from keras_transformers.families.mt5 import model as mt5
 from keras_transformers.families.roberta import model as roberta
 from keras_transformers.families.seq2seq import model as seq2seq
 from keras_transformers.families.static import model as static
 from keras_transformers.families.t5 import model as t5
 from keras_transformers.families.transformer import model as transformer
+from keras_transformers.families.umt5 import model as umt5
 from keras_transformers.families.vit import model as vit
 from keras_transformers.families.xlm_roberta import model as xlm_roberta
 from keras_transformers import heads as heads

@@ -7,7 +7,15 @@ import pytest
 from keras_transformers.dependencies.text_library import tensorflow_text
 from keras_transformers.tokenizers.text_ops import using_ops
 
-MADE_OF_BOTH = ("wordpiece", "bert_characters", "sentence", "mpnet", "case_markers", "xlm_roberta")
+MADE_OF_BOTH = (
+    "wordpiece",
+    "bert_characters",
+    "sentence",
+    "mpnet",
+    "case_markers",
+    "xlm_roberta",
+    "camembert",
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILY"]
 
+Arguments = dict[str, Any]  # of our builder
 _GATED = "gated_"
 _MOST_EXTRA_IDS = 10_000
 
 
-def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
+    """Returns the arguments of `t5` for those in a file."""
     if arguments["num_decoder_layers"] is None:
         arguments["num_decoder_layers"] = arguments["num_encoder_layers"]
     activation = arguments["activation"]
@@ -49,9 +51,7 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
     }
 
 
-def _before_write(
-    model: keras.Model, arguments: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
     parts = anatomy(model, "token_embedding", "projection")
     gate = _GATED if arguments["gated_feed_forward"] else ""
     tied = parts.projection is parts.token_embedding
@@ -59,7 +59,7 @@ def _before_write(
     return {**arguments, "activation": activation}, {"tie_word_embeddings": tied}
 
 
-_CONFIG = ConfigMap(
+CONFIG: ConfigMap = ConfigMap(
     "t5",
     required={
         "vocabulary_size": "vocab_size",
@@ -93,7 +93,7 @@ _CONFIG = ConfigMap(
         "is_encoder_decoder": True,
     },
     written={"architectures": ["T5ForConditionalGeneration"]},
-    after_read=_after_read,
+    after_read=after_read,
     before_write=_before_write,
 )
 
@@ -114,7 +114,7 @@ def _blocks(side: str, *sublayers: str) -> Blocks:
     return Blocks(f"{side}.block.{{}}", parts, gated)
 
 
-_NAMES = NameMap(
+NAMES: NameMap = NameMap(
     "T5",
     layers={
         "token_embedding": "shared",
@@ -149,32 +149,45 @@ def _num_extra_ids(folder: Folder) -> int:
     return count
 
 
-def _tokenizer(folder: Folder, lowercase: bool) -> "T5Tokenizer":
-    # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.tokenizers import T5Tokenizer
+def tokenizer_of(folder: Folder, fields: ConfigMap, name: str = "T5Tokenizer") -> "T5Tokenizer":
+    """Returns the tokenizer of a folder, padded to the model's vocabulary.
 
-    return T5Tokenizer(
-        folder / T5Tokenizer.model_file,
+    Args:
+        folder: the folder with the files.
+        fields: the fields of the family's `config.json`.
+        name: our class.
+    """
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers import tokenizers
+
+    kind: type[T5Tokenizer] = getattr(tokenizers, name)
+    return kind(
+        folder / kind.model_file,
         num_extra_ids=_num_extra_ids(folder),
-        vocabulary_size=_CONFIG.read(folder)["vocabulary_size"],
+        vocabulary_size=fields.read(folder)["vocabulary_size"],
+    )
+
+
+def writer_of(kind: str, *, tokenizer: str = "T5Tokenizer") -> Writer:
+    """Returns the writer of a class of transformers and of our tokenizer."""
+    return Writer(
+        {"translation": kind},
+        tokenizer=tokenizer,
+        tokenizer_class="T5Tokenizer",
+        special_tokens=("eos_token", "unk_token", "pad_token"),
+        tokenizer_fields=lambda tokenizers: {"extra_ids": tokenizers["tokenizer"].num_extra_ids},
+        generation_fields=search_fields,
     )
 
 
 FAMILY: Family = Family(
     "t5",
     MODELS,
-    _NAMES,
-    _CONFIG,
+    NAMES,
+    CONFIG,
     t5,
-    _tokenizer,
-    Writer(
-        {"translation": "T5ForConditionalGeneration"},
-        tokenizer="T5Tokenizer",
-        tokenizer_class="T5Tokenizer",
-        special_tokens=("eos_token", "unk_token", "pad_token"),
-        tokenizer_fields=lambda tokenizers: {"extra_ids": tokenizers["tokenizer"].num_extra_ids},
-        generation_fields=search_fields,
-    ),
+    lambda folder, lowercase: tokenizer_of(folder, CONFIG),
+    writer_of("T5ForConditionalGeneration"),
     task="translation",
     generates=True,
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},

@@ -5,6 +5,7 @@ only scale, and no biases. Version 1.1 has gated feed-forward networks and untie
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -27,16 +28,17 @@ from keras_transformers.models.entry import Entry, named_factory
 __all__ = ["SIZES", "num_parameters", "t5"]
 
 _PAPER = "Raffel et al. 2020, https://arxiv.org/abs/1910.10683"
-_V1_1: dict[str, Any] = {
+V1_1: dict[str, Any] = {
     "activation": "gelu_approximate",
     "gated_feed_forward": True,
     "tied_logits": False,
 }
 
 
-def _size(
+def size_of(
     num_layers: int, num_heads: int, hidden_dim: int, intermediate_dim: int
 ) -> dict[str, Any]:
+    """Returns the arguments of `t5` for as many encoder as decoder layers."""
     return {
         "num_encoder_layers": num_layers,
         "num_decoder_layers": num_layers,
@@ -47,12 +49,12 @@ def _size(
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "t5_small": _size(6, 8, 512, 2048),
-    "t5_base": _size(12, 12, 768, 3072),
-    "t5_large": _size(24, 16, 1024, 4096),
-    "t5_v1_1_small": _size(8, 6, 512, 1024) | _V1_1,
-    "t5_v1_1_base": _size(12, 12, 768, 2048) | _V1_1,
-    "t5_v1_1_large": _size(24, 16, 1024, 2816) | _V1_1,
+    "t5_small": size_of(6, 8, 512, 2048),
+    "t5_base": size_of(12, 12, 768, 3072),
+    "t5_large": size_of(24, 16, 1024, 4096),
+    "t5_v1_1_small": size_of(8, 6, 512, 1024) | V1_1,
+    "t5_v1_1_base": size_of(12, 12, 768, 2048) | V1_1,
+    "t5_v1_1_large": size_of(24, 16, 1024, 2816) | V1_1,
 }
 
 
@@ -70,6 +72,7 @@ def t5(
     tied_logits: bool = True,
     num_buckets: int = 32,
     max_distance: int = 128,
+    shared_position_bias: bool = True,
     dropout: float = 0.1,
     attention_dropout: float = 0.1,
     norm_epsilon: float = 1e-6,
@@ -95,6 +98,8 @@ def t5(
             their own matrix.
         num_buckets: buckets of relative positions; see `layers.RelativePositionBias`.
         max_distance: all distances from this one on share a bucket.
+        shared_position_bias: whether the layers of a side share their biases, or each has its own,
+            as in UMT5.
         dropout: rate on the embeddings, in the feed-forward networks, on each sub-layer's output
             and after the last norms.
         attention_dropout: rate on the attention probabilities.
@@ -167,23 +172,32 @@ def t5(
     def drop(hidden: Tensor, name: str) -> Tensor:
         return keras.layers.Dropout(dropout, name=name)(hidden)
 
-    def position_bias(side: str, hidden: Tensor, bidirectional: bool) -> Tensor:
-        return RelativePositionBias(
-            num_buckets,
-            num_heads,
-            max_distance=max_distance,
-            bidirectional=bidirectional,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
-            name=f"{side}_position_bias",
-        )(hidden)
+    def position_biases(
+        side: str, num_layers: int, hidden: Tensor, *, bidirectional: bool
+    ) -> list[Tensor]:
+        """Returns each layer's bias for the lengths of the embeddings."""
+
+        def position_bias(owner: str) -> Tensor:
+            return RelativePositionBias(
+                num_buckets,
+                num_heads,
+                max_distance=max_distance,
+                bidirectional=bidirectional,
+                embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
+                name=f"{owner}_position_bias",
+            )(hidden)
+
+        if shared_position_bias:
+            return [position_bias(side)] * num_layers
+        return [position_bias(f"{side}_layer_{index}") for index in range(num_layers)]
 
     source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
     target_token_ids = keras.Input((None,), dtype="int32", name="target_token_ids")
     source_padding_mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)
 
     encoded = drop(embedding(source_token_ids), "source_embeddings_dropout")
-    bias = position_bias("encoder", encoded, bidirectional=True)
-    for index in range(num_encoder_layers):
+    biases = position_biases("encoder", num_encoder_layers, encoded, bidirectional=True)
+    for index, bias in enumerate(biases):
         encoded = block(f"encoder_layer_{index}")(
             encoded, attention_mask=source_padding_mask, attention_bias=bias
         )
@@ -191,8 +205,8 @@ def t5(
     encoded = drop(encoded, "encoder_dropout")
 
     hidden = drop(embedding(target_token_ids), "target_embeddings_dropout")
-    bias = position_bias("decoder", hidden, bidirectional=False)
-    for index in range(num_decoder_layers):
+    biases = position_biases("decoder", num_decoder_layers, hidden, bidirectional=False)
+    for index, bias in enumerate(biases):
         hidden = block(f"decoder_layer_{index}", crosses=True)(
             hidden, encoded, attention_bias=bias, cross_attention_mask=source_padding_mask
         )
@@ -229,6 +243,7 @@ def num_parameters(
     gated_feed_forward: bool = False,
     tied_logits: bool = True,
     num_buckets: int = 32,
+    shared_position_bias: bool = True,
 ) -> int:
     """Computes the parameter count of `t5` with these arguments, without building it."""
     d = hidden_dim
@@ -237,7 +252,8 @@ def num_parameters(
     encoder = num_encoder_layers * (attention + feed_forward + 2 * d) + d
     decoder = num_decoder_layers * (2 * attention + feed_forward + 3 * d) + d
     matrices = (1 if tied_logits else 2) * vocabulary_size * d
-    return matrices + encoder + decoder + 2 * num_buckets * num_heads
+    num_biases = 2 if shared_position_bias else num_encoder_layers + num_decoder_layers
+    return matrices + encoder + decoder + num_biases * num_buckets * num_heads
 
 
 _NUM_PARAMETERS = {
@@ -252,25 +268,61 @@ _NUM_PARAMETERS = {
 _PAPER_FIGURES = {"t5_small": "60M", "t5_base": "220M", "t5_large": "770M"}
 _PAPER_NOTES = {"t5_large": "the released T5 Large has fewer parameters than the printed figure"}
 
-MODELS = {
-    name: Entry(
+
+def t5_entry(
+    name: str,
+    size: Mapping[str, Any],
+    *,
+    title: str,
+    paper: str,
+    exact: int,
+    vocabulary_size: int,
+    paper_figure: str = "",
+    paper_note: str = "",
+) -> Entry:
+    """Returns the entry of a named model that `t5` builds.
+
+    Args:
+        name: the name of the factory and the entry.
+        size: arguments of `t5`.
+        title: how the factory's docstring calls the model.
+        paper: citation and address.
+        exact: the exact parameter count.
+        vocabulary_size: number of tokens.
+        paper_figure: see `Entry`.
+        paper_note: see `Entry`.
+    """
+    arguments = {**size, "vocabulary_size": vocabulary_size}
+    return Entry(
         name=name,
         factory=named_factory(
             t5,
             name,
-            {**size, "vocabulary_size": 32128},
-            summary=f"T5 {'1.0' if name in _PAPER_FIGURES else '1.1'} with "
-            f"{size['num_encoder_layers']} + {size['num_decoder_layers']} layers and width "
-            f"{size['hidden_dim']}, with random weights.",
+            arguments,
+            summary=f"{title} with {size['num_encoder_layers']} + {size['num_decoder_layers']} "
+            f"layers and width {size['hidden_dim']}, with random weights.",
         ),
-        num_parameters=_NUM_PARAMETERS[name],
+        num_parameters=exact,
+        paper=paper,
+        paper_figure=paper_figure,
+        paper_note=paper_note,
+        symbols={"V": vocabulary_size, "H": size["hidden_dim"], "I": size["intermediate_dim"]},
+        count=functools.partial(
+            num_parameters, **{key: arguments[key] for key in arguments if key != "activation"}
+        ),
+    )
+
+
+MODELS = {
+    name: t5_entry(
+        name,
+        size,
+        title=f"T5 {'1.0' if name in _PAPER_FIGURES else '1.1'}",
         paper=_PAPER,
+        exact=_NUM_PARAMETERS[name],
+        vocabulary_size=32128,
         paper_figure=_PAPER_FIGURES.get(name, ""),
         paper_note=_PAPER_NOTES.get(name, ""),
-        symbols={"V": 32128, "H": size["hidden_dim"], "I": size["intermediate_dim"]},
-        count=functools.partial(
-            num_parameters, **{key: size[key] for key in size if key != "activation"}
-        ),
     )
     for name, size in SIZES.items()
 }

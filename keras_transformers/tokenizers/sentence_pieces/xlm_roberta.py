@@ -4,19 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from keras_transformers.tokenizers.packing import RobertaPacking
-from keras_transformers.tokenizers.sentence_pieces.encoder_pieces import EncoderPieces
+from keras_transformers.tokenizers.sentence_pieces.fairseq import FairseqPieces
 
 __all__ = ["XlmRobertaTokenizer"]
 
-MODEL_FILE = "sentencepiece.bpe.model"
 
-_FIRST_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
-
-
-class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
+class XlmRobertaTokenizer(FairseqPieces):
     """SentencePiece as XLM-RoBERTa uses it (Conneau et al. 2019, arXiv:1911.02116).
 
     A piece's id is one more than in the SentencePiece model, because fairseq puts <s> <pad> </s>
@@ -54,8 +47,8 @@ class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
             added tokens do not fit: see `AddedPieces`.
     """
 
-    model_file = MODEL_FILE
-    first_pieces = ("<unk>", "<s>", "</s>")
+    first_tokens = ("<s>", "<pad>", "</s>", "<unk>")
+    offset = 1
     start_token_id = 0
     pad_token_id = 1
     end_token_id = 2
@@ -68,30 +61,4 @@ class XlmRobertaTokenizer(RobertaPacking, EncoderPieces):
         added_tokens: Sequence[Mapping[str, Any]] = (),
         name: str = "xlm_roberta_tokenizer",
     ) -> None:
-        super().__init__(path, name=name)
-        self.mask_token_id = self._num_pieces + 1
-        self.own_tokens = (*_FIRST_TOKENS, self.mask_token)
-        self._add(added_tokens, self._model, self._tokenizer, num_tokens=self._num_pieces + 2)
-
-    def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
-        token_ids = tf.cast(token_ids, tf.int32)
-        with tf.device("CPU:0"):
-            is_piece = (token_ids >= len(_FIRST_TOKENS)) & (token_ids < self.mask_token_id)
-            pieces = self._tokenizer().id_to_string(tf.where(is_piece, token_ids - 1, 0))
-            special = tf.constant([*_FIRST_TOKENS, self.mask_token, *self._names])
-            after = tf.maximum(token_ids - self.mask_token_id, 0) + len(_FIRST_TOKENS)
-            place = tf.where(token_ids < len(_FIRST_TOKENS), token_ids, after)
-            return tf.where(is_piece, pieces, tf.gather(special, place))
-
-    def _token_ids(self, pieces: tf.Tensor) -> tf.Tensor:
-        """Converts the SentencePiece model's ids to ours; its unknown piece is 0."""
-        return tf.where(pieces == 0, self.unknown_token_id, pieces + 1)
-
-    def _pieces(self, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns the pieces of the tokens that the SentencePiece model has."""
-        is_unknown = token_ids == self.unknown_token_id
-        is_text = (token_ids >= self.unknown_token_id) & (token_ids != self.mask_token_id)
-        if self._names:
-            is_text &= (token_ids < self.mask_token_id) | (token_ids >= self.vocabulary_size)
-        return tf.ragged.boolean_mask(tf.where(is_unknown, 0, token_ids - 1), is_text)
+        super().__init__(path, added_tokens=added_tokens, name=name)

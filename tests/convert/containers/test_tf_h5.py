@@ -41,6 +41,15 @@ SERVED = [
     ("hf4_tf/marian", "Translator", {}),
     ("hf4_tf_safe/bert_cls", "TextClassifier", {}),
     ("hf4_tf_safe/gpt2_lm", "TextGenerator", {}),
+    *(
+        (f"hf4_tf_multilingual/{name}_{form}", pipeline, {})
+        for form in ("h5", "safe")
+        for name, pipeline in (
+            ("camembert_cls", "TextClassifier"),
+            ("camembert_mlm", "MaskFiller"),
+            ("mt5", "Translator"),
+        )
+    ),
     ("hf_old_3.5.1/bert_cls", "TextClassifier", {}),
     ("hf_old_3.5.1/bert_mlm", "MaskFiller", {}),
     ("hf_old_3.5.1/bert_tok", "Tagger", {}),

@@ -1,12 +1,13 @@
-"""Makes t5.npz with Hugging Face transformers (the `reference` extra).
+"""Makes t5.npz and mt5.npz with Hugging Face transformers (the `reference` extra).
 
-It holds the weights of a tiny random T5 of each version, and what transformers computes with them:
-keys "<kind>/tensors/<tensor>", "<kind>/logits" and, of searches, "<kind>/greedy", "<kind>/beams",
-"<kind>/defaults".
+They hold the weights of a tiny random T5 of each version, an mT5 and a UMT5, and what transformers
+computes with them: keys "<kind>/tensors/<tensor>", "<kind>/logits" and, of searches,
+"<kind>/greedy", "<kind>/beams", "<kind>/defaults".
 
 python tests/golden/families/make_t5.py
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "t5": {"feed_forward_proj": "relu"},
     "t5_v1_1": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
 }
+MULTILINGUAL = {
+    "mt5": KINDS["t5_v1_1"],
+    "umt5": KINDS["t5_v1_1"],
+}
+CLASSES = {"mt5": "MT5", "umt5": "UMT5"}  # those of others are T5's
 CONFIG = {
     "vocab_size": 50,
     "d_model": 16,
@@ -28,7 +34,7 @@ CONFIG = {
     "relative_attention_max_distance": 12,
     "decoder_start_token_id": 0,
 }
-SEEDS = {"t5": 29, "t5_v1_1": 50}  # some of their searches end early
+SEEDS = {"t5": 29, "t5_v1_1": 50, "mt5": 50, "umt5": 50}  # some of their searches end early
 LENGTHS = (24, 3, 11)
 TARGET_LENGTH = 20  # beyond the largest distance
 NUM_BEAMS, MAX_LENGTH = 3, 15
@@ -50,10 +56,10 @@ def model(kind: str) -> Any:
     import torch
     import transformers
 
-    found = transformers.T5ForConditionalGeneration(
-        transformers.T5Config(**CONFIG, **KINDS[kind])
-    ).eval()
-    if kind == "t5_v1_1":  # transformers ties the logits until a file unties them
+    start = CLASSES.get(kind, "T5")
+    config = getattr(transformers, f"{start}Config")(**CONFIG, **{**KINDS, **MULTILINGUAL}[kind])
+    found = getattr(transformers, f"{start}ForConditionalGeneration")(config).eval()
+    if kind != "t5":  # transformers ties the logits until a file unties them
         found.lm_head.weight = torch.nn.Parameter(torch.zeros_like(found.lm_head.weight))
     with torch.no_grad():
         for name, parameter in sorted(found.named_parameters()):
@@ -104,16 +110,17 @@ def outputs(kind: str) -> dict[str, np.ndarray]:
         }
 
 
-def write() -> None:
-    """Writes the golden file."""
+def write(name: str, kinds: Iterable[str]) -> None:
+    """Writes a golden file."""
     arrays: dict[str, np.ndarray] = {}
-    for kind in KINDS:
+    for kind in kinds:
         arrays |= {f"{kind}/tensors/{name}": array for name, array in tensors(kind).items()}
         arrays |= {f"{kind}/{name}": array for name, array in outputs(kind).items()}
-    file = Path(__file__).with_name("t5.npz")
+    file = Path(__file__).with_name(f"{name}.npz")
     np.savez_compressed(file, **arrays)
     print(f"{file}: {file.stat().st_size} bytes, {len(arrays)} arrays")
 
 
 if __name__ == "__main__":
-    write()
+    write("t5", KINDS)
+    write("mt5", MULTILINGUAL)

@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import camembert_toy
 import encoder_decoder_toys as toys
 import pytest
 import tiny
@@ -72,6 +73,15 @@ def xlm_roberta(folder):
     kt.families.xlm_roberta.FAMILY.save(model, folder / "model.safetensors")
     kt.families.xlm_roberta.FAMILY.save_config(model, folder / "config.json")
     change_json(folder / "config.json", architectures=["XLMRobertaModel"])
+
+
+def camembert(folder):
+    folder.mkdir()
+    size = camembert_toy.tokenizer(folder).vocabulary_size
+    model = kt.families.roberta.roberta(vocabulary_size=size, **weights_folders.SHAPE)
+    kt.families.camembert.FAMILY.save(model, folder / "model.safetensors")
+    kt.families.camembert.FAMILY.save_config(model, folder / "config.json")
+    change_json(folder / "config.json", architectures=["CamembertModel"])
 
 
 def mpnet(folder):
@@ -205,6 +215,7 @@ FOLDERS = {
     "distilbert-sst2": lambda folder: weights_folders.write("distilbert", "classification", folder),
     "roberta-sst2": lambda folder: weights_folders.write("roberta", "classification", folder),
     "xlm-roberta-base": xlm_roberta,
+    "camembert-base": camembert,
     "mpnet-base": mpnet,
     "gpt2": gpt2,
     "vit-base": vit,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import albert_toy
+import camembert_toy
 import keras
 import roberta_toy
 import tiny
@@ -44,6 +45,7 @@ ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = 
         lambda folder: albert_toy.tokenizer(made(folder)),
     ),
     "bert": (bert, lambda folder: tiny.wordpiece()),
+    "camembert": (roberta, lambda folder: camembert_toy.tokenizer(made(folder))),
     "distilbert": (
         lambda **sizes: with_pooler(distilbert(**sizes)),
         lambda folder: tiny.wordpiece(),

@@ -1,0 +1,6 @@
+# Written by `make stubs`.
+
+from . import files as files
+from . import model as model
+from .files import FAMILY as FAMILY
+from .model import SIZES as SIZES

@@ -1,0 +1,5 @@
+"""UMT5 (Chung et al. 2023)."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__, __file__)
