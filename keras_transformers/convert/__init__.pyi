@@ -19,6 +19,7 @@ from keras_transformers.families.distilbert import files as distilbert
 from keras_transformers.families.electra import files as electra
 from keras_transformers.families.elmo import files as elmo
 from keras_transformers.families.fasttext import files as fasttext
+from keras_transformers.families.gemma3 import files as gemma3
 from keras_transformers.families.gpt import files as gpt
 from keras_transformers.families.llama import files as llama
 from keras_transformers.families.marian import files as marian
@@ -26,10 +27,13 @@ from keras_transformers.families.mistral import files as mistral
 from keras_transformers.families.modern_bert import files as modern_bert
 from keras_transformers.families.mpnet import files as mpnet
 from keras_transformers.families.mt5 import files as mt5
+from keras_transformers.families.olmo2 import files as olmo2
 from keras_transformers.families.openai_gpt import files as openai_gpt
+from keras_transformers.families.phi3 import files as phi3
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta
+from keras_transformers.families.smollm3 import files as smollm3
 from keras_transformers.families.static import files as static
 from keras_transformers.families.t5 import files as t5
 from keras_transformers.families.umt5 import files as umt5

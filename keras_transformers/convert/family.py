@@ -113,6 +113,7 @@ class Family:
             alone do not distinguish it from another.
         keras_nlp: its counterpart in keras-nlp, if there is one.
         gguf: its models in llama.cpp's files, if there are any.
+        refused: a `model_type` of related models that are not read -> why, and the remedy.
     """
 
     model_type: str
@@ -143,6 +144,7 @@ class Family:
     accepts: Callable[[keras.Model], bool] = lambda model: True
     keras_nlp: Backbone | None = None
     gguf: GgufMap | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_encoder(self) -> bool:

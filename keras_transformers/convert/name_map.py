@@ -53,7 +53,9 @@ class Blocks:
     parts: Mapping[str, str]
     gated: Mapping[str, str] = field(default_factory=dict)
 
-    def tensors(self, block: TransformerBlock, number: int, kernel: Form) -> Iterator[NamedTensor]:
+    def tensors(
+        self, block: TransformerBlock, number: int, kernel: Form, norm: Form = PLAIN
+    ) -> Iterator[NamedTensor]:
         """Yields the tensors of one block."""
         parts = {**self.parts, **(self.gated if block.feed_forward.gated else {})}
         by_name: dict[str, list[Any]] = {}
@@ -62,8 +64,8 @@ class Blocks:
             name = f"{self.module.format(number)}.{parts[part]}.{_WEIGHTS[last]}"
             by_name.setdefault(name, []).append(variable)
         for name, variables in by_name.items():
-            is_kernel = variables[0].path.endswith("/kernel")
-            yield NamedTensor(name, tuple(variables), kernel if is_kernel else PLAIN)
+            form = _form(variables[0], kernel, norm)
+            yield NamedTensor(name, tuple(variables), form)
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class NameMap:
         sequence_head: entries of `layers` that differ in a model whose head reads the pooler.
         stored: "layer/variable" -> the tensor's name and form, where they do not follow the rule.
         kernel: how files store the matrices of dense layers.
+        norm: how files store the factors of RMS norms.
         rewritten: patterns of names in some files -> today's names, applied before the common ones.
         tied: copy of tied weights that some files also have -> the original.
         buffers: wildcards of tensors that are not weights.
@@ -97,6 +100,7 @@ class NameMap:
     sequence_head: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, tuple[str, Form]] = field(default_factory=dict)
     kernel: Form = TRANSPOSED
+    norm: Form = PLAIN
     rewritten: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str] = field(default_factory=dict)
     buffers: tuple[str, ...] = ()
@@ -205,7 +209,7 @@ class NameMap:
     ) -> Iterator[NamedTensor]:
         if isinstance(layer, TransformerBlock):
             names, number = numbers[layer.name]
-            yield from names.tensors(layer, number, self.kernel)
+            yield from names.tensors(layer, number, self.kernel, self.norm)
             return
         if not self._has_place(layer, layers):
             raise ValueError(self._without_place(layer))
@@ -213,7 +217,7 @@ class NameMap:
             last = variable.path.rsplit("/", 1)[1]
             plain = (
                 f"{layers.get(layer.name)}.{_WEIGHTS.get(last)}",
-                self.kernel if last == "kernel" else PLAIN,
+                _form(variable, self.kernel, self.norm),
             )
             name, form = self.stored.get(f"{layer.name}/{last}", plain)
             yield NamedTensor(name, (variable,), form)
@@ -235,6 +239,12 @@ class NameMap:
             f"layer {layer.name!r} has no counterpart in Hugging Face's {self.family}; load or "
             "save the model without its head"
         )
+
+
+def _form(variable: Any, kernel: Form, norm: Form) -> Form:
+    """Returns how files store a variable, of which RMS norms call theirs "scale"."""
+    last = variable.path.rsplit("/", 1)[1]
+    return {"kernel": kernel, "scale": norm}.get(last, PLAIN)
 
 
 def prefixed(prefix: str, *starts: str) -> tuple[str, str]:

@@ -27,12 +27,14 @@ class Form:
         ones: how many axes of size 1 the tensor has before the variable's.
         axis: the axis along which the variables are concatenated.
         absent: how many of the variable's first rows the tensor lacks; they become zeros.
+        added: what the variable's values are larger by than the tensor's.
     """
 
     order: tuple[int, ...] | None = None
     ones: int = 0
     axis: int = -1
     absent: int = 0
+    added: float = 0.0
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """Returns the tensor's shape for variables of these shapes."""
@@ -50,6 +52,8 @@ class Form:
         if self.absent:
             rows = np.zeros((self.absent, *array.shape[1:]), array.dtype)
             array = np.concatenate([rows, array])
+        if self.added:
+            array = array.astype("float32") + np.float32(self.added)
         ends = np.cumsum([shape[self.axis] for shape in shapes])[:-1]
         return list(np.split(array, ends, self.axis))
 
@@ -57,6 +61,7 @@ class Form:
         """Returns the tensor that holds these values."""
         array = values[0] if len(values) == 1 else np.concatenate(values, self.axis)
         array = array[self.absent :] if self.absent else array
+        array = array - np.float32(self.added) if self.added else array
         array = array if self.order is None else copied(array.transpose(self.order), array.dtype)
         return np.ascontiguousarray(array.reshape((*[1] * self.ones, *array.shape)))
 

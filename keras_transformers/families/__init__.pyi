@@ -7,6 +7,7 @@ from . import distilbert as distilbert
 from . import electra as electra
 from . import elmo as elmo
 from . import fasttext as fasttext
+from . import gemma3 as gemma3
 from . import gpt as gpt
 from . import llama as llama
 from . import marian as marian
@@ -14,11 +15,14 @@ from . import mistral as mistral
 from . import modern_bert as modern_bert
 from . import mpnet as mpnet
 from . import mt5 as mt5
+from . import olmo2 as olmo2
 from . import openai_gpt as openai_gpt
+from . import phi3 as phi3
 from . import qwen2 as qwen2
 from . import qwen3 as qwen3
 from . import roberta as roberta
 from . import seq2seq as seq2seq
+from . import smollm3 as smollm3
 from . import static as static
 from . import t5 as t5
 from . import transformer as transformer

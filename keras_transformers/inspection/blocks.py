@@ -46,8 +46,9 @@ class Part:
         look: how to draw it: "attention", "feed_forward", "norm", "embedding" or "plain".
         sizes: the widths of the data in it, such as "768 → 3,072 → 768", and the activation.
         norm: where the sub-layer's norm is: "post" after the residual sum, "pre" before the
-            sub-layer, "" for a part without a residual connection.
-        norm_parameters: exact count of that norm.
+            sub-layer, "output" after it, "both" before and after it, "" for a part without a
+            residual connection.
+        norm_parameters: exact count of that norm, or of both.
     """
 
     name: str
@@ -223,11 +224,15 @@ def _without_repetitions(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _parts(layer: Any) -> tuple[Part, ...]:
-    """Returns the layers with weights inside a layer; in a block, each with its norm."""
+    """Returns the layers with weights inside a layer; in a block, each with its norms."""
     if isinstance(layer, TransformerBlock):
         return tuple(
-            replace(_part(inner), norm=layer.norm_position, norm_parameters=norm.count_params())
-            for inner, norm in layer.sublayers()
+            replace(
+                _part(inner),
+                norm=layer.norm_position,
+                norm_parameters=sum(norm.count_params() for norm in norms),
+            )
+            for inner, norms in layer.sublayers()
         )
     parts = tuple(_part(inner) for inner in getattr(layer, "layers", ()) if inner.weights)
     return parts if len(parts) > 1 else ()

@@ -25,6 +25,7 @@ _LEFT, _RIGHT = 30, 10  # from a block's edge to its parts; residual connections
 _GAP = 26  # between blocks, for the arrows
 _STEP, _FORK = 14, 22  # between the parts of a block, and where a residual connection leaves
 _MARGIN = 24
+_NORM_FIRST = ("pre", "both")
 _HEADER = 64  # around the picture
 
 
@@ -171,11 +172,13 @@ def _reach(index: int, blocks: Sequence[Block], places: Sequence[_Place]) -> flo
 def _rows(block: Block) -> Iterator[tuple[str, Part, float]]:
     """Yields the contents of a block's drawing, from the bottom: ("norm", part, height), ..."""
     for part in block.parts:
-        if part.norm == "pre":
+        if part.norm in _NORM_FIRST:
             yield "norm", part, _NORM
         yield "part", part, _PART
+        if part.norm in ("output", "both"):
+            yield "norm", part, _NORM
         if part.norm:
-            yield {"post": "add & norm", "pre": "add"}[part.norm], part, _NORM
+            yield "add & norm" if part.norm == "post" else "add", part, _NORM
 
 
 def _height(block: Block) -> float:
@@ -189,7 +192,7 @@ def _height(block: Block) -> float:
 
 def _inset(name: str, part: Part) -> float:
     """Returns the space below a row; a residual connection starts below its sub-layer."""
-    starts = name == "norm" if part.norm == "pre" else name == "part"
+    starts = name == "norm" if part.norm in _NORM_FIRST else name == "part"
     return _FORK if starts and part.norm else _STEP
 
 
@@ -260,7 +263,8 @@ def _draw(picture: Picture, block: Block, x: float, y: float) -> None:
             words = part.name.replace("_", " "), part.sizes, f"{part.num_parameters:,}"
             _label(picture, left, bottom - 2, width, *words)
             continue
-        count = f"{part.norm_parameters:,}" if "norm" in row else ""
+        in_each = part.norm_parameters // (2 if part.norm == "both" else 1)
+        count = f"{in_each:,}" if "norm" in row else ""
         _label(picture, left, bottom - 8, width, row, "", count)
         if row.startswith("add"):
             turn, end = x + _LEFT / 2, bottom + height / 2

@@ -1,7 +1,7 @@
 """Multi-head attention ("Attention Is All You Need", section 3.2) and its key-value cache."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -42,7 +42,11 @@ class MultiHeadAttention(CompositeLayer):
             `masks.Reach`.
         query_key_norm_epsilon: the epsilon of an RMS norm over each head's queries and keys, as in
             Qwen3; None for no norm.
+        query_key_norm_over: "head" for that norm; "width" for one over all heads' numbers together,
+            as in OLMo 2.
         scale_scores: whether the scores are divided by sqrt(head_dim); T5's are not.
+        scale_dim: the number to divide by the root of, instead of head_dim (Gemma 3's largest
+            model; Hugging Face: query_pre_attn_scalar).
         attention_dropout: dropout rate on the attention probabilities.
         use_bias: whether the four projections have biases (tensor2tensor's do not).
         use_output_bias: the same for the output projection, if that differs (Qwen 2's has none).
@@ -74,7 +78,9 @@ class MultiHeadAttention(CompositeLayer):
         use_causal_mask: bool = False,
         window: int | None = None,
         query_key_norm_epsilon: float | None = None,
+        query_key_norm_over: Literal["head", "width"] = "head",
         scale_scores: bool = True,
+        scale_dim: float | None = None,
         attention_dropout: float = 0.0,
         use_bias: bool = True,
         use_output_bias: bool | None = None,
@@ -102,7 +108,9 @@ class MultiHeadAttention(CompositeLayer):
         self.use_causal_mask = use_causal_mask
         self.window = window
         self.query_key_norm_epsilon = query_key_norm_epsilon
+        self.query_key_norm_over = query_key_norm_over
         self.scale_scores = scale_scores
+        self.scale_dim = self.head_dim if scale_dim is None else scale_dim
         self.attention_dropout = attention_dropout
         self.use_bias = use_bias
         self.use_output_bias = use_bias if use_output_bias is None else use_output_bias
@@ -140,9 +148,13 @@ class MultiHeadAttention(CompositeLayer):
         self.key.build(value_shape)
         self.value.build(value_shape)
         self.output_projection.build((*query_shape[:-1], self._heads_dim))
-        for norm in (self.query_norm, self.key_norm):
+        for norm, heads in (
+            (self.query_norm, self.num_heads),
+            (self.key_norm, self.num_key_value_heads),
+        ):
             if norm is not None:
-                norm.build((query_shape[0], self.num_heads, query_shape[1], self.head_dim))
+                together = heads if self.query_key_norm_over == "width" else 1
+                norm.build((*query_shape[:-1], together * self.head_dim))
         self.dropout.build((query_shape[0], self.num_heads, query_shape[1], value_shape[1]))
         if not self.scale_scores:  # instead, the queries start smaller, as in T5
             self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
@@ -153,7 +165,9 @@ class MultiHeadAttention(CompositeLayer):
 
     def _placed(self, heads: Tensor, norm: keras.layers.Layer | None, positions: Tensor) -> Tensor:
         """Normalizes and rotates queries or keys (batch, heads, length, head_dim), if set up so."""
-        if norm is not None:
+        if norm is not None and self.query_key_norm_over == "width":
+            heads = PADDED.split(norm(PADDED.merge(heads)), heads.shape[1])
+        elif norm is not None:
             heads = norm(heads)
         if self.positions is None:
             return heads
@@ -224,7 +238,7 @@ class MultiHeadAttention(CompositeLayer):
             keys, values = keys_values
         queries = self._placed(queries, self.query_norm, layout.query_positions(positions))
         # Scaling the query costs less than scaling (query, key) scores.
-        scale = self.head_dim**-0.5 if self.scale_scores else 1.0
+        scale = self.scale_dim**-0.5 if self.scale_scores else 1.0
         masks = layout.masks(attention_mask, attention_bias)
         watch = WATCHERS.of(self)
         context, probabilities = attend(
@@ -327,7 +341,9 @@ class MultiHeadAttention(CompositeLayer):
             "use_causal_mask": self.use_causal_mask,
             "window": self.window,
             "query_key_norm_epsilon": self.query_key_norm_epsilon,
+            "query_key_norm_over": self.query_key_norm_over,
             "scale_scores": self.scale_scores,
+            "scale_dim": self.scale_dim,
             "attention_dropout": self.attention_dropout,
             "use_bias": self.use_bias,
             "use_output_bias": self.use_output_bias,

@@ -12,7 +12,12 @@ from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.layouts import PADDED, Padded, Selected
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
-from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
+from keras_transformers.layers.norms import (
+    BlockNormPosition,
+    Norm,
+    check_block_norm_position,
+    norm_layer,
+)
 from keras_transformers.layers.scopes import KERNELS, SELECTIONS
 from keras_transformers.layers.shared import calls_are_shared, shared_call
 from keras_transformers.layers.tensors import Shape, Tensor
@@ -37,7 +42,9 @@ class TransformerBlock(RecomputableLayer):
         norm: "layer", "layer_without_bias" (ModernBERT), or "rms", without mean and bias (T5,
             Llama).
         norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
-            `x + sublayer(norm(x))` and needs one more norm after the last block.
+            `x + sublayer(norm(x))` and needs one more norm after the last block, as the other two
+            do: "output" is `x + norm(sublayer(x))` (OLMo 2), and "both" is
+            `x + output_norm(sublayer(norm(x)))` (Gemma 2 and 3).
         norm_epsilon: added to the variance in every norm.
         attention_norm: whether self-attention has a norm. ModernBERT's first block has none,
             because its embeddings have one.
@@ -60,14 +67,14 @@ class TransformerBlock(RecomputableLayer):
         *,
         cross_attention: MultiHeadAttention | None = None,
         norm: Norm = "layer",
-        norm_position: NormPosition = "post",
+        norm_position: BlockNormPosition = "post",
         norm_epsilon: float = 1e-6,
         attention_norm: bool = True,
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_norm_position(norm_position)
+        check_block_norm_position(norm_position)
         for part in (attention, feed_forward, cross_attention):
             if part is not None and part.built:
                 raise ValueError(
@@ -93,6 +100,9 @@ class TransformerBlock(RecomputableLayer):
             self.self_attention_norm = self._norm("self_attention_norm")
             self.cross_attention_norm = self._norm("cross_attention_norm")
             self.feed_forward_norm = self._norm("feed_forward_norm")
+        self.self_attention_output_norm = self._output_norm("self_attention")
+        self.cross_attention_output_norm = self._output_norm("cross_attention")
+        self.feed_forward_output_norm = self._output_norm("feed_forward")
         self.self_attention_dropout = self._dropout("self_attention_dropout")
         if cross_attention is not None:
             self.cross_attention_dropout = self._dropout("cross_attention_dropout")
@@ -103,15 +113,23 @@ class TransformerBlock(RecomputableLayer):
             return keras.layers.Identity(dtype=self.dtype_policy, name=name)
         return norm_layer(self.norm, self.norm_epsilon, dtype=self.dtype_policy, name=name)
 
+    def _output_norm(self, part: str) -> keras.layers.Layer:
+        """Returns the norm of a part's output beside that of its input, or None."""
+        if self.norm_position != "both" or getattr(self, part) is None:
+            return None
+        return self._norm(f"{part}_output_norm")
+
     def _dropout(self, name: str) -> keras.layers.Dropout:
         return keras.layers.Dropout(self.dropout, dtype=self.dtype_policy, name=name)
 
-    def sublayers(self) -> list[tuple[keras.layers.Layer, keras.layers.Layer]]:
-        """Returns the residual sub-layers in the order of computation, each with its norm."""
-        sublayers = [(self.self_attention, self.self_attention_norm)]
-        if self.cross_attention is not None:
-            sublayers.append((self.cross_attention, self.cross_attention_norm))
-        return [*sublayers, (self.feed_forward, self.feed_forward_norm)]
+    def sublayers(self) -> list[tuple[keras.layers.Layer, list[keras.layers.Layer]]]:
+        """Returns the residual sub-layers in the order of computation, each with its norms."""
+        ends = ("_norm", "_output_norm") if self.norm_position == "both" else ("_norm",)
+        return [
+            (part, [getattr(self, f"{name}{end}") for end in ends])
+            for name in ("self_attention", "cross_attention", "feed_forward")
+            if (part := getattr(self, name)) is not None
+        ]
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         """Builds the sub-layers."""
@@ -125,6 +143,9 @@ class TransformerBlock(RecomputableLayer):
         self.feed_forward.build(inputs_shape)
         self.feed_forward_norm.build(inputs_shape)
         self.feed_forward_dropout.build(inputs_shape)
+        if self.norm_position == "both":
+            for _, (_, output_norm) in self.sublayers():
+                output_norm.build(inputs_shape)
 
     def call(
         self,
@@ -342,7 +363,7 @@ class TransformerBlock(RecomputableLayer):
         training: bool | None,
         layout: Padded = PADDED,
     ) -> tuple[Tensor, Tensor]:
-        """Computes `norm(x + dropout(sublayer(x)))` or `x + dropout(sublayer(norm(x)))`.
+        """Computes a sub-layer, its norms and the residual sum; see `norm_position`.
 
         Args:
             name: the sub-layer's name, whose norm and dropout to use.
@@ -356,10 +377,11 @@ class TransformerBlock(RecomputableLayer):
         """
         norm, dropout = getattr(self, f"{name}_norm"), getattr(self, f"{name}_dropout")
         norm = KERNELS.of(norm) or norm
-        before = self.norm_position == "pre"
-        outputs, extra = sublayer(norm(inputs) if before else inputs)
+        outputs, extra = sublayer(norm(inputs) if self.norm_position in ("pre", "both") else inputs)
+        if self.norm_position in ("output", "both"):
+            outputs = (getattr(self, f"{name}_output_norm") or norm)(outputs)
         hidden = layout.residual(inputs) + dropout(outputs, training=training)
-        return hidden if before else norm(hidden), extra
+        return norm(hidden) if self.norm_position == "post" else hidden, extra
 
     def compute_output_spec(
         self,

@@ -1,11 +1,12 @@
 """Makes the norms of Transformers, and checks their position."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import keras
 
 Norm = Literal["layer", "layer_without_bias", "rms"]
 NormPosition = Literal["pre", "post"]
+BlockNormPosition = Literal["pre", "post", "output", "both"]
 
 
 def check_norm_position(norm_position: str) -> None:
@@ -14,6 +15,15 @@ def check_norm_position(norm_position: str) -> None:
         raise ValueError(
             f"norm_position={norm_position!r} is unknown: use 'post' (the paper, BERT) or 'pre' "
             "(GPT-2, ViT)"
+        )
+
+
+def check_block_norm_position(norm_position: str) -> None:
+    """Raises ValueError unless a block can have its norms there."""
+    if norm_position not in get_args(BlockNormPosition):
+        raise ValueError(
+            f"norm_position={norm_position!r} is unknown: use 'post' (the paper, BERT), 'pre' "
+            "(GPT-2, Llama), 'output' (OLMo 2) or 'both' (Gemma 3)"
         )
 
 

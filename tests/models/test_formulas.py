@@ -40,6 +40,7 @@ TINY = {
     "max_characters": 5,
     "character_dim": 3,
     "windows": (),
+    "rotary_layers": (),
     "rotary_scaling": None,
     "bidirectional": False,
     "attention": "general",
@@ -51,6 +52,7 @@ TINY = {
 # Other values for arguments whose type does not say which.
 OTHERS = {
     "windows": [(2, None)],
+    "rotary_layers": [(True, False)],
     "rotary_scaling": [RotaryScaling(kind="linear", factor=2.0)],
     "stem_filters": [(3,)],
     "filters": [((1, 4),)],
@@ -67,6 +69,7 @@ WITH = {
     "target_vocabulary_size": {"weight_tying": "decoder"},
     "attention_dim": {"attention": "additive"},
     "context_from": {"attention": None},
+    "query_key_norm_over": {"query_key_norm": True},
 }
 
 

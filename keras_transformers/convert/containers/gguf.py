@@ -50,6 +50,7 @@ class GgufMap:
         open: takes the file, its arrays under Hugging Face's names, and the family; returns the
             weights found.
         is_rotary: whether files may have factors of rotary positions.
+        architecture: llama.cpp's name of the family, if it is not the family's `model_type`.
         reordered: part of a block -> the field with its number of heads. llama.cpp rotates
             neighbouring numbers of a head together, Hugging Face's classes those of its two halves;
             the converter reorders these matrices.
@@ -60,6 +61,7 @@ class GgufMap:
     parts: Mapping[str, str]
     open: Callable[..., Any]
     is_rotary: bool = False
+    architecture: str = ""
     reordered: Mapping[str, str] = field(default_factory=dict)
 
 

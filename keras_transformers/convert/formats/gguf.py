@@ -40,7 +40,9 @@ def _open_arrays(file: Path) -> Arrays:
 def _family_of(opened: Gguf) -> tuple[Family, GgufMap]:
     """Returns the family of a file; ValueError if none reads it."""
     readers = {
-        family.model_type: (family, family.gguf) for family in families() if family.gguf is not None
+        family.gguf.architecture or family.model_type: (family, family.gguf)
+        for family in families()
+        if family.gguf is not None
     }
     if opened.architecture not in readers:
         raise ValueError(

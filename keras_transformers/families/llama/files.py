@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -14,7 +15,7 @@ from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.families.gpt.files import sampling_fields
-from keras_transformers.families.llama.gguf import GGUF
+from keras_transformers.families.llama.gguf import REORDERED
 from keras_transformers.families.llama.model import MODELS, llama
 from keras_transformers.layers import RotaryScaling
 from keras_transformers.models.anatomy import anatomy
@@ -83,6 +84,8 @@ def config_map(
     read_more: ReadMore,
     write_more: WriteMore,
     key_heads: int | None = None,
+    norm_epsilon: float = 1e-6,
+    absent: Mapping[str, Any] = MappingProxyType({}),
 ) -> ConfigMap:
     """Returns the fields of a family's `config.json`.
 
@@ -91,17 +94,24 @@ def config_map(
         read_more: reads the fields that the families do not share.
         write_more: writes the fields that the families do not share.
         key_heads: number of key heads in files without the field; by default, the number of heads.
+        norm_epsilon: the norms' epsilon in files without the field.
+        absent: fields of rotary positions and of tied embeddings in files without them.
     """
 
     def after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
         check_heads(file, arguments)
+        config = {**absent, **config}
         rotary = read_rotary(file, config, arguments["max_sequence_length"])
         tied = flag(file, config, "tie_word_embeddings")
         more = read_more(file, config, arguments)
         return {**arguments, **rotary, "tied_embeddings": tied, **more}
 
     def before_write(model: keras.Model, arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
-        rotary: Any = anatomy(model, "blocks").blocks[0].self_attention.positions
+        # Of layers without windows, if there are any: Gemma's others have their own.
+        layers = sorted(
+            zip(map(bool, windows_of(model)), _positions(model), strict=True), key=lambda x: x[0]
+        )
+        rotary = next(positions for _, positions in layers if positions is not None)
         tied = "output_projection" not in {layer.name for layer in model.layers}
         fields = {**_written_rotary(rotary), "tie_word_embeddings": tied, **write_more(model)}
         return {**arguments, "max_sequence_length": rotary.max_sequence_length}, fields
@@ -120,7 +130,7 @@ def config_map(
             "head_dim": ("head_dim", None),
             "max_sequence_length": ("max_position_embeddings", 2048),
             "attention_dropout": ("attention_dropout", 0.0),
-            "norm_epsilon": ("rms_norm_eps", 1e-6),
+            "norm_epsilon": ("rms_norm_eps", norm_epsilon),
             "initializer_range": ("initializer_range", 0.02),
         },
         activation=("hidden_act", "silu"),
@@ -170,6 +180,8 @@ def read_rotary(file: Path, config: Mapping[str, Any], longest: int) -> Argument
             f"{file}: partial_rotary_factor={share!r:.100}; only 1 (whole heads) is supported"
         )
     kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if "long_factor" in scaling:
+        kind = "longrope"  # "su" and "yarn" in the first files of Phi-3
     if kind in ("default", None):
         return {"rotary_base": base}
     if not isinstance(kind, str) or kind not in _SCALINGS:
@@ -282,11 +294,45 @@ def written_windows(model: keras.Model) -> dict[str, Any]:
     }
 
 
-def traits(model: keras.Model) -> tuple[bool, bool, bool, bool]:
-    """Returns whether attention has biases, one on its output, norms of heads, and windows."""
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What distinguishes the models of these families.
+
+    Attributes:
+        has_bias: whether queries, keys and values have biases.
+        has_output_bias: whether the attention's output has one.
+        has_norms: whether each head's queries and keys have norms.
+        has_wide_norms: whether all heads' queries and keys have one norm together.
+        has_windows: whether a layer has a window.
+        is_rotary: whether all layers have rotary positions.
+    """
+
+    has_bias: bool = False
+    has_output_bias: bool = False
+    has_norms: bool = False
+    has_wide_norms: bool = False
+    has_windows: bool = False
+    is_rotary: bool = True
+
+
+def traits(model: keras.Model) -> Traits:
+    """Returns what distinguishes a model's family from the others."""
     attention = anatomy(model, "blocks").blocks[0].self_attention
-    has_norms = attention.query_norm is not None
-    return attention.use_bias, attention.use_output_bias, has_norms, any(windows_of(model))
+    return Traits(
+        has_bias=attention.use_bias,
+        has_output_bias=attention.use_output_bias,
+        has_norms=attention.query_norm is not None and attention.query_key_norm_over == "head",
+        has_wide_norms=(
+            attention.query_norm is not None and attention.query_key_norm_over == "width"
+        ),
+        has_windows=any(windows_of(model)),
+        is_rotary=all(_positions(model)),
+    )
+
+
+def _positions(model: keras.Model) -> list[Any]:
+    """Returns the rotary positions of each layer, or None."""
+    return [block.self_attention.positions for block in anatomy(model, "blocks").blocks]
 
 
 def tokenizer(folder: Folder, lowercase: bool) -> "DescribedTokenizer":
@@ -368,8 +414,8 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    has_bias, has_output_bias, has_norms, has_windows = traits(model)
-    return has_bias == has_output_bias and not (has_norms or has_windows)
+    found = traits(model)
+    return found in (Traits(), Traits(has_bias=True, has_output_bias=True))
 
 
 FAMILY: Family = family(
@@ -379,7 +425,5 @@ FAMILY: Family = family(
     config_map("llama", read_more=_read_more, write_more=_write_more),
     _accepts,
     entries=("llama", "smollm2"),
-    gguf=dataclasses.replace(
-        GGUF, reordered={"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
-    ),
+    gguf=REORDERED,
 )

@@ -1,5 +1,6 @@
 """Opens GGUF files, llama.cpp's, of Llama, Mistral and Qwen."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ def _huggingface_config(opened: Gguf, arrays: Arrays) -> dict[str, Any]:
         "num_key_value_heads": number("attention.head_count_kv"),
         "head_dim": number("attention.key_length"),
         "max_position_embeddings": number("context_length"),
+        "sliding_window": number("attention.sliding_window") or None,
         "rms_norm_eps": number("attention.layer_norm_rms_epsilon", float),
     }
     return {
@@ -146,4 +148,8 @@ GGUF = GgufMap(
     },
     open=_open,
     is_rotary=True,
+)
+# As in files of Llama, whose queries and keys the converter reorders.
+REORDERED = dataclasses.replace(
+    GGUF, reordered={"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 )

@@ -49,6 +49,7 @@ def _split(pattern: str) -> dict[str, Any]:
 
 _GPT2: dict[str, Any] = {"pre_tokenizer": _BYTES}
 _LLAMA3: dict[str, Any] = {"pre_tokenizer": _split(LLAMA3), "ignore_merges": True, "bos": True}
+_LLAMA3_MERGED: dict[str, Any] = {"pre_tokenizer": _split(LLAMA3)}  # SmolLM3's and OLMo 2's
 _QWEN2: dict[str, Any] = {"pre_tokenizer": _split(QWEN2), "normalizer": {"type": "NFC"}}
 _DIGITS: dict[str, Any] = {
     "pre_tokenizer": {
@@ -60,6 +61,7 @@ _DIGITS: dict[str, Any] = {
 _SPLITS = {
     **dict.fromkeys(("default", "gpt-2"), _GPT2),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _LLAMA3),
+    **dict.fromkeys(("smaug-bpe", "dbrx"), _LLAMA3_MERGED),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2),
     **dict.fromkeys(("smollm", "starcoder"), _DIGITS),
 }
@@ -201,7 +203,8 @@ def _description(
         raise ValueError("two of its tokens are the same: each id needs its own token")
     fallback = bool(parts.get("byte_fallback"))
     size = len(tokens)
-    while size and kinds[size - 1] in (_CONTROL, _USER_DEFINED):
+    # SentencePiece's user-defined pieces are in merges.
+    while size and not fallback and kinds[size - 1] in (_CONTROL, _USER_DEFINED):
         size -= 1
     added = [
         {"id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False,

@@ -27,12 +27,8 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    has_bias, has_output_bias, has_norms, has_windows = llama.traits(model)
-    return (
-        has_windows
-        and len(set(llama.windows_of(model))) == 1
-        and not (has_bias or has_output_bias or has_norms)
-    )
+    has_one_window = len(set(llama.windows_of(model))) == 1
+    return has_one_window and llama.traits(model) == llama.Traits(has_windows=True)
 
 
 FAMILY: Family = llama.family(

@@ -1,5 +1,6 @@
 """Describes Qwen 2 and 2.5 in Hugging Face's files: Llama with biases on queries, keys, values."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ def _read_more(
 
 
 def _accepts(model: keras.Model) -> bool:
-    has_bias, has_output_bias, has_norms, _ = llama.traits(model)
-    return has_bias and not (has_output_bias or has_norms)
+    found = dataclasses.replace(llama.traits(model), has_windows=False)
+    return found == llama.Traits(has_bias=True)
 
 
 FAMILY: Family = llama.family(

@@ -33,8 +33,8 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    has_bias, has_output_bias, has_norms, _ = llama.traits(model)
-    return has_norms and has_bias == has_output_bias
+    found = llama.traits(model)
+    return found.has_norms and found.is_rotary and found.has_bias == found.has_output_bias
 
 
 _FIELDS = llama.config_map("qwen3", read_more=_read_more, write_more=_write_more)

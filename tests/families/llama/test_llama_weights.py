@@ -1,4 +1,4 @@
-"""Llama, Mistral, Qwen 2 and 3 against transformers."""
+"""Llama, Mistral, Qwen 2 and 3, SmolLM3, Phi-3, OLMo 2 and Gemma 3 against transformers."""
 
 import json
 from pathlib import Path
@@ -78,6 +78,37 @@ FORMS = {
         {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
     ),
     "qwen3": ("qwen3", {"head_dim": 16}),
+    "smollm3": ("smollm3", {"no_rope_layer_interval": 2}),
+    "smollm3 with windows": (
+        "smollm3",
+        {
+            "use_sliding_window": True,
+            "sliding_window": 3,
+            "no_rope_layers": [0, 1, 0],
+            "tie_word_embeddings": False,
+            "rope_parameters": {"rope_theta": 5e4, **LLAMA3},
+        },
+    ),
+    "smollm3 without the others": ("smollm3", {}),  # each fourth layer of three
+    "phi3": ("phi3", {"num_key_value_heads": 4}),
+    "phi3 with windows": ("phi3", {"sliding_window": 4, "tie_word_embeddings": True}),
+    "gemma3": ("gemma3_text", {"sliding_window": 4, "sliding_window_pattern": 2, "head_dim": 8}),
+    "gemma3 with scaled positions": (
+        "gemma3_text",
+        {
+            "layer_types": ["full_attention", "full_attention", "sliding_attention"],
+            "sliding_window": 3,
+            "head_dim": 12,
+            "query_pre_attn_scalar": 20,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e4},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 2e3},
+            },
+            "attention_bias": True,
+        },
+    ),
+    "olmo2": ("olmo2", {"rms_norm_eps": 1e-5}),
+    "olmo2 with biases": ("olmo2", {"attention_bias": True, "num_key_value_heads": 4}),
 }
 IDS = np.random.default_rng(0).integers(3, V, (3, 11)).astype("int32")
 
@@ -138,7 +169,7 @@ def test_logits_and_greedy_texts_are_those_of_transformers(name, tmp_path):
 
     # And back.
     family_named(FORMS[name][0]).save(model, tmp_path / "model.safetensors")
-    family_named(FORMS[name][0]).save_config(model, tmp_path / "config.json")
+    family_named(FORMS[name][0]).save_config(model, tmp_path / "config.json", pad_token_id=0)
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     with torch.no_grad():
         written = again(torch.tensor(IDS, dtype=torch.long)).logits.numpy()
@@ -146,7 +177,8 @@ def test_logits_and_greedy_texts_are_those_of_transformers(name, tmp_path):
 
 
 GOLDEN = Path(__file__).parents[2] / "golden/families/llama.npz"
-KINDS = ("llama", "mistral", "qwen2", "qwen3")
+KINDS = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "olmo2", "gemma3_text")
+SAVED_AS = {"phi3": "mistral"}  # which it equals but for the names
 TOKENS = ["a", "b", "1", "2", "Ġ", "ab", "<end>"]
 FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 DESCRIPTION = {
@@ -185,7 +217,7 @@ def test_golden_logits_from_a_folder_and_back(kind, tmp_path):
     logits = model({"token_ids": found["token_ids"]})["logits"]
     np.testing.assert_allclose(logits, found[f"{kind}/logits"], atol=1e-5, rtol=1e-5)
 
-    assert [each for each in KINDS if family_named(each).fits(model)] == [kind]
+    assert [each for each in KINDS if family_named(each).fits(model)] == [SAVED_AS.get(kind, kind)]
     family.save(model, tmp_path / "model.safetensors")
     family.save_config(model, tmp_path / "config.json")
     again = family.build(**family.read(tmp_path))
@@ -217,18 +249,25 @@ def write_gguf(file, kind, tensors, fields, *, scaling="", sampling=None, **chan
     modules = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
     parts = {
         "input_layernorm": "attn_norm",
+        "self_attn.qkv_proj": "attn_qkv",
         "self_attn.q_proj": "attn_q",
         "self_attn.k_proj": "attn_k",
         "self_attn.v_proj": "attn_v",
         "self_attn.o_proj": "attn_output",
         "self_attn.q_norm": "attn_q_norm",
         "self_attn.k_norm": "attn_k_norm",
-        "post_attention_layernorm": "ffn_norm",
+        "post_attention_layernorm": (
+            "post_attention_norm" if kind in ("olmo2", "gemma3_text") else "ffn_norm"
+        ),
+        "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
         "mlp.gate_proj": "ffn_gate",
         "mlp.up_proj": "ffn_up",
+        "mlp.gate_up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down",
     }
-    writer = gguf.GGUFWriter(str(file), kind)
+    stored_kind = "gemma3" if kind == "gemma3_text" else kind
+    writer = gguf.GGUFWriter(str(file), stored_kind)
     numbers = {
         "block_count": fields["num_hidden_layers"],
         "context_length": 32,
@@ -239,8 +278,8 @@ def write_gguf(file, kind, tensors, fields, *, scaling="", sampling=None, **chan
         **({"attention.key_length": fields["head_dim"]} if "head_dim" in fields else {}),
     } | changes
     for name, number in numbers.items():
-        writer.add_uint32(f"{kind}.{name}", number)
-    writer.add_float32(f"{kind}.attention.layer_norm_rms_epsilon", 1e-6)
+        writer.add_uint32(f"{stored_kind}.{name}", number)
+    writer.add_float32(f"{stored_kind}.attention.layer_norm_rms_epsilon", 1e-6)
     if scaling:
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling))
     for name, number in (sampling or {}).items():
@@ -261,9 +300,11 @@ def write_gguf(file, kind, tensors, fields, *, scaling="", sampling=None, **chan
             number, part = module.removeprefix("model.layers.").split(".", 1)
             theirs = f"blk.{number}.{parts[part]}"
             heads = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
-            if kind == "llama" and parts[part] in heads:
+            if kind in ("llama", "smollm3") and parts[part] in heads:
                 by_head = array.reshape(fields[heads[parts[part]]], 2, -1, *array.shape[1:])
                 array = by_head.swapaxes(1, 2).reshape(array.shape)
+        if stored_kind == "gemma3" and "norm" in name:
+            array = array + np.float32(1)
         writer.add_tensor(f"{theirs}.{last}", np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -271,7 +312,9 @@ def write_gguf(file, kind, tensors, fields, *, scaling="", sampling=None, **chan
     writer.close()
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    "kind", ["llama", "qwen2", "qwen3", "smollm3", "phi3", "olmo2", "gemma3_text"]
+)
 def test_gguf_gives_the_weights_of_the_folder(kind, tmp_path):
     tensors, found = golden(kind, tmp_path / "folder")
     fields = json.loads(str(found[f"{kind}/config"]))
@@ -391,6 +434,24 @@ def test_gguf_with_wrong_numbers_is_refused(change, message, tmp_path):
         ("llama", {"num_key_value_heads": 3}, "not a multiple of num_key_value_heads=3"),
         ("llama", {"head_dim": 5}, "heads are 5 wide"),
         ("mistral", {"sliding_window": 0}, "sliding_window=0"),
+        ("smollm3", {"no_rope_layers": [1]}, r"no_rope_layers=\[1\]; expected .* the 2 layers"),
+        ("smollm3", {"no_rope_layers": [1, 2]}, r"no_rope_layers=\[1, 2\]"),
+        ("smollm3", {"no_rope_layers": [0, 0]}, "no_rope_layers, none of the 2 layers"),
+        ("smollm3", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "interval=0"),
+        ("gemma3_text", {"model_type": "gemma3"}, "model_type"),
+        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+        ("gemma3_text", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar=0"),
+        ("gemma3_text", {"layer_types": None, "sliding_window_pattern": 0}, "window_pattern=0"),
+        ("gemma3_text", {"rope_local_base_freq": 0.5}, "rope_local_base_freq=0.5"),
+        (
+            "gemma3_text",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+            "sliding_attention=.*only the type 'default'",
+        ),
+        ("phi3", {"rope_scaling": {"type": "su", "long_factor": []}}, "rope_type='longrope'"),
+        ("phi3", {"rope_scaling": {"type": "yarn", "long_factor": []}}, "rope_type='longrope'"),
+        ("phi3", {"rope_parameters": {"partial_rotary_factor": 0.75}}, "factor=0.75; only 1"),
         ("qwen2", {"layer_types": ["full_attention"]}, "layer_types=.*each of the 2 layers"),
     ],
 )
@@ -400,6 +461,12 @@ def test_configurations_that_need_more_are_refused(kind, change, message, tmp_pa
     (tmp_path / "config.json").write_text(json.dumps({**fields, **change}))
     with pytest.raises(ValueError, match=message):
         family_named(kind).read(tmp_path)
+
+
+def test_models_with_images_are_refused_with_the_remedy(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3"}))
+    with pytest.raises(ValueError, match=r"config\.json: .*'gemma3' .*image.* gemma3_text"):
+        kt.load(tmp_path)
 
 
 def test_old_files_say_rotary_positions_by_other_names(tmp_path):

@@ -33,6 +33,16 @@ FORMS = {
     "mistral": {"sliding_window": 3},
     "qwen2": {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
     "qwen3": {"head_dim": 8},
+    "smollm3": {"no_rope_layer_interval": 2, "tie_word_embeddings": True, "pad_token_id": 0},
+    "phi3": {"sliding_window": 3, "pad_token_id": 0},
+    "olmo2": {},
+    "gemma3_text": {
+        "sliding_window": 3,
+        "sliding_window_pattern": 2,
+        "head_dim": 8,
+        "query_pre_attn_scalar": 12,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    },
 }
 
 

@@ -1,0 +1,4 @@
+# Written by `make stubs`.
+
+from . import files as files
+from .files import FAMILY as FAMILY
