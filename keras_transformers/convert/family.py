@@ -69,7 +69,13 @@ def search_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     transformers searches by its own rules, regardless of the Translator's.
     """
     same = {name: options[name] for name in ("num_beams", "length_penalty", "min_length")}
-    return {**same, "max_length": options["max_length"] + 1}  # it counts the start token
+    more = {
+        "forced_bos_token_id": options["first_token_id"],
+        "no_repeat_ngram_size": options["no_repeat_ngram_size"] or None,
+        "early_stopping": options["early_stopping"] or None,
+    }
+    same["max_length"] = options["max_length"] + 1  # it counts the start token
+    return same | {name: value for name, value in more.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,8 @@ class Family:
         tokenizer: takes a folder or vocabulary file and whether to lower-case (ignored by families
             that keep case); returns a tokenizer.
         writer: what else transformers needs; None if it has no class for the family.
+        other_tokenizers: what transformers needs for the family's other tokenizers; only the fields
+            about tokenizers count.
         parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
         projection: wildcards of the tensors that only predict tokens, in decoders.
         masked_lm_activation: the activation of the masked-word head, if it differs from the
@@ -123,6 +131,7 @@ class Family:
     build: Callable[..., keras.Model]
     tokenizer: Callable[[Folder, bool], Any]
     writer: Writer | None = None
+    other_tokenizers: tuple[Writer, ...] = ()
     parts: tuple[str, ...] = ()
     projection: tuple[str, ...] = ()
     masked_lm_activation: str | None = None

@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import beam as beam
+from . import constraints as constraints
 from . import greedy as greedy
 from . import largest_logits as largest_logits
 from . import opennmt as opennmt

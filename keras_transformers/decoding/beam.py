@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 import tensorflow as tf
 
+from keras_transformers.decoding.constraints import Constraints, as_constraints
 from keras_transformers.decoding.greedy import greedy_search
 from keras_transformers.decoding.largest_logits import (
     Continuations,
@@ -38,6 +39,7 @@ from keras_transformers.decoding.step import (
 __all__ = ["BeamStep", "beam_search"]
 
 Rules = Literal["gnmt", "transformers", "opennmt"]
+EarlyStopping = bool | Literal["never"]
 
 DEFAULT_PENALTIES: dict[Rules, float] = {"gnmt": 0.6, "transformers": 1.0, "opennmt": 0.0}
 _IMPOSSIBLE = -float("inf")
@@ -101,6 +103,10 @@ def beam_search(
     rules: Rules = "gnmt",
     min_length: int = 0,
     length_limits: tf.Tensor | None = None,
+    first_token_ids: int | tf.Tensor | Sequence[int] | None = None,
+    force_end: bool = False,
+    no_repeat_ngram_size: int = 0,
+    early_stopping: EarlyStopping = False,
     pad_token_id: int = 0,
     growing_axis: int | None = None,
     on_step: Callable[[BeamStep], None] | None = None,
@@ -118,10 +124,10 @@ def beam_search(
     hypotheses only fill places that finished ones leave free, best first. With one beam this is
     greedy search. Ties are broken by beam, then by token id.
 
-    `rules="transformers"` gives the results of `generate` in transformers without early_stopping:
-    only the `num_beams` best extensions may finish; a sentence is closed when the best alive
-    hypothesis, at its current length, scores less than all of `num_beams` finished ones, so better
-    texts may be missed; and cut hypotheses compete with finished ones.
+    `rules="transformers"` gives the results of `generate` in transformers: only the `num_beams`
+    best extensions may finish; a sentence is closed when the best alive hypothesis, at its current
+    length, scores less than all of `num_beams` finished ones, so better texts may be missed; and
+    cut hypotheses compete with finished ones. `early_stopping` closes sentences sooner or later.
 
     `rules="opennmt"` gives the results of OpenNMT-tf: finished hypotheses stay among the
     `num_beams` until all of these have ended, so better texts may be missed. `length_limits` only
@@ -145,6 +151,12 @@ def beam_search(
             "opennmt".
         min_length: see `greedy_search`.
         length_limits: see `greedy_search`.
+        first_token_ids: see `greedy_search`.
+        force_end: see `greedy_search`.
+        no_repeat_ngram_size: see `greedy_search`; not for the rules of OpenNMT-tf.
+        early_stopping: for the rules of transformers: True closes a sentence as soon as it has
+            `num_beams` finished hypotheses; "never", when no alive one could score more at its
+            maximum length; False (the default) is in between, see above.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
         on_step: called after each step, to show the search. It is not called for one beam; in a
@@ -172,7 +184,7 @@ def beam_search(
         [0.5, 0.15, 0.1]
     """
     num_hypotheses = num_beams if num_hypotheses is None else num_hypotheses
-    length_penalty = check_beams(num_beams, length_penalty, rules)
+    length_penalty = check_beams(num_beams, length_penalty, rules, early_stopping)
     num_wanted = num_hypotheses
     if tf.is_tensor(num_wanted):
         num_hypotheses = num_beams
@@ -191,6 +203,9 @@ def beam_search(
             max_length=max_length,
             min_length=min_length,
             length_limits=length_limits,
+            first_token_ids=first_token_ids,
+            force_end=force_end,
+            no_repeat_ngram_size=no_repeat_ngram_size,
             pad_token_id=pad_token_id,
             growing_axis=growing_axis,
         )
@@ -200,7 +215,20 @@ def beam_search(
     start_token_ids = as_start_token_ids(start_token_ids)
     max_length = as_max_length(max_length)
     bounds = length_bounds(step, start_token_ids, max_length, min_length, length_limits)
+    constraints = as_constraints(
+        start_token_ids,
+        first_token_ids=first_token_ids,
+        force_end=force_end,
+        end_token_id=end_token_id,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        num_beams=num_beams,
+    )
     if rules == "opennmt":
+        if no_repeat_ngram_size:
+            raise ValueError(
+                f"no_repeat_ngram_size={no_repeat_ngram_size}: the rules of OpenNMT-tf have no "
+                "such option; use those of transformers or 'gnmt'"
+            )
         if end_token_id is None:
             raise ValueError("end_token_id=None: the rules of OpenNMT-tf need an end token")
         return search_as_opennmt(
@@ -214,6 +242,7 @@ def beam_search(
             min_length=min_length,
             bounds=bounds,
             pad_token_id=pad_token_id,
+            constraints=constraints,
             growing_axis=growing_axis,
             on_step=None if on_step is None else functools.partial(_tell, on_step),
         )
@@ -229,12 +258,19 @@ def beam_search(
         rules=rules,
         max_length=max_length,
         bounds=bounds,
+        constraints=constraints,
+        early_stopping=early_stopping,
         on_step=on_step,
     )
     return search.run(start_token_ids, cache, growing_axis)
 
 
-def check_beams(num_beams: int, length_penalty: float | None, rules: Rules = "gnmt") -> float:
+def check_beams(
+    num_beams: int,
+    length_penalty: float | None,
+    rules: Rules = "gnmt",
+    early_stopping: EarlyStopping = False,
+) -> float:
     """Returns the length penalty, by default that of the rules.
 
     Raises:
@@ -244,6 +280,13 @@ def check_beams(num_beams: int, length_penalty: float | None, rules: Rules = "gn
         raise ValueError(f"rules={rules!r}: use {' or '.join(map(repr, get_args(Rules)))}")
     if num_beams < 1:
         raise ValueError(f"num_beams={num_beams}: must be at least 1")
+    if not isinstance(early_stopping, bool) and early_stopping != "never":
+        raise ValueError(f"early_stopping={early_stopping!r}: use False, True or 'never'")
+    if early_stopping is not False and rules != "transformers":
+        raise ValueError(
+            f"early_stopping={early_stopping!r}, but rules={rules!r} have one way to stop: leave "
+            "it at False, or use rules='transformers'"
+        )
     if length_penalty is None:
         return DEFAULT_PENALTIES[rules]
     if not 0 <= length_penalty < math.inf:
@@ -291,6 +334,8 @@ class _BeamSearch:
     rules: Rules
     max_length: int | tf.Tensor
     bounds: LengthBounds
+    constraints: Constraints
+    early_stopping: EarlyStopping
     on_step: Callable[[BeamStep], None] | None
 
     def run(self, start_token_ids: tf.Tensor, cache: Cache, growing_axis: int | None) -> Hypotheses:
@@ -330,10 +375,17 @@ class _BeamSearch:
     def extend(self, pools: _Pools, cache: Cache) -> tuple[_Pools, Cache]:
         """Appends one token to the alive hypotheses of all sentences that are not closed."""
         logits, cache = self.step(tf.reshape(pools.alive.last_token_ids, [-1]), pools.index, cache)
-        blocks = in_blocks(
-            check_logits(logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id)
+        logits = check_logits(
+            logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id
         )
+        length = pools.index + 1
+        is_last = length >= self.bounds.longest
+        logits = self.constraints.force(logits, pools.index, is_last)
+        blocks = in_blocks(logits)
         normalizers = tf.reshape(log_normalizer(blocks), (-1, self.num_beams))
+        if self.constraints.no_repeat_ngram_size:
+            so_far = tf.reshape(pools.alive.token_ids[:, :, : pools.index], (-1, pools.index))
+            blocks = in_blocks(self.constraints.forbid(logits, so_far, pools.index, is_last))
         # Twice the beams, because each beam may end in one candidate, and enough must stay alive.
         candidates = best_continuations(
             pools.alive.log_probs - normalizers, blocks, 2 * self.num_beams
@@ -341,24 +393,28 @@ class _BeamSearch:
         ends = tf.zeros_like(candidates.token_ids, tf.bool)
         if self.end_token_id is not None:
             ends = candidates.token_ids == self.end_token_id
-        length = pools.index + 1
-        is_last = length >= self.bounds.longest
         complete = self.finishing(candidates, ends, is_last)
         finished = self.finish(pools, candidates, complete)
         alive, beams = self.stay_alive(pools, candidates, ends)
         first_row = tf.range(tf.shape(beams)[0])[:, None] * self.num_beams  # (batch, 1)
         rows = tf.reshape(first_row + beams, [-1])
         cache = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
-        # Log-probabilities only fall and the penalty only grows, so nothing alive can score more.
-        best_length = self.bounds.longest if self.rules == "gnmt" else length
-        bound = alive.log_probs[:, 0] / self.penalty(best_length)
-        is_enough = finished.scores[:, self.num_enough - 1] >= bound
-        closed = pools.closed | is_enough | is_last
+        closed = pools.closed | self.is_enough(alive, finished, length) | is_last
         if self.on_step:
             scores = tf.where(complete, candidates.scores / self.penalty(length), _IMPOSSIBLE)
             last = alive.last_token_ids
             self.on_step(BeamStep(beams, last, alive.log_probs, candidates.beams, scores, closed))
         return _Pools(length, alive, finished, closed), cache
+
+    def is_enough(self, alive: _Alive, finished: _Finished, length: tf.Tensor) -> tf.Tensor:
+        """Returns whether each sentence (batch,) has finished hypotheses that close it."""
+        worst = finished.scores[:, self.num_enough - 1]
+        if self.early_stopping is True:
+            return worst > _IMPOSSIBLE
+        # Log-probabilities only fall and the penalty only grows, so nothing alive can score more.
+        is_exact = self.rules == "gnmt" or self.early_stopping == "never"
+        best_length = self.bounds.longest if is_exact else length
+        return worst >= alive.log_probs[:, 0] / self.penalty(best_length)
 
     def penalty(self, length: tf.Tensor) -> tf.Tensor:
         """Returns the divisors for the log-probabilities of texts of these lengths."""

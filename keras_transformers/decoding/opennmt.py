@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_transformers.decoding.constraints import Constraints
 from keras_transformers.decoding.step import (
     Cache,
     Hypotheses,
@@ -49,6 +50,7 @@ def search_as_opennmt(
     min_length: int,
     bounds: LengthBounds,
     pad_token_id: int,
+    constraints: Constraints,
     growing_axis: int | None,
     on_step: Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], None] | None,
 ) -> Hypotheses:
@@ -69,6 +71,7 @@ def search_as_opennmt(
         min_length: minimum number of tokens.
         bounds: those of each sentence; one that may have no tokens ends before the first step.
         pad_token_id: the token that follows the end token in the result.
+        constraints: those that force tokens.
         growing_axis: see `beam_search`.
         on_step: called with parents, tokens, log-probabilities, whether each has ended, and scores.
     """
@@ -83,6 +86,7 @@ def search_as_opennmt(
     def extend(beams: _Beams, cache: Cache) -> tuple[_Beams, Cache]:
         logits, cache = step(tf.reshape(beams.last_token_ids, [-1]), beams.index, cache)
         logits = check_logits(logits, end_token_id=end_token_id, pad_token_id=pad_token_id)
+        logits = constraints.force(logits, beams.index, beams.index + 1 >= bounds.longest)
         size = logits.shape[1]
         is_end = tf.range(size) == end_token_id
         too_short = beams.index < min_length

@@ -17,6 +17,7 @@ from keras_transformers.decoding.sampling import (
     uniform_numbers,
 )
 from keras_transformers.decoding.single_path import (
+    Place,
     SinglePath,
     Step,
     StopFunction,
@@ -249,19 +250,19 @@ def row_search(
                 scores = forbid(scores, token_id, may_end)
         return scores
 
-    def choose(
-        logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        had = so_far if prompt_token_ids is None else tf.concat([prompt_token_ids, so_far], 1)
+    def choose(logits: tf.Tensor, place: Place) -> tuple[tf.Tensor, tf.Tensor]:
+        had = place.token_ids
+        if prompt_token_ids is not None:
+            had = tf.concat([prompt_token_ids, had], 1)
         return draw_tokens(
             logits,
             had,
-            tf.gather(uniform, index, axis=1),
+            tf.gather(uniform, place.index, axis=1),
             temperature=temperature,
             top_k=top_k,
             top_p=top_p,
             repetition_penalty=repetition_penalty,
-            allowed=lambda scores: allowed(scores, may_end),
+            allowed=lambda scores: allowed(scores, place.may_end),
         )
 
     width = as_max_length(tf.reduce_max(tf.concat([max_length, [0]], axis=0)))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
-from keras_transformers.decoding.single_path import follow_path
+from keras_transformers.decoding.single_path import Place, follow_path
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 
 __all__ = ["sample"]
@@ -86,9 +86,7 @@ def sample(
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p={top_p} must be above 0 and at most 1, or None for all tokens")
 
-    def choose(
-        logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def choose(logits: tf.Tensor, place: Place) -> tuple[tf.Tensor, tf.Tensor]:
         vocabulary_size = logits.shape[1]
         if top_k is not None and top_k > vocabulary_size:
             raise ValueError(
@@ -96,7 +94,7 @@ def sample(
             )
         log_probs = logits - log_normalizer(in_blocks(logits))[:, None]
         if end_token_id is not None and min_length > 1:
-            log_probs = forbid(log_probs, end_token_id, may_end)
+            log_probs = forbid(log_probs, end_token_id, place.may_end)
         token_ids = None
         if top_k is not None:
             offsets = tf.zeros((tf.shape(logits)[0], 1))
@@ -104,7 +102,7 @@ def sample(
         probabilities = tempered(log_probs, temperature)
         if top_p is not None and top_p < 1:
             probabilities = keep_nucleus(probabilities, top_p)
-        chosen = draw(probabilities, uniform_numbers([seed, index], tf.shape(logits)[0]))
+        chosen = draw(probabilities, uniform_numbers([seed, place.index], tf.shape(logits)[0]))
         chosen_log_probs = tf.gather(log_probs, chosen, batch_dims=1)
         if token_ids is not None:
             chosen = tf.gather(token_ids, chosen, batch_dims=1)

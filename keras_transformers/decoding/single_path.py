@@ -23,9 +23,18 @@ from keras_transformers.decoding.step import (
 
 __all__ = ["Step"]
 
-# (logits (rows, vocabulary), token_ids (rows, index) so far, index, may_end (rows,))
-# -> (token_ids (rows,), log_probs (rows,))
-ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+class Place(NamedTuple):
+    """Says where the rows are when their next token is chosen."""
+
+    index: tf.Tensor  # int32 scalar, the number of tokens so far
+    token_ids: tf.Tensor  # int32 (rows, index), those tokens
+    may_end: tf.Tensor  # bool (rows,), whether the next may be an end token
+    is_last: tf.Tensor  # bool (rows,), whether it is at the maximum length
+
+
+# (logits (rows, vocabulary), place) -> (token_ids (rows,), log_probs (rows,))
+ChooseFunction = Callable[[tf.Tensor, Place], tuple[tf.Tensor, tf.Tensor]]
 # token_ids (rows, length) so far -> whether the text ends here (rows,)
 StopFunction = Callable[[tf.Tensor], tf.Tensor]
 
@@ -102,9 +111,11 @@ class SinglePath:
             logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id
         )
         length = path.index + 1
-        may_end = length >= self.bounds.shortest
-        so_far = path.token_ids[:, : path.index]
-        chosen, log_probs = self.choose(logits, so_far, path.index, may_end)
+        is_last = length >= self.bounds.longest
+        place = Place(
+            path.index, path.token_ids[:, : path.index], length >= self.bounds.shortest, is_last
+        )
+        chosen, log_probs = self.choose(logits, place)
         log_probs = tf.where(path.closed, 0.0, log_probs)
         total = path.log_probs + log_probs
         is_impossible = total == -float("inf")  # every token was forbidden
@@ -125,7 +136,7 @@ class SinglePath:
             log_probs=total,
             token_log_probs=tf.where(is_here, log_probs[:, None], path.token_log_probs),
             finished=tf.logical_or(path.finished, ends),
-            closed=path.closed | ends | is_impossible | (length >= self.bounds.longest),
+            closed=path.closed | ends | is_impossible | is_last,
         )
         return extended, cache, log_probs
 

@@ -190,7 +190,9 @@ def as_max_length(max_length: int | tf.Tensor) -> int | tf.Tensor:
     return int(static_max_length)
 
 
-def as_start_token_ids(start_token_ids: tf.Tensor | Sequence[int]) -> tf.Tensor:
+def as_start_token_ids(
+    start_token_ids: tf.Tensor | Sequence[int], *, name: str = "start_token_ids"
+) -> tf.Tensor:
     """Returns the start tokens as an int32 vector, one per sentence.
 
     Raises:
@@ -199,12 +201,12 @@ def as_start_token_ids(start_token_ids: tf.Tensor | Sequence[int]) -> tf.Tensor:
     start_token_ids = tf.cast(tf.convert_to_tensor(start_token_ids), tf.int32)
     if start_token_ids.shape.rank != 1:
         raise ValueError(
-            f"start_token_ids has shape {start_token_ids.shape}: expected one token per sentence, "
+            f"{name} has shape {start_token_ids.shape}: expected one token per sentence, "
             "(batch,), such as tf.fill([batch], start_token_id)"
         )
     values = tf.get_static_value(start_token_ids)
     if values is not None and (values < 0).any():
-        raise ValueError(f"start_token_ids has {values.min()}: token ids are 0 or more")
+        raise ValueError(f"{name} has {values.min()}: token ids are 0 or more")
     return start_token_ids
 
 

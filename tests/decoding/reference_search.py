@@ -89,6 +89,7 @@ def transformers_search(
     num_beams: int,
     alpha: float,
     min_length: int = 0,
+    early_stopping: bool | str = False,
 ) -> list[Hypothesis]:
     """The search of transformers' `generate`: it may stop too soon, and cut texts compete."""
     alive: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
@@ -108,7 +109,10 @@ def transformers_search(
         ]
         finished = sorted(finished, key=lambda each: -each.score)[:num_beams]
         alive = [each for each in candidates if each[0][-1] != end][:num_beams]
-        if len(finished) == num_beams and finished[-1].score >= alive[0][1] / length**alpha:
+        longest = max_length if early_stopping == "never" else length
+        if len(finished) == num_beams and (
+            early_stopping is True or finished[-1].score >= alive[0][1] / longest**alpha
+        ):
             break
     return finished
 

@@ -28,8 +28,6 @@ _NOT_KNOWN: dict[str, tuple[Any, ...]] = {
     "force_words_ids": (),
     "forced_decoder_ids": ([],),
     "guidance_scale": (1, 1.0),
-    "min_new_tokens": (0,),
-    "no_repeat_ngram_size": (0,),
     "num_beam_groups": (1,),
     "penalty_alpha": (),
     "sequence_bias": (),
@@ -38,7 +36,6 @@ _NOT_KNOWN: dict[str, tuple[Any, ...]] = {
 _NOT_SEARCHED = {
     **_NOT_KNOWN,
     "do_sample": (False,),
-    "early_stopping": (False,),
     "repetition_penalty": (1.0,),
     "stop_strings": ([],),
 }
@@ -50,7 +47,9 @@ _NOT_SAMPLED = {
     "forced_bos_token_id": (),
     "forced_eos_token_id": (),
     "min_length": (0,),
+    "min_new_tokens": (0,),
     "min_p": (0.0,),
+    "no_repeat_ngram_size": (0,),
     "num_beams": (1,),
     "typical_p": (1.0,),
 }
@@ -66,7 +65,8 @@ def read_generation_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
     Returns:
         `rules`, and those of `num_beams`, `length_penalty`, `max_length`, `extra_length`,
-        `min_length` and `force_end` that the files set.
+        `min_length`, `first_token_id`, `force_end`, `no_repeat_ngram_size` and `early_stopping`
+        that the files set.
 
     Raises:
         FileNotFoundError: there is no config.json.
@@ -81,11 +81,6 @@ def read_generation_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
     for name, token_id in special.items():
         if token_id is not None and config.get(name) not in (None, token_id, [token_id]):
             raise ValueError(f"{file}: {name}={config[name]!r}, but config.json has {token_id!r}")
-    if config.get("forced_bos_token_id") is not None:
-        raise ValueError(
-            f"{file}: forced_bos_token_id={config['forced_bos_token_id']!r:.100}; forcing the "
-            "first token is not supported"
-        )
     fields = {name for name, value in config.items() if value is not None}
     options: dict[str, Any] = {"rules": "transformers"}
     if "num_beams" in fields:
@@ -105,6 +100,24 @@ def read_generation_options(folder: str | os.PathLike[str]) -> dict[str, Any]:
             options["max_length"] = min(options["max_length"], positions)
     if "min_length" in fields:
         options["min_length"] = check_size(file, "min_length", config["min_length"], least=0)
+    if "min_new_tokens" in fields:  # wins too, and does not count the end token
+        least = check_size(file, "min_new_tokens", config["min_new_tokens"], least=0)
+        options["min_length"] = least + 1
+    if "no_repeat_ngram_size" in fields:
+        options["no_repeat_ngram_size"] = check_size(
+            file, "no_repeat_ngram_size", config["no_repeat_ngram_size"], least=0
+        )
+    if "early_stopping" in fields:
+        options["early_stopping"] = config["early_stopping"]
+        if not isinstance(config["early_stopping"], bool) and config["early_stopping"] != "never":
+            raise ValueError(
+                f"{file}: early_stopping={config['early_stopping']!r:.100}; expected true, false "
+                "or 'never'"
+            )
+    if "forced_bos_token_id" in fields:
+        options["first_token_id"] = check_size(
+            file, "forced_bos_token_id", config["forced_bos_token_id"], least=0
+        )
     if "length_penalty" in fields:
         options["length_penalty"] = check_number(file, "length_penalty", config["length_penalty"])
     if "forced_eos_token_id" in fields:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from keras_transformers.decoding.single_path import SinglePath
+from keras_transformers.decoding.single_path import Place, SinglePath
 from keras_transformers.decoding.step import LengthBounds, StepFunction, within_vocabulary
 from keras_transformers.tasks.generation.tokens import as_text
 from keras_transformers.tasks.token_inputs import in_chunks
@@ -138,15 +138,13 @@ class Choices:
     ) -> SinglePath:
         """Returns a search that takes these tokens (rows, length), and then an end token."""
 
-        def take(
-            logits: tf.Tensor, so_far: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor]:
+        def take(logits: tf.Tensor, place: Place) -> tuple[tf.Tensor, tf.Tensor]:
             log_probs = tf.nn.log_softmax(logits)  # (rows, vocabulary)
             ends = tf.reduce_logsumexp(tf.gather(log_probs, self._end_token_ids, axis=1), axis=1)
-            at = tf.minimum(index, tf.shape(token_ids)[1] - 1)
+            at = tf.minimum(place.index, tf.shape(token_ids)[1] - 1)
             token = tf.gather(token_ids, at, axis=1)
             log_prob = tf.gather(log_probs, token, batch_dims=1)
-            return token, tf.where(index < lengths, log_prob, ends)
+            return token, tf.where(place.index < lengths, log_prob, ends)
 
         longest = lengths + 1
         return SinglePath(

@@ -1,6 +1,5 @@
 """Translates text: text in, text out, with beam search in the graph."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
@@ -9,14 +8,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.decoding.beam import BeamStep, Rules, beam_search, check_beams
-from keras_transformers.decoding.step import (
-    Cache,
-    Hypotheses,
-    StepFunction,
-    telling,
-    within_vocabulary,
+from keras_transformers.decoding.beam import (
+    BeamStep,
+    EarlyStopping,
+    Rules,
+    beam_search,
+    check_beams,
 )
+from keras_transformers.decoding.step import Hypotheses, telling, within_vocabulary
 from keras_transformers.layers.scopes import WATCHERS
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
@@ -68,6 +67,12 @@ class Translator(Pipeline):
         extra_length: how many tokens longer than its source a translation may be (50 in the paper);
             None for no limit.
         min_length: minimum tokens in a translation, end token included.
+        first_token_id: the first token of every translation, at any probability (Hugging Face:
+            forced_bos_token_id); None for any.
+        no_repeat_ngram_size: no translation has the same n-gram of this many tokens twice; 0 for no
+            such limit.
+        early_stopping: False, True or "never", for the rules of transformers; see
+            `decoding.beam_search`.
 
     Attributes:
         has_attention: whether the model has the attention that `attend` shows.
@@ -94,10 +99,17 @@ class Translator(Pipeline):
         max_length: int | None = None,
         extra_length: int | None = 50,
         min_length: int = 0,
+        first_token_id: int | None = None,
+        no_repeat_ngram_size: int = 0,
+        early_stopping: EarlyStopping = False,
     ) -> None:
         check_encoder_decoder(model)
-        self.length_penalty = check_beams(num_beams, length_penalty, rules)
-        for name, value in (("extra_length", extra_length), ("min_length", min_length)):
+        self.length_penalty = check_beams(num_beams, length_penalty, rules, early_stopping)
+        for name, value in (
+            ("extra_length", extra_length),
+            ("min_length", min_length),
+            ("no_repeat_ngram_size", no_repeat_ngram_size),
+        ):
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: expected a number of tokens, 0 or more")
         self.model = model
@@ -115,6 +127,16 @@ class Translator(Pipeline):
         self.force_end = force_end
         self.extra_length = extra_length
         self.min_length = min_length
+        if first_token_id is not None:
+            num_tokens = _num_tokens(self.target_tokenizer)
+            if not 0 <= first_token_id < num_tokens:
+                raise ValueError(
+                    f"first_token_id={first_token_id}: expected one of the {num_tokens} tokens of "
+                    "the target's tokenizer"
+                )
+        self.first_token_id = first_token_id
+        self.no_repeat_ngram_size = no_repeat_ngram_size
+        self.early_stopping = early_stopping
 
     def translate_all(self, texts: Sequence[str], *, batch_size: int = 64) -> list[str]:
         """Returns translations as plain strings, for metrics such as BLEU."""
@@ -273,6 +295,9 @@ class Translator(Pipeline):
             "max_length": self.max_length,
             "extra_length": self.extra_length,
             "min_length": self.min_length,
+            "first_token_id": self.first_token_id,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "early_stopping": self.early_stopping,
         }
 
     def metadata(self) -> dict[str, Any]:
@@ -316,8 +341,6 @@ class Translator(Pipeline):
         limits = tf.where(num_tokens > 0, limits, 0)  # nothing to translate
         step, cache = self.model.start_decoding(source)
         step = within_vocabulary(step, _num_tokens(self.target_tokenizer))
-        if self.force_end:
-            step = _forcing(step, self.target_tokenizer.end_token_id, limits)
         if on_logits is not None:
             step = telling(step, on_logits)
         return beam_search(
@@ -332,6 +355,10 @@ class Translator(Pipeline):
             rules=self.rules,
             min_length=self.min_length,
             length_limits=limits,
+            first_token_ids=self.first_token_id,
+            force_end=self.force_end,
+            no_repeat_ngram_size=self.no_repeat_ngram_size,
+            early_stopping=self.early_stopping,
             pad_token_id=self.target_tokenizer.pad_token_id,
             growing_axis=2,
             on_step=on_step,
@@ -349,21 +376,6 @@ class Translator(Pipeline):
 def _num_tokens(tokenizer: Tokenizer) -> int:
     """Returns the number of tokens, without those that only pad a model's matrices."""
     return getattr(tokenizer, "num_tokens", tokenizer.vocabulary_size)
-
-
-def _forcing(step: StepFunction, end_token_id: int, limits: tf.Tensor) -> StepFunction:
-    """Returns a step that allows only the end token at a translation's last position."""
-
-    def forcing(token_ids: tf.Tensor, index: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
-        logits, cache = step(token_ids, index, cache)
-        num_beams = tf.shape(logits)[0] // tf.maximum(tf.shape(limits)[0], 1)
-        is_last = tf.repeat(limits, num_beams) == index + 1  # (rows,)
-        is_end = tf.range(logits.shape[1]) == end_token_id
-        only_end = tf.where(is_end, tf.zeros_like(logits), -np.inf)
-        return tf.where(is_last[:, None], only_end, logits), cache
-
-    # The model's own attributes, such as its number of positions.
-    return functools.update_wrapper(forcing, step)
 
 
 def check_encoder_decoder(model: keras.Model) -> None:

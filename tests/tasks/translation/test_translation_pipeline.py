@@ -53,6 +53,20 @@ def test_the_export_translates_as_the_pipeline_does(translate, exported):
     assert (np.diff(best["scores"]) <= 0).all()
 
 
+def test_the_export_obeys_the_options_of_the_search(translate, tmp_path):
+    options = {"no_repeat_ngram_size": 2, "first_token_id": 5, "min_length": 4, "force_end": True}
+    search = translate.with_options(rules="transformers", early_stopping=True, **options)
+    folder = kt.export(search, tmp_path / "export", examples=TEXTS[:2])
+    found = tf.saved_model.load(str(folder)).signatures["serving_default"](text=tf.constant(TEXTS))
+    wanted = search(TEXTS)
+    assert [text.decode() for text in found["translation"].numpy()] == [one.text for one in wanted]
+    np.testing.assert_allclose(found["score"], [one.score for one in wanted], rtol=1e-4)
+    assert wanted != translate(TEXTS)
+    assert wanted == translate(
+        TEXTS, rules="transformers", early_stopping=True, length_penalty=0.6, **options
+    )
+
+
 def test_an_empty_text_translates_to_an_empty_text(translate):
     assert translate(["", "  "]) == [Translation("", 0.0)] * 2
 
@@ -268,6 +282,9 @@ def test_without_positions_the_length_must_be_reported():
         ({"length_penalty": -0.5}, "length_penalty=-0.5: must be 0"),
         ({"extra_length": -1}, "extra_length=-1: .*0 or more"),
         ({"min_length": -1}, "min_length=-1: .*0 or more"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1: .*0 or more"),
+        ({"first_token_id": 10**6}, "first_token_id=1000000: expected one of the .* tokens of"),
+        ({"early_stopping": True}, "early_stopping=True, but rules='gnmt'"),
     ],
 )
 def test_options_out_of_range_are_refused(translate, options, message):

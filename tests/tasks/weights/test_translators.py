@@ -1,6 +1,8 @@
 """`kt.load` of T5 and Marian: a Translator, with the options that the files give."""
 
 import base64
+import itertools
+import json
 import shutil
 
 import encoder_decoder_toys as toys
@@ -85,14 +87,47 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
     assert translate.config().items() >= options.items()
     assert kt.load(folder, num_beams=2).num_beams == 2
     assert not warnings_in(caplog)
-    more = {"no_repeat_ngram_size": 3, "do_sample": True, "num_return_sequences": None}
+    more = {"diversity_penalty": 3.0, "do_sample": True, "num_return_sequences": None}
     more |= {"length_penalty": 2, "forced_eos_token_id": translate.tokenizer.end_token_id}
     change_json(folder / "generation_config.json", max_new_tokens=9, max_length=50, **more)
     options = {"num_beams": 4, "max_length": 9, "length_penalty": 2, "force_end": True}
     assert kt.load(folder).config().items() >= options.items()
-    assert "the search here does not support do_sample=True, no_repeat_ngram_size=3" in caplog.text
+    assert "the search here does not support diversity_penalty=3.0, do_sample=True" in caplog.text
     change_json(folder / "generation_config.json", max_new_tokens=None)
     assert kt.load(folder).max_length == {"t5": 49, "marian": 12}[family]  # its positions
+
+
+@pytest.mark.parametrize("family", ["t5", "marian"])
+def test_the_files_constrain_the_texts(family, folder_of, tmp_path, caplog):
+    folder = folder_of(family)
+    change_json(
+        folder / "generation_config.json",
+        forced_bos_token_id=5,
+        no_repeat_ngram_size=2,
+        early_stopping=True,
+        min_length=50,
+        min_new_tokens=7,  # wins
+        max_new_tokens=9,
+        num_beams=2,
+        length_penalty=2.0,
+    )
+    translate = kt.load(folder)
+    options = {"first_token_id": 5, "no_repeat_ngram_size": 2, "early_stopping": True}
+    options |= {"min_length": 8, "max_length": 9}
+    assert translate.config().items() >= options.items()
+    assert not warnings_in(caplog)
+    found = translate._hypotheses(["a small dog", "two dogs"], 1)
+    for row, length in zip(found.token_ids.numpy()[:, 0], found.lengths.numpy()[:, 0], strict=True):
+        text = row[:length].tolist()
+        pairs = list(itertools.pairwise([translate.target_tokenizer.start_token_id, *text]))
+        assert text[0] == 5
+        assert len(set(pairs)) == len(pairs)
+        assert length >= 8
+    again = kt.load(kt.save(translate, tmp_path / "again", format="huggingface"))
+    assert again.config() == translate.config()
+    written = json.loads((tmp_path / "again/generation_config.json").read_text())
+    fields = {"forced_bos_token_id": 5, "no_repeat_ngram_size": 2, "early_stopping": True}
+    assert written.items() >= (fields | {"min_length": 8}).items()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +139,9 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
         ({"max_length": "long"}, "max_length='long'"),
         ({"min_length": -1}, "min_length=-1"),
         ({"length_penalty": -1.0}, "length_penalty=-1.0"),
-        ({"forced_bos_token_id": 5}, "forced_bos_token_id=5; forcing the first"),
+        ({"forced_bos_token_id": "<s>"}, "forced_bos_token_id='<s>'; expected an integer from 0"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1; expected an integer from 0"),
+        ({"early_stopping": "soon"}, "early_stopping='soon'; expected true, false or 'never'"),
         ({"forced_eos_token_id": 5, "eos_token_id": 0}, "forced_eos_token_id=5; only the end"),
         ({"eos_token_id": 9}, "eos_token_id=9, but config.json has"),
         ({"eos_token_id": [0, 1]}, r"eos_token_id=\[0, 1\], but config.json has"),
