@@ -2,6 +2,7 @@
 
 from . import albert as albert
 from . import bert as bert
+from . import deberta as deberta
 from . import distilbert as distilbert
 from . import electra as electra
 from . import elmo as elmo

@@ -2,13 +2,16 @@
 
 from . import added as added
 from . import albert as albert
+from . import deberta as deberta
 from . import encoder_pieces as encoder_pieces
+from . import folding as folding
 from . import marian as marian
 from . import t5 as t5
 from . import xlm_roberta as xlm_roberta
 from .added import AddedPieces as AddedPieces
 from .added import join_around as join_around
 from .albert import AlbertTokenizer as AlbertTokenizer
+from .deberta import DebertaTokenizer as DebertaTokenizer
 from .marian import MarianTokenizer as MarianTokenizer
 from .t5 import T5Tokenizer as T5Tokenizer
 from .xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer
