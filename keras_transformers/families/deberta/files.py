@@ -56,6 +56,9 @@ _NAMES = NameMap(
     },
     rewritten=(
         prefixed("deberta", "embeddings", "encoder"),
+        # In transformers' TensorFlow classes.
+        (r"\.self\.pos_proj\.", ".self.pos_key_proj."),
+        (r"\.self\.pos_q_proj\.", ".self.pos_query_proj."),
         # The head of files with `legacy=False`, and of Microsoft's.
         (r"^lm_predictions\.lm_head\.(dense|LayerNorm)\.", r"cls.predictions.transform.\1."),
         (r"^lm_predictions\.lm_head\.bias$", "cls.predictions.bias"),

@@ -64,7 +64,7 @@ def deberta(
     num_segments: int = 0,
     use_position_embedding: bool = False,
     distance_terms: tuple[DistanceTerm, ...] = ("c2p", "p2c"),
-    max_distance: int | None = None,
+    max_distance: int = 512,
     num_buckets: int | None = 256,
     share_projections: bool = True,
     distance_norm: bool = True,
@@ -93,7 +93,7 @@ def deberta(
             position_biased_input).
         distance_terms: what is compared with the distance: the query's content ("c2p"), the key's
             ("p2c"), or both (Hugging Face: pos_att_type).
-        max_distance: see `DistanceEmbedding`; `max_sequence_length` by default.
+        max_distance: see `DistanceEmbedding`.
         num_buckets: see `DistanceEmbedding`.
         share_projections: see `DisentangledAttention`.
         distance_norm: whether the vectors of distances have a norm (Hugging Face: norm_rel_ebd).
@@ -157,7 +157,7 @@ def deberta(
         hidden = keras.layers.Add(name="token_and_segment")([hidden, segments])
     hidden = embedded(hidden, dropout=dropout, norm_epsilon=norm_epsilon)
     distances = DistanceEmbedding(
-        max_distance or max_sequence_length,
+        max_distance,
         hidden_dim,
         num_buckets=num_buckets,
         max_sequence_length=max_sequence_length,
@@ -247,7 +247,7 @@ def num_parameters(
     num_segments: int = 0,
     use_position_embedding: bool = False,
     distance_terms: tuple[DistanceTerm, ...] = ("c2p", "p2c"),
-    max_distance: int | None = None,
+    max_distance: int = 512,
     num_buckets: int | None = 256,
     share_projections: bool = True,
     distance_norm: bool = True,
@@ -256,7 +256,7 @@ def num_parameters(
     """Computes the parameter count of `deberta` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
     rows = vocabulary_size + num_segments + use_position_embedding * max_sequence_length
-    rows += 2 * (num_buckets or max_distance or max_sequence_length)
+    rows += 2 * (num_buckets or max_distance)
     norms = 2 * h * (1 + distance_norm)
     layer = num_block_parameters(h, i)
     layer += 0 if share_projections else len(distance_terms) * (h * h + h)

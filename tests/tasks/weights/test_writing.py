@@ -32,6 +32,7 @@ SOURCES = ["two dogs", "a small dog"]
 QUICK = {
     "albert": "question_answering",
     "bert": "classification",
+    "deberta-v2": "multiple_choice",
     "distilbert": "tagging",
     "electra": "classification",
     "mpnet": "question_answering",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import albert_toy
+import deberta_toy
 import keras
 import roberta_toy
 import tiny
@@ -18,6 +19,8 @@ import keras_transformers as kt
 from keras_transformers.families.albert.model import albert
 from keras_transformers.families.bert.files import FAMILY as BERT
 from keras_transformers.families.bert.model import bert
+from keras_transformers.families.deberta.model import deberta
+from keras_transformers.families.deberta.model import with_pooler as deberta_with_pooler
 from keras_transformers.families.distilbert.files import FAMILY as DISTILBERT
 from keras_transformers.families.distilbert.model import distilbert, with_pooler
 from keras_transformers.families.electra.model import electra
@@ -44,6 +47,10 @@ ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = 
         lambda folder: albert_toy.tokenizer(made(folder)),
     ),
     "bert": (bert, lambda folder: tiny.wordpiece()),
+    "deberta-v2": (
+        lambda **sizes: deberta_with_pooler(deberta(**sizes, num_buckets=8, max_distance=12)),
+        lambda folder: deberta_toy.tokenizer(made(folder)),
+    ),
     "distilbert": (
         lambda **sizes: with_pooler(distilbert(**sizes)),
         lambda folder: tiny.wordpiece(),
