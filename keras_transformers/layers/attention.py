@@ -302,7 +302,15 @@ class MultiHeadAttention(CompositeLayer):
         )
         return output, cache
 
-    def scores_bias(self, bias: Tensor | None, **_: Any) -> Tensor | None:
+    def scores_bias(
+        self,
+        bias: Tensor | None,
+        *,
+        queries: Tensor,
+        keys: Tensor,
+        distance_vectors: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor | None:
         """Returns what is added to the scores before the softmax: the bias of the call."""
         return bias
 

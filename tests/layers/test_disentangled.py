@@ -158,5 +158,5 @@ def test_wrong_arguments_are_refused(make, message):
 
 def test_without_distances_nothing_changes():
     attention = MultiHeadAttention(HEADS, WIDTH)
-    assert attention.scores_bias(None) is None
+    assert attention.scores_bias(None, queries=HIDDEN, keys=HIDDEN) is None
     assert attention.scale == (WIDTH // HEADS) ** -0.5

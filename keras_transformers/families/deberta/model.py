@@ -33,7 +33,7 @@ _PAPER_V3 = "He et al. 2021, https://arxiv.org/abs/2111.09543"
 
 DistanceTerm = Literal["c2p", "p2c"]
 
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "deberta_v3_xsmall": {"num_layers": 12, "num_heads": 6, "hidden_dim": 384},
     "deberta_v3_small": {"num_layers": 6, "num_heads": 12, "hidden_dim": 768},
     "deberta_v3_base": {"num_layers": 12, "num_heads": 12, "hidden_dim": 768},
