@@ -15,6 +15,7 @@ from . import tensors as tensors
 from keras_transformers.families.albert import files as albert
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.camembert import files as camembert
+from keras_transformers.families.deberta import files as deberta
 from keras_transformers.families.distilbert import files as distilbert
 from keras_transformers.families.electra import files as electra
 from keras_transformers.families.elmo import files as elmo

@@ -3,6 +3,7 @@
 from . import albert as albert
 from . import bert as bert
 from . import camembert as camembert
+from . import deberta as deberta
 from . import distilbert as distilbert
 from . import electra as electra
 from . import elmo as elmo

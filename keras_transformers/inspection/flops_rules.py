@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import (
+    DisentangledAttention,
     FirstTokenPooler,
     MultiHeadAttention,
     PositionEmbedding,
@@ -56,14 +57,21 @@ def _convolution(layer: Any, inputs: Any) -> int:
 
 def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: Any) -> int:
     value = query if value is None else value
-    products = (layer.query, query), (layer.key, value), (layer.value, value)
-    projections = sum(_dense(dense, inputs) for dense, inputs in products)
+    denses = (layer.query, query), (layer.key, value), (layer.value, value)
+    projections = sum(_dense(dense, inputs) for dense, inputs in denses)
     batch, query_length, _features = query.shape
     output = 2 * batch * query_length * math.prod(layer.output_projection.kernel.shape)
     # Scores and weighted sums of values, each over the width of all heads together.
     width = layer.num_heads * layer.head_dim
     keys = value.shape[1] if value is not query else keys_met(layer.reach, query_length)
-    return projections + output + 4 * batch * query_length * keys * width
+    products = 4 * batch * query_length * keys * width
+    if isinstance(layer, DisentangledAttention):
+        distances = query_length + keys
+        vectors = 2 * (2 * keys + 1) * math.prod(layer.key.kernel.shape)
+        products += 2 * batch * distances * width * layer.content_to_position * query_length
+        products += 2 * batch * distances * width * layer.position_to_content * keys
+        products += layer.num_terms * vectors
+    return projections + output + products
 
 
 def _feed_forward(layer: FeedForward, inputs: Any) -> int:

@@ -7,6 +7,7 @@ from . import char_cnn as char_cnn
 from . import choices_and_spans as choices_and_spans
 from . import composite as composite
 from . import dense as dense
+from . import disentangled as disentangled
 from . import embeddings as embeddings
 from . import feed_forward as feed_forward
 from . import hierarchical_softmax as hierarchical_softmax
@@ -34,6 +35,8 @@ from .choices_and_spans import StartsAndEnds as StartsAndEnds
 from .composite import CompositeLayer as CompositeLayer
 from .dense import AddBias as AddBias
 from .dense import RowDense as RowDense
+from .disentangled import DisentangledAttention as DisentangledAttention
+from .disentangled import DistanceEmbedding as DistanceEmbedding
 from .embeddings import Embedding as Embedding
 from .embeddings import IndexedPositionEmbedding as IndexedPositionEmbedding
 from .embeddings import PaddedPositionEmbedding as PaddedPositionEmbedding

@@ -199,6 +199,7 @@ class MultiHeadAttention(CompositeLayer):
         attention_mask: Tensor | None = None,
         attention_bias: Tensor | None = None,
         positions: Tensor | None = None,
+        distance_vectors: Tensor | None = None,
         keys_values: KeysValues | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -216,6 +217,7 @@ class MultiHeadAttention(CompositeLayer):
                 (batch, heads, query, key), where axes of size 1 broadcast.
             positions: the positions of the queries, and of the keys in self-attention, for rotary
             positions: integers (batch or 1, query); 0, 1, 2 and so on by default.
+            distance_vectors: for `DisentangledAttention`, see `scores_bias` there.
             keys_values: the result of the method `keys_values`, used instead of `value`. Only the
                 masks then hide keys; see `step`.
             return_attention_scores: also return the probabilities before dropout.
@@ -238,23 +240,27 @@ class MultiHeadAttention(CompositeLayer):
             keys, values = keys_values
         queries = self._placed(queries, self.query_norm, layout.query_positions(positions))
         # Scaling the query costs less than scaling (query, key) scores.
-        scale = self.scale_dim**-0.5 if self.scale_scores else 1.0
         masks = layout.masks(attention_mask, attention_bias)
+        bias = self.scores_bias(
+            masks.bias,
+            queries=queries,
+            keys=keys,
+            distance_vectors=distance_vectors,
+            training=training,
+        )
         watch = WATCHERS.of(self)
         context, probabilities = attend(
-            queries * scale if self.scale_scores else queries,
+            queries * self.scale if self.scale_scores else queries,
             keys,
             values,
             mask=masks.mask,
             reach=reach,
-            bias=masks.bias,
+            bias=bias,
             any_visible=masks.any_visible,
             scores_dtype=self.scores_dtype,
             dropout=self.dropout,
             watch=watch
-            and _telling(
-                watch, query=queries, key=keys, value=values, scale=scale, bias=masks.bias
-            ),
+            and _telling(watch, query=queries, key=keys, value=values, scale=self.scale, bias=bias),
             return_probabilities=return_attention_scores,
             training=training,
         )
@@ -309,6 +315,18 @@ class MultiHeadAttention(CompositeLayer):
         )
         return output, cache
 
+    def scores_bias(
+        self,
+        bias: Tensor | None,
+        *,
+        queries: Tensor,
+        keys: Tensor,
+        distance_vectors: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor | None:
+        """Returns what is added to the scores before the softmax: the bias of the call."""
+        return bias
+
     def joined_weights(self) -> tuple[Tensor, Tensor]:
         """Returns the projections to queries, keys and values as one.
 
@@ -324,6 +342,12 @@ class MultiHeadAttention(CompositeLayer):
         """Returns the shape and dtype of the attention probabilities (batch, heads, query, key)."""
         shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
         return keras.KerasTensor(shape, dtype=self.scores_dtype)
+
+    @property
+    def scale(self) -> float:
+        """The factor on the products of queries and keys."""
+        scale: float = self.scale_dim**-0.5 if self.scale_scores else 1.0
+        return scale
 
     @property
     def scores_dtype(self) -> str:

@@ -157,6 +157,7 @@ class TransformerBlock(RecomputableLayer):
         attention_bias: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         positions: Tensor | None = None,
+        distance_vectors: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
@@ -174,6 +175,7 @@ class TransformerBlock(RecomputableLayer):
             cross_attention_mask: True at source positions that may be seen; usually the source's
                 padding mask (batch, source).
             positions: see `MultiHeadAttention.call`.
+            distance_vectors: see `DisentangledAttention.scores_bias`.
             return_attention_scores: also return the attention probabilities, those of
                 cross-attention if there is one.
             training: whether to apply dropout.
@@ -189,6 +191,7 @@ class TransformerBlock(RecomputableLayer):
             "attention_bias": attention_bias,
             "cross_attention_mask": cross_attention_mask,
             "positions": positions,
+            "distance_vectors": distance_vectors,
         }
         if calls_are_shared() and layout is PADDED and not (training or return_attention_scores):
             return shared_call(self, self._all_positions, **tensors)
@@ -209,6 +212,7 @@ class TransformerBlock(RecomputableLayer):
         attention_bias: Tensor | None,
         cross_attention_mask: Tensor | None,
         positions: Tensor | None,
+        distance_vectors: Tensor | None,
         return_attention_scores: bool = False,
         training: bool | None = False,
     ) -> Tensor:
@@ -219,7 +223,10 @@ class TransformerBlock(RecomputableLayer):
         shows_cross = return_attention_scores and self.cross_attention is not None
 
         def run(
-            inputs: Tensor, encoder_output: Tensor, attention_bias: Tensor
+            inputs: Tensor,
+            encoder_output: Tensor,
+            attention_bias: Tensor,
+            distance_vectors: Tensor,
         ) -> tuple[Tensor, Tensor]:
             def attend(x: Tensor) -> tuple[Tensor, Tensor]:
                 attended = self.self_attention(
@@ -228,6 +235,7 @@ class TransformerBlock(RecomputableLayer):
                     attention_mask=attention_mask,
                     attention_bias=attention_bias,
                     positions=positions,
+                    distance_vectors=distance_vectors,
                     return_attention_scores=shows_own,
                     training=training,
                 )
@@ -245,7 +253,7 @@ class TransformerBlock(RecomputableLayer):
 
             return self._sublayers(inputs, attend, attend_to_source, training, layout)
 
-        tensors = inputs, encoder_output, attention_bias
+        tensors = inputs, encoder_output, attention_bias, distance_vectors
         if self.recomputes and training and not return_attention_scores:
             return self.recomputed(lambda *tensors: run(*tensors)[0], *tensors)
         output, scores = run(*tensors)

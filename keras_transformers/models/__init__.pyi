@@ -15,6 +15,7 @@ from . import unattended as unattended
 from keras_transformers.families.albert import model as albert
 from keras_transformers.families.bert import model as bert
 from keras_transformers.families.camembert import model as camembert
+from keras_transformers.families.deberta import model as deberta
 from keras_transformers.families.distilbert import model as distilbert
 from keras_transformers.families.electra import model as electra
 from keras_transformers.families.elmo import model as elmo

@@ -10,6 +10,7 @@ from keras_transformers.dependencies.private_api import calls
 from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
+    DistanceEmbedding,
     FirstTokenPooler,
     PaddingMask,
     PositionEmbedding,
@@ -24,7 +25,7 @@ __all__ = ["Anatomy", "anatomy", "only"]
 
 LayerT = TypeVar("LayerT", bound=keras.layers.Layer)
 POSITIONS = (PositionEmbedding, SinusoidalPositionEmbedding)  # layers that add positions to vectors
-_PLACES = (*POSITIONS, RelativePositionBias)
+_PLACES = (*POSITIONS, RelativePositionBias, DistanceEmbedding)
 _NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization)
 _REMEDIES = {
     "token_embedding": "embed its tokens with a layers.TokenEmbedding",
@@ -42,7 +43,7 @@ class Anatomy:
         token_embedding: embeds token ids, such as a `TokenEmbedding`; None in a model of images or
             characters.
         positions: the layers for the positions of tokens, in the order of the graph: position
-            embeddings, attention biases by distance, rotary positions; () for none.
+            embeddings, attention biases or vectors by distance, rotary positions; () for none.
         blocks: the Transformer blocks in the order of their calls. A block that is called several
             times, as in ALBERT, is listed as many times.
         hidden: the symbolic vectors (batch, length, hidden) that the first block reads, and those

@@ -94,13 +94,14 @@ class HeadSelection:
     def _fits(self, block: TransformerBlock, options: Mapping[str, Any]) -> bool:
         """Returns whether a block can compute the selection alone."""
         used = {name: x for name, x in options.items() if x is not None and x is not False}
-        mask, bias = used.get("attention_mask"), used.get("attention_bias")
+        mask = used.get("attention_mask")
+        by_position = {"attention_bias", "distance_vectors"}  # vary by the query's position
         return (
             block.cross_attention is None
             and block.self_attention.reach == EVERYWHERE
-            and used.keys() <= {"attention_mask", "attention_bias"}
+            and used.keys() <= {"attention_mask", *by_position}
             and (mask is None or len(mask.shape) == 2)
-            and (bias is None or self._gather is None)
+            and (by_position.isdisjoint(used) or self._gather is None)
         )
 
 

@@ -151,7 +151,9 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("family", ["albert", "distilbert", "modern_bert", "mpnet", "roberta"])
+@pytest.mark.parametrize(
+    "family", ["albert", "deberta", "distilbert", "modern_bert", "mpnet", "roberta"]
+)
 def test_shares_add_up_in_every_kind_of_encoder(family):
     """With these weights a score bends sharply, so the path has many points."""
     build = getattr(getattr(kt.families, family), family)

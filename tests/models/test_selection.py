@@ -8,6 +8,7 @@ import tensorflow as tf
 import keras_transformers as kt
 from keras_transformers.families.albert.model import albert
 from keras_transformers.families.bert.model import bert
+from keras_transformers.families.deberta.model import deberta
 from keras_transformers.families.modern_bert.model import modern_bert
 from keras_transformers.families.mpnet.model import mpnet
 from keras_transformers.families.vit.model import vit
@@ -29,6 +30,7 @@ HEADS = {
     "classifier": lambda: kt.heads.classifier(bert(**SHAPE, **RATES), 3, dropout=0.0),
     "relative positions": lambda: kt.heads.classifier(mpnet(**SHAPE, **RATES), 3, dropout=0.0),
     "rotary positions": lambda: kt.heads.classifier(rotary(**SHAPE), 3, dropout=0.0),
+    "distances": lambda: kt.heads.classifier(deberta(**SHAPE, **RATES), 3, dropout=0.0),
     "masked words": lambda: kt.heads.masked_lm(bert(**SHAPE, **RATES)),
     "both heads": lambda: kt.heads.pretrainer(bert(**SHAPE, **RATES)),
 }

@@ -27,6 +27,9 @@ FAMILIES = {
     "mpnet": lambda: kt.families.mpnet.mpnet(  # whose attention has a bias of its own
         vocabulary_size=14, num_layers=2, num_heads=2, hidden_dim=8, max_sequence_length=16
     ),
+    "deberta": lambda: kt.families.deberta.deberta(
+        vocabulary_size=14, num_layers=2, num_heads=2, hidden_dim=8
+    ),
     "modern_bert": lambda: kt.families.modern_bert.modern_bert(
         vocabulary_size=14, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=12
     ),

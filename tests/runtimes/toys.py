@@ -15,7 +15,7 @@ from keras_transformers.saved_model.manifest import read
 
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 64, "max_sequence_length": 24}
-ENCODERS = ("albert", "bert", "distilbert", "electra", "mpnet", "roberta", "xlm_roberta")
+ENCODERS = ("albert", "bert", "deberta", "distilbert", "electra", "mpnet", "roberta", "xlm_roberta")
 Export = Callable[[Path], Path]
 
 

@@ -18,7 +18,7 @@ __all__: list[str] = []
 _WEIGHTS = {"kernel": "weight", "gamma": "weight", "embeddings": "weight", "beta": "bias"}
 # Number of axes of a kernel -> PyTorch's order of them: (height, width, in, out) becomes (out, in,
 # height, width).
-_AXES = {2: (1, 0), 4: (3, 2, 0, 1)}
+_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 2, 0, 1)}
 _UPPER = {"lm": "LM", "mt": "MT"}
 
 

@@ -12,6 +12,7 @@ from keras_transformers.convert.family import Family
 __all__: list[str] = []
 
 _MASK = "<mask>"  # fairseq's last token
+_UNKNOWNS = ("<unk>", "[UNK]")
 _SPLITS, _PREFIXES = "WhitespaceSplit", "Metaspace"
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # types of pieces
 
@@ -49,11 +50,12 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any], family: Family)
             f"{file}: its vocabulary repeats a token, or is not one that starts with "
             f"{', '.join(first)}{ends}: use the tokenizer that belongs to the model"
         )
-    if unknown != names.index("<unk>"):
-        raise ValueError(f"{file}: unk_id={unknown!r}, but <unk> has the id {names.index('<unk>')}")
+    name = next(piece for piece in first if piece in _UNKNOWNS)
+    if unknown != names.index(name):
+        raise ValueError(f"{file}: unk_id={unknown!r}, but {name} has the id {names.index(name)}")
     if family.fairseq_pieces:
         pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *pieces[len(first) : -1]]
-    return _model(pieces, charsmap, {"<pad>", "<s>", "</s>", *first})
+    return _model(pieces, charsmap, {"<pad>", "<s>", "</s>", *first}, unknown=name)
 
 
 def check_pieces(
@@ -104,7 +106,10 @@ def check_pieces(
         raise ValueError(
             f"{file}: normalizer {kept[0].get('type')} is not supported here after Precompiled"
         )
-    strips = any(step.get("type") == "Strip" and step.get("strip_right", True) for step in others)
+    strips = any(
+        step.get("type") == "Strip" and step.get("strip_right", True)
+        for step in (*steps_before, *others)
+    )
     shortens = any(step.get("type") == "Replace" for step in others)
     if kinds == [_PREFIXES] and (normalized or not (strips and shortens)):
         raise ValueError(
@@ -136,10 +141,12 @@ def _only_shortens(step: Mapping[str, Any]) -> bool:
     return step.get("type") == "Replace" and runs and step.get("content") in ("▁", " ")
 
 
-def _model(pieces: list[tuple[str, float]], charsmap: bytes, controls: set[str]) -> bytes:
+def _model(
+    pieces: list[tuple[str, float]], charsmap: bytes, controls: set[str], *, unknown: str
+) -> bytes:
     names = [name for name, _ in pieces]
-    kinds = {**dict.fromkeys(controls, _CONTROL), "<unk>": _UNKNOWN}
-    ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>", "bos_id": "<s>"}
+    kinds = {**dict.fromkeys(controls, _CONTROL), unknown: _UNKNOWN}
+    ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": unknown, "bos_id": "<s>"}
     proto: Any = sentencepiece_model_pb2  # created at run time, without types
     model = proto.ModelProto()
     for name, score in pieces:

@@ -104,10 +104,16 @@ class ExportForm:
                 *,
                 attention_mask: Tensor = None,
                 attention_bias: Tensor = None,
+                distance_vectors: Tensor = None,
                 **_: Any,  # None or False
             ) -> Any:
                 rows = _rows(hidden, attention_mask)
-                values = layer(rows.values, layout=rows.layout, attention_bias=attention_bias)
+                values = layer(
+                    rows.values,
+                    layout=rows.layout,
+                    attention_bias=attention_bias,
+                    distance_vectors=distance_vectors,
+                )
                 return values if layer is self._selection.block else _TokenRows(values, rows.layout)
 
             return on_rows if layer in self.on_rows else plain
@@ -182,5 +188,5 @@ def _on_rows(layer: Layer, args: Any, kwargs: Mapping[str, Any]) -> bool:
         name: value for name, value in kwargs.items() if value is not None and value is not False
     }
     mask = options.get("attention_mask")
-    takes_options = options.keys() <= {"attention_mask", "attention_bias"}
+    takes_options = options.keys() <= {"attention_mask", "attention_bias", "distance_vectors"}
     return len(args) == 1 and takes_options and (mask is None or len(mask.shape) == 2)

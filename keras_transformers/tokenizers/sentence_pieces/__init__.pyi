@@ -5,6 +5,8 @@ from . import albert as albert
 from . import camembert as camembert
 from . import encoder_pieces as encoder_pieces
 from . import fairseq as fairseq
+from . import deberta as deberta
+from . import folding as folding
 from . import marian as marian
 from . import mt5 as mt5
 from . import t5 as t5
@@ -13,6 +15,7 @@ from .added import AddedPieces as AddedPieces
 from .added import join_around as join_around
 from .albert import AlbertTokenizer as AlbertTokenizer
 from .camembert import CamembertTokenizer as CamembertTokenizer
+from .deberta import DebertaTokenizer as DebertaTokenizer
 from .marian import MarianTokenizer as MarianTokenizer
 from .mt5 import MT5Tokenizer as MT5Tokenizer
 from .t5 import T5Tokenizer as T5Tokenizer

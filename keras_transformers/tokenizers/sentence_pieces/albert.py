@@ -1,7 +1,5 @@
 """ALBERT's tokenizer: SentencePiece on lower-cased text without accents, and BERT's packing."""
 
-import functools
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +7,9 @@ from typing import Any
 import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_transformers.tokenizers.described.charsmap import charsmap_of, charsmap_rules
-from keras_transformers.tokenizers.described.unicode_tables import character_table, normalizer_of
 from keras_transformers.tokenizers.packing import BertPacking
 from keras_transformers.tokenizers.sentence_pieces.encoder_pieces import EncoderPieces
+from keras_transformers.tokenizers.sentence_pieces.folding import folded
 from keras_transformers.tokenizers.tensors import Texts
 from keras_transformers.tokenizers.text_ops.forms import sentence_pieces
 
@@ -87,7 +84,8 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         proto: Any = sentencepiece_model_pb2  # created at run time, without types
         model_proto = proto.ModelProto.FromString(self._model)
         spec = model_proto.normalizer_spec
-        spec.precompiled_charsmap = _folded(spec.precompiled_charsmap, lowercase, keep_accents)
+        steps = _steps(lowercase, keep_accents)
+        spec.precompiled_charsmap = folded(spec.precompiled_charsmap, *steps, replaced=_QUOTES)
         model = model_proto.SerializeToString()
         self._add(added_tokens, model, sentence_pieces(model), num_tokens=self._num_pieces)
 
@@ -114,7 +112,8 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
             {"type": "Replace", "pattern": {"String": quote}, "content": content}
             for quote, content in _QUOTES.items()
         ]
-        return [*quotes, *_steps(self.lowercase, self.keep_accents)]
+        steps = _steps(self.lowercase, self.keep_accents)
+        return [*quotes, *({"type": step} for step in steps)]
 
     def split_at_masks(self, text: Texts) -> tf.RaggedTensor:
         """Splits strings (batch,) at the mask token into pieces (batch, None).
@@ -133,40 +132,6 @@ class AlbertTokenizer(BertPacking, EncoderPieces):
         return tf.ragged.boolean_mask(token_ids, is_text)
 
 
-def _steps(lowercase: bool, keep_accents: bool) -> list[dict[str, str]]:
+def _steps(lowercase: bool, keep_accents: bool) -> list[str]:
     kinds = [] if keep_accents else ["NFKD", "StripAccents"]
-    return [{"type": kind} for kind in (*kinds, *(["Lowercase"] if lowercase else []))]
-
-
-@functools.lru_cache(maxsize=8)
-def _folded(charsmap: bytes, lowercase: bool, keep_accents: bool) -> bytes:
-    """Returns a normalization that first lower-cases texts and removes their accents."""
-    steps = _steps(lowercase, keep_accents)
-    description = json.dumps({"type": "Sequence", "normalizers": steps})
-    before = normalizer_of(description)
-    rules = charsmap_rules(charsmap) if charsmap else {}
-    longest = max(map(len, rules), default=0)
-
-    def after(text: str) -> str:
-        """Applies the model's own rules, the longest one at each place."""
-        done, at = [], 0
-        while at < len(text):
-            ends = range(min(at + longest, len(text)), at, -1)
-            end = next((end for end in ends if text[at:end] in rules), at + 1)
-            done.append(rules.get(text[at:end], text[at:end]))
-            at = end
-        return "".join(done)
-
-    changed = {
-        chr(code): after("".join(map(chr, codes)))
-        for code, codes in character_table(description).items()
-    }
-
-    def by_character(text: str) -> str:
-        return "".join(changed.get(one, rules.get(one, one)) for one in text)
-
-    # Rules for several characters, except those that follow from single characters.
-    several = {key: after(before(key)) for key in rules if len(key) > 1}
-    several = {key: value for key, value in several.items() if value != by_character(key)}
-    single = {key: value for key, value in rules.items() if len(key) == 1}
-    return charsmap_of({**single, **changed, **several, **_QUOTES})
+    return [*kinds, *(["Lowercase"] if lowercase else [])]

@@ -52,6 +52,13 @@ def encoders():
     yield "mpnet", text.mpnet.mpnet(vocabulary_size=50, **SIZES)
     yield "roberta", text.roberta.roberta(vocabulary_size=50, **SIZES)
     yield "electra", text.electra.electra(vocabulary_size=50, embedding_dim=4, **SIZES)
+    yield "deberta", kt.families.deberta.deberta(vocabulary_size=50, **SIZES)
+    yield (
+        "convolution",
+        kt.families.deberta.deberta(
+            vocabulary_size=50, convolution_width=3, share_projections=False, **SIZES
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +66,9 @@ def models():
     return {name: randomize(model) for name, model in encoders()}
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet", "roberta", "electra"])
+@pytest.mark.parametrize(
+    "name", ["bert", "distilbert", "mpnet", "roberta", "electra", "deberta", "convolution"]
+)
 def test_real_tokens_have_the_models_own_numbers(models, name):
     model = models[name]
     given = inputs(model)

@@ -290,10 +290,10 @@ def test_a_wrong_product_is_noticed(model, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["distilbert", "mpnet", "roberta", "electra"])
+@pytest.mark.parametrize("family", ["deberta", "distilbert", "mpnet", "roberta", "electra"])
 def test_every_family_of_encoders(family):
     keras.utils.set_random_seed(0)
-    module = getattr(kt.models.encoders, family)
+    module = getattr(kt.families, family)
     model = getattr(module, family)(vocabulary_size=50, **SIZES)
     mask = np.arange(7)[None] < [[3], [7]]
     given = {"token_ids": np.where(mask, 9, 0), "segment_ids": 0 * mask, "padding_mask": mask}

@@ -33,6 +33,7 @@ QUICK = {
     "albert": "question_answering",
     "bert": "classification",
     "camembert": "tagging",
+    "deberta-v2": "multiple_choice",
     "distilbert": "tagging",
     "electra": "classification",
     "mpnet": "question_answering",

@@ -10,6 +10,7 @@ from typing import Any
 
 import albert_toy
 import camembert_toy
+import deberta_toy
 import keras
 import roberta_toy
 import tiny
@@ -19,6 +20,8 @@ import keras_transformers as kt
 from keras_transformers.families.albert.model import albert
 from keras_transformers.families.bert.files import FAMILY as BERT
 from keras_transformers.families.bert.model import bert
+from keras_transformers.families.deberta.model import deberta
+from keras_transformers.families.deberta.model import with_pooler as deberta_with_pooler
 from keras_transformers.families.distilbert.files import FAMILY as DISTILBERT
 from keras_transformers.families.distilbert.model import distilbert, with_pooler
 from keras_transformers.families.electra.model import electra
@@ -46,6 +49,10 @@ ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = 
     ),
     "bert": (bert, lambda folder: tiny.wordpiece()),
     "camembert": (roberta, lambda folder: camembert_toy.tokenizer(made(folder))),
+    "deberta-v2": (
+        lambda **sizes: deberta_with_pooler(deberta(**sizes, num_buckets=8, max_distance=12)),
+        lambda folder: deberta_toy.tokenizer(made(folder)),
+    ),
     "distilbert": (
         lambda **sizes: with_pooler(distilbert(**sizes)),
         lambda folder: tiny.wordpiece(),
