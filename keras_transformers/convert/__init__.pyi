@@ -13,6 +13,7 @@ from . import regular_expressions as regular_expressions
 from . import saving as saving
 from . import tensors as tensors
 from keras_transformers.families.albert import files as albert
+from keras_transformers.families.bart import files as bart
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.distilbert import files as distilbert
 from keras_transformers.families.electra import files as electra
@@ -25,6 +26,7 @@ from keras_transformers.families.mistral import files as mistral
 from keras_transformers.families.modern_bert import files as modern_bert
 from keras_transformers.families.mpnet import files as mpnet
 from keras_transformers.families.openai_gpt import files as openai_gpt
+from keras_transformers.families.pegasus import files as pegasus
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta

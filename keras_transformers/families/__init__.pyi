@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import albert as albert
+from . import bart as bart
 from . import bert as bert
 from . import distilbert as distilbert
 from . import electra as electra
@@ -13,6 +14,7 @@ from . import mistral as mistral
 from . import modern_bert as modern_bert
 from . import mpnet as mpnet
 from . import openai_gpt as openai_gpt
+from . import pegasus as pegasus
 from . import qwen2 as qwen2
 from . import qwen3 as qwen3
 from . import roberta as roberta

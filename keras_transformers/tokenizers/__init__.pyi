@@ -31,6 +31,7 @@ from . import wordpiece as wordpiece
 from . import words as words
 from .bare import BareTokenizer as BareTokenizer
 from .bare import BareWordPieceTokenizer as BareWordPieceTokenizer
+from .byte_pairs.bart import BartTokenizer as BartTokenizer
 from .byte_pairs.tokenizer import BytePairTokenizer as BytePairTokenizer
 from .byte_pairs.roberta import RobertaTokenizer as RobertaTokenizer
 from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer
@@ -50,6 +51,7 @@ from .opennmt import OpenNMTTokenizer as OpenNMTTokenizer
 from .sentence_pieces.added import AddedPieces as AddedPieces
 from .sentence_pieces.albert import AlbertTokenizer as AlbertTokenizer
 from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
+from .sentence_pieces.pegasus import PegasusTokenizer as PegasusTokenizer
 from .sentence_pieces.t5 import T5Tokenizer as T5Tokenizer
 from .sentence_pieces.xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer
 from .sentence_pieces.added import join_around as join_around

@@ -4,11 +4,13 @@ from . import added as added
 from . import albert as albert
 from . import encoder_pieces as encoder_pieces
 from . import marian as marian
+from . import pegasus as pegasus
 from . import t5 as t5
 from . import xlm_roberta as xlm_roberta
 from .added import AddedPieces as AddedPieces
 from .added import join_around as join_around
 from .albert import AlbertTokenizer as AlbertTokenizer
 from .marian import MarianTokenizer as MarianTokenizer
+from .pegasus import PegasusTokenizer as PegasusTokenizer
 from .t5 import T5Tokenizer as T5Tokenizer
 from .xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer
