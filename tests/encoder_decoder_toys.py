@@ -1,4 +1,4 @@
-"""Tiny vocabularies of T5 and Marian, learned from a few lines, and the shape of a tiny T5."""
+"""Tiny vocabularies of T5, Marian, BART and PEGASUS, and the shape of a tiny T5."""
 
 import functools
 import io
@@ -6,9 +6,10 @@ import json
 import tempfile
 from pathlib import Path
 
+import roberta_toy
 import sentencepiece
 
-from keras_transformers.tokenizers import T5Tokenizer
+from keras_transformers.tokenizers import BartTokenizer, PegasusTokenizer, T5Tokenizer
 
 T5_LINES = ["a small dog runs", "two dogs are near the shore", "ein kleiner Hund läuft"] * 3
 T5_TEXTS = (
@@ -93,3 +94,16 @@ def marian_files() -> dict[str, bytes]:
     """What `marian_folder` writes: name -> contents."""
     with tempfile.TemporaryDirectory() as folder:
         return {file.name: file.read_bytes() for file in marian_folder(Path(folder)).iterdir()}
+
+
+def bart_tokenizer(folder: Path, **options: int) -> BartTokenizer:
+    """Learned anew, the same each time, with fairseq's ids; `folder` is made."""
+    roberta_toy.fairseq_tokenizer(folder)
+    return BartTokenizer(folder, **options)
+
+
+def pegasus_tokenizer(folder: Path) -> PegasusTokenizer:
+    """PEGASUS's tokenizer of T5's model, which has the same first pieces; `folder` is made."""
+    folder.mkdir(parents=True)
+    (folder / "spiece.model").write_bytes(t5_model())
+    return PegasusTokenizer(folder)

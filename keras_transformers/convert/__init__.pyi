@@ -13,6 +13,7 @@ from . import regular_expressions as regular_expressions
 from . import saving as saving
 from . import tensors as tensors
 from keras_transformers.families.albert import files as albert
+from keras_transformers.families.bart import files as bart
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.camembert import files as camembert
 from keras_transformers.families.deberta import files as deberta
@@ -31,6 +32,7 @@ from keras_transformers.families.mt5 import files as mt5
 from keras_transformers.families.olmo2 import files as olmo2
 from keras_transformers.families.openai_gpt import files as openai_gpt
 from keras_transformers.families.phi3 import files as phi3
+from keras_transformers.families.pegasus import files as pegasus
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta

@@ -1,6 +1,7 @@
 # Written by `make stubs`.
 
 from . import albert as albert
+from . import bart as bart
 from . import bert as bert
 from . import camembert as camembert
 from . import deberta as deberta
@@ -19,6 +20,7 @@ from . import mt5 as mt5
 from . import olmo2 as olmo2
 from . import openai_gpt as openai_gpt
 from . import phi3 as phi3
+from . import pegasus as pegasus
 from . import qwen2 as qwen2
 from . import qwen3 as qwen3
 from . import roberta as roberta

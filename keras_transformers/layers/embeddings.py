@@ -147,7 +147,12 @@ def known_values(tensor: Tensor) -> np.ndarray | None:
 
 
 def token_embeddings(
-    weight_tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
+    weight_tying: WeightTying,
+    source_size: int,
+    target_size: int,
+    hidden_dim: int,
+    *,
+    is_scaled: bool = True,
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Makes the source and target embeddings of an encoder-decoder.
 
@@ -158,6 +163,7 @@ def token_embeddings(
         source_size: number of source tokens.
         target_size: number of target tokens.
         hidden_dim: width of a vector.
+        is_scaled: whether the vectors are multiplied by sqrt(hidden_dim).
 
     Raises:
         ValueError: an unknown choice, or "all" with vocabularies of different sizes.
@@ -177,7 +183,7 @@ def token_embeddings(
             size,
             hidden_dim,
             # With the scale sqrt(d), vectors and tied logits start with unit variance.
-            scale=hidden_dim**0.5,
+            scale=hidden_dim**0.5 if is_scaled else 1.0,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
             name=name,
         )

@@ -13,6 +13,7 @@ from . import selection as selection
 from . import stack as stack
 from . import unattended as unattended
 from keras_transformers.families.albert import model as albert
+from keras_transformers.families.bart import model as bart
 from keras_transformers.families.bert import model as bert
 from keras_transformers.families.camembert import model as camembert
 from keras_transformers.families.deberta import model as deberta
@@ -26,6 +27,7 @@ from keras_transformers.families.marian import model as marian
 from keras_transformers.families.modern_bert import model as modern_bert
 from keras_transformers.families.mpnet import model as mpnet
 from keras_transformers.families.mt5 import model as mt5
+from keras_transformers.families.pegasus import model as pegasus
 from keras_transformers.families.roberta import model as roberta
 from keras_transformers.families.seq2seq import model as seq2seq
 from keras_transformers.families.static import model as static

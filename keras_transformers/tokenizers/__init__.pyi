@@ -31,6 +31,7 @@ from . import wordpiece as wordpiece
 from . import words as words
 from .bare import BareTokenizer as BareTokenizer
 from .bare import BareWordPieceTokenizer as BareWordPieceTokenizer
+from .byte_pairs.bart import BartTokenizer as BartTokenizer
 from .byte_pairs.tokenizer import BytePairTokenizer as BytePairTokenizer
 from .byte_pairs.roberta import RobertaTokenizer as RobertaTokenizer
 from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer
@@ -53,6 +54,7 @@ from .sentence_pieces.camembert import CamembertTokenizer as CamembertTokenizer
 from .sentence_pieces.mt5 import MT5Tokenizer as MT5Tokenizer
 from .sentence_pieces.deberta import DebertaTokenizer as DebertaTokenizer
 from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
+from .sentence_pieces.pegasus import PegasusTokenizer as PegasusTokenizer
 from .sentence_pieces.t5 import T5Tokenizer as T5Tokenizer
 from .sentence_pieces.xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer
 from .sentence_pieces.added import join_around as join_around

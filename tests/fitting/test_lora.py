@@ -171,6 +171,8 @@ FAMILIES = {
     "roberta": ("encoders.roberta", SMALL),
     "t5": ("encoder_decoders.t5", {**SMALL, "intermediate_dim": 12}),
     "marian": ("encoder_decoders.marian", {**SMALL, "intermediate_dim": 12}),
+    "pegasus": ("encoder_decoders.pegasus", {**SMALL, "intermediate_dim": 12}),
+    "bart": ("encoder_decoders.bart", {**SMALL, "intermediate_dim": 12}),
 }
 
 

@@ -75,6 +75,24 @@ MARIAN = {
     "decoder_start_token_id": 13,
     "num_beams": 4,
 }
+BART = {
+    **{name: value for name, value in MARIAN.items() if name != "scale_embedding"},
+    "model_type": "bart",
+    "architectures": ["BartForConditionalGeneration"],
+    "activation_function": "gelu",
+    "eos_token_id": 2,
+    "pad_token_id": 1,
+    "decoder_start_token_id": 2,
+}
+PEGASUS = {
+    **MARIAN,
+    "model_type": "pegasus",
+    "architectures": ["PegasusForConditionalGeneration"],
+    "activation_function": "relu",
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 0,
+}
 GENERATION = {
     "num_beams": 4,
     "max_length": 12,
@@ -121,6 +139,8 @@ READERS = {
     "electra config": config(ELECTRA),
     "t5 config": config(T5),
     "marian config": config(MARIAN),
+    "bart config": config(BART),
+    "pegasus config": config(PEGASUS),
     "generation config": Reader(
         "generation_config.json",
         as_json(GENERATION),

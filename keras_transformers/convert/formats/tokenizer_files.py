@@ -39,7 +39,7 @@ _SPECIAL = {
     "unk_token": ("unknown_token_id",),
     "cls_token": ("cls_token_id", "start_token_id"),
     "sep_token": ("sep_token_id", "end_token_id"),
-    "bos_token": ("start_token_id",),
+    "bos_token": ("bos_token_id", "start_token_id"),
     "eos_token": ("end_token_id",),
     "mask_token": ("mask_token_id",),
 }

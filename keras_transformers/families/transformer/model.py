@@ -78,6 +78,9 @@ def transformer(
     max_sequence_length: int = 1024,
     weight_tying: WeightTying = "all",
     positions: Positions = "sinusoidal",
+    first_position: int = 0,
+    scale_embeddings: bool = True,
+    use_embeddings_norm: bool = False,
     norm_position: NormPosition = "post",
     activation: Activation = "relu",
     use_attention_bias: bool = True,
@@ -108,6 +111,9 @@ def transformer(
             (OpenNMT-tf); "learned"; "relative", a bias on the attention scores for each
             distance, as in T5, one for all layers of a stack; or "rotary", which turns the queries
             and keys of self-attention (Su et al. 2021, arXiv:2104.09864).
+        first_position: row of the matrix of learned positions for the first token; 2 in BART.
+        scale_embeddings: whether token embeddings are multiplied by sqrt(hidden_dim) (the paper).
+        use_embeddings_norm: whether the sum of token and position embeddings is normalized (BART).
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
         activation: activation of the feed-forward networks.
         use_attention_bias: whether the attention projections have biases; tensor2tensor's do not.
@@ -139,7 +145,11 @@ def transformer(
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
     check_positions(positions)
     source_embedding, target_embedding = token_embeddings(
-        weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
+        weight_tying,
+        vocabulary_size,
+        target_vocabulary_size,
+        hidden_dim,
+        is_scaled=scale_embeddings,
     )
     layer_arguments: dict[str, Any] = {
         "num_heads": num_heads,
@@ -163,7 +173,9 @@ def transformer(
         "source",
         source_embedding(source_token_ids),
         positions=positions,
+        first_position=first_position,
         max_sequence_length=max_sequence_length,
+        norm_epsilon=norm_epsilon if use_embeddings_norm else None,
         dropout=dropout,
     )
     bias = _position_bias("encoder", encoded, positions, num_heads)
@@ -182,6 +194,8 @@ def transformer(
         num_layers=num_decoder_layers,
         layer_arguments=layer_arguments,
         max_sequence_length=max_sequence_length,
+        first_position=first_position,
+        use_embeddings_norm=use_embeddings_norm,
         tied_logits=weight_tying != "none",
         use_output_bias=use_output_bias,
     )
@@ -258,6 +272,8 @@ def decoded(
     num_layers: int,
     layer_arguments: dict[str, Any],
     max_sequence_length: int,
+    first_position: int = 0,
+    use_embeddings_norm: bool = False,
     tied_logits: bool,
     use_output_bias: bool,
 ) -> Tensor:
@@ -271,6 +287,8 @@ def decoded(
         num_layers: number of decoder layers.
         layer_arguments: the shape of each block; see `transformer_block`.
         max_sequence_length: the longest target.
+        first_position: row of the matrix of learned positions for the first token.
+        use_embeddings_norm: whether the embeddings are normalized.
         tied_logits: whether the logits use the embeddings' matrix.
         use_output_bias: whether the logits have a bias.
 
@@ -282,7 +300,9 @@ def decoded(
         "target",
         embedding(target_token_ids),
         positions=positions,
+        first_position=first_position,
         max_sequence_length=max_sequence_length,
+        norm_epsilon=layer_arguments["norm_epsilon"] if use_embeddings_norm else None,
         dropout=layer_arguments["dropout"],
     )
     bias = _position_bias("decoder", hidden, positions, layer_arguments["num_heads"])
@@ -304,16 +324,31 @@ def decoded(
 
 
 def _embedded(
-    side: str, vectors: Tensor, *, positions: Positions, max_sequence_length: int, dropout: float
+    side: str,
+    vectors: Tensor,
+    *,
+    positions: Positions,
+    first_position: int,
+    max_sequence_length: int,
+    norm_epsilon: float | None,
+    dropout: float,
 ) -> Tensor:
-    """Adds positions and dropout to the tokens' vectors (batch, length, hidden) of one side."""
+    """Adds positions and dropout to the tokens' vectors (batch, length, hidden) of one side.
+
+    With a `norm_epsilon`, it also normalizes the sums.
+    """
     name = f"{side}_position_embedding"
     if positions == "learned":
-        vectors = PositionEmbedding(max_sequence_length, name=name)(vectors)
+        vectors = PositionEmbedding(max_sequence_length, first_position=first_position, name=name)(
+            vectors
+        )
     elif positions in _SINUSOIDS:
         vectors = SinusoidalPositionEmbedding(
             max_sequence_length, **_SINUSOIDS[positions], name=name
         )(vectors)
+    if norm_epsilon is not None:
+        name = f"{side}_embeddings_norm"
+        vectors = keras.layers.LayerNormalization(epsilon=norm_epsilon, name=name)(vectors)
     return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(vectors)
 
 
@@ -343,6 +378,8 @@ def num_parameters(
     max_sequence_length: int = 1024,
     weight_tying: WeightTying = "all",
     positions: Positions = "sinusoidal",
+    first_position: int = 0,
+    use_embeddings_norm: bool = False,
     norm_position: NormPosition = "post",
     use_attention_bias: bool = True,
     use_output_bias: bool = False,
@@ -355,11 +392,13 @@ def num_parameters(
     encoder_layer = attention + feed_forward + 2 * (2 * d)
     decoder_layer = 2 * attention + feed_forward + 3 * (2 * d)
     rows = {"all": sources, "decoder": sources + targets, "none": sources + 2 * targets}
-    placed = {"learned": max_sequence_length * d, "relative": NUM_BUCKETS * num_heads}
+    rows_of_positions = first_position + max_sequence_length
+    placed = {"learned": rows_of_positions * d, "relative": NUM_BUCKETS * num_heads}
     return (
         num_encoder_layers * encoder_layer
         + num_decoder_layers * decoder_layer
         + (4 * d if norm_position == "pre" else 0)
+        + (4 * d if use_embeddings_norm else 0)
         + rows[weight_tying] * d
         + 2 * placed.get(positions, 0)
         + (targets if use_output_bias else 0)

@@ -9,6 +9,7 @@ from . import deberta as deberta
 from . import folding as folding
 from . import marian as marian
 from . import mt5 as mt5
+from . import pegasus as pegasus
 from . import t5 as t5
 from . import xlm_roberta as xlm_roberta
 from .added import AddedPieces as AddedPieces
@@ -18,5 +19,6 @@ from .camembert import CamembertTokenizer as CamembertTokenizer
 from .deberta import DebertaTokenizer as DebertaTokenizer
 from .marian import MarianTokenizer as MarianTokenizer
 from .mt5 import MT5Tokenizer as MT5Tokenizer
+from .pegasus import PegasusTokenizer as PegasusTokenizer
 from .t5 import T5Tokenizer as T5Tokenizer
 from .xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer

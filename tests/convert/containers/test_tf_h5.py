@@ -39,6 +39,8 @@ SERVED = [
     ("hf4_tf/gpt2_lm", "TextGenerator", {}),
     ("hf4_tf/t5_v11", "Translator", {}),
     ("hf4_tf/marian", "Translator", {}),
+    ("hf4_tf_denoisers/bart", "Translator", {}),
+    ("hf4_tf_denoisers/pegasus", "Translator", {}),
     ("hf4_tf_safe/bert_cls", "TextClassifier", {}),
     ("hf4_tf_safe/gpt2_lm", "TextGenerator", {}),
     *(

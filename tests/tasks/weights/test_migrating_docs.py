@@ -127,6 +127,15 @@ def t5(folder):
     kt.convert.save_weights(model, folder, toys.t5_tokenizer(), family="t5")
 
 
+def bart(folder):
+    sizes = {**toys.T5_SIZES, "max_sequence_length": 24}
+    del sizes["head_dim"]
+    with tempfile.TemporaryDirectory() as scratch:
+        tokenizer = toys.bart_tokenizer(Path(scratch, "files"))
+    sizes["vocabulary_size"] = tokenizer.vocabulary_size
+    kt.convert.save_weights(kt.families.bart.bart(**sizes), folder, tokenizer, family="bart")
+
+
 def google(folder):
     tests = runpy.run_path(str(ROOT / "tests/families/bert/test_google_bert.py"))
     tests["write"](folder, tests["PRETRAINING"])
@@ -221,6 +230,7 @@ FOLDERS = {
     "vit-base": vit,
     "opus-mt-de-en": marian,
     "t5-small": t5,
+    "bart-large-cnn": bart,
     "bert_base_en_uncased": preset("BertBackbone"),
     "gpt2_base_en": preset("GPT2Backbone"),
     "uncased_L-12_H-768_A-12": google,

@@ -15,10 +15,12 @@ from weights_folders import ENCODERS, LABELS, SHAPE, change_json
 
 import keras_transformers as kt
 from keras_transformers.cli import main as cli
+from keras_transformers.families.bart.model import bart
 from keras_transformers.families.electra.model import electra
 from keras_transformers.families.electra.model import with_pooler as electra_with_pooler
 from keras_transformers.families.gpt.model import gpt
 from keras_transformers.families.marian.model import marian
+from keras_transformers.families.pegasus.model import pegasus
 from keras_transformers.families.t5.model import t5
 from keras_transformers.tokenizers import MarianTokenizer
 
@@ -81,8 +83,21 @@ def modern_bert_with_wordpieces(folder):
     return kt.pipelines.MaskFiller(tiny.lively(model), tiny.wordpiece(), max_sequence_length=12)
 
 
+def denoiser(build, tokenizer, **options):
+    """A BART or a PEGASUS."""
+    model = build(
+        vocabulary_size=tokenizer.vocabulary_size, num_encoder_layers=1, num_decoder_layers=1,
+        num_heads=2, hidden_dim=16, intermediate_dim=24, max_sequence_length=30,
+    )  # fmt: skip
+    return kt.pipelines.Translator(tiny.lively(model), tokenizer, max_sequence_length=12, **options)
+
+
 def translator(family, folder, **options):
-    """A tiny T5, or a Marian that starts from zeros and finds no padding, as Marian's own do."""
+    """A tiny model; a Marian starts from zeros and finds no padding, as its own do."""
+    if family == "bart":
+        return denoiser(bart, toys.bart_tokenizer(folder / "files"), **options)
+    if family == "pegasus":
+        return denoiser(pegasus, toys.pegasus_tokenizer(folder / "files"), **options)
     if family == "t5":
         tokenizer = toys.t5_tokenizer()
         return kt.pipelines.Translator(
@@ -124,7 +139,7 @@ def classifier_folder(tmp_path_factory):
     return kt.save(tiny.pipeline("classification"), folder, format="huggingface")
 
 
-@pytest.mark.parametrize("family", ["t5", "marian"])
+@pytest.mark.parametrize("family", ["t5", "marian", "bart", "pegasus"])
 def test_the_same_translator_comes_back(family, tmp_path, caplog):
     options = {"rules": "transformers", "force_end": family == "marian"}
     made = translator(family, tmp_path, num_beams=2, length_penalty=0.5, extra_length=3, **options)
@@ -214,7 +229,10 @@ def test_nothing_is_written_where_something_is_or_when_it_fails(tmp_path):
             "translation",
             "by model 'transformer' with SentencePieceTokenizer fits none of transformers",
         ),
-        ("translation", "which are MarianMTModel with MarianTokenizer, T5ForConditionalGeneration"),
+        (
+            "translation",
+            "MarianMTModel with MarianTokenizer, .*T5ForConditionalGeneration",
+        ),
         ("word_embedding", "word_embedding by model .* fits none of transformers' classes"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -450,7 +468,7 @@ def test_a_classifier_is_of_the_family_whose_pooler_it_has(tmp_path):
 
 @pytest.mark.reference
 @pytest.mark.parametrize("num_beams", [1, 4])
-@pytest.mark.parametrize("family", ["t5", "marian"])
+@pytest.mark.parametrize("family", ["t5", "marian", "bart", "pegasus"])
 def test_transformers_translates_alike(family, num_beams, tmp_path):
     import torch
     import transformers

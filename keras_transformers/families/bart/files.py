@@ -1,0 +1,143 @@
+"""Describes BART in Hugging Face's files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert.config_map import ConfigMap
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.family import Family, Writer, search_fields
+from keras_transformers.convert.folder import Folder
+from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
+from keras_transformers.convert.tensors import Form
+from keras_transformers.families.bart.model import FIRST_POSITION, MODELS, bart
+from keras_transformers.families.marian import files as marian
+from keras_transformers.families.roberta.files import SPECIAL_TOKENS
+from keras_transformers.models.anatomy import anatomy
+
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers import BartTokenizer
+
+__all__ = ["FAMILY"]
+
+_END = 2  # ends texts, and starts targets
+
+
+def check_fields(
+    file: Path, config: Mapping[str, Any], arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the builder's arguments with the scale of the embeddings.
+
+    Raises:
+        ValueError: encoder and decoder have different sizes, or the scale is not a flag.
+    """
+    marian.check_same(file, config, marian.SAME)
+    scales = config.get("scale_embedding", False)
+    if not isinstance(scales, bool):
+        raise ValueError(f"{file}: scale_embedding={scales!r:.100}; expected true or false")
+    return {**arguments, "scale_embeddings": scales}
+
+
+def decoder_fields(
+    model: keras.Model, arguments: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the arguments, and the fields of the decoder's sizes and of the embeddings' scale."""
+    same = {
+        other: arguments[ours]
+        for ours, theirs in marian.REQUIRED.items()
+        if (other := marian.SAME.get(theirs))
+    }
+    scale = anatomy(model, "token_embedding").token_embedding.scale
+    return arguments, {**same, "scale_embedding": scale != 1.0}
+
+
+def with_bias(model: keras.Model, arrays: Arrays) -> Arrays:
+    """Returns the weights with a bias of the logits: zeros, as in transformers, if they lack it."""
+    if marian.BIAS in arrays:
+        return arrays
+    size = anatomy(model, "token_embedding").token_embedding.input_dim
+    return arrays.including(marian.BIAS, np.zeros((1, size), "float32"))
+
+
+LAYERS: dict[str, str] = {
+    **marian.LAYERS,
+    "source_embeddings_norm": "model.encoder.layernorm_embedding",
+    "target_embeddings_norm": "model.decoder.layernorm_embedding",
+}
+_NAMES = NameMap(
+    "BART",
+    layers=LAYERS,
+    blocks=Blocks("model.encoder.layers.{}", marian.ENCODER_BLOCK),
+    decoder_blocks=Blocks("model.decoder.layers.{}", marian.DECODER_BLOCK),
+    stored={"logits/bias": (marian.BIAS, Form(ones=1))},
+    rewritten=(prefixed("model", "shared", "encoder", "decoder"),),
+    tied=marian.TIED,
+    required=(*LAYERS, "logits"),
+    traits={
+        "source_position_embedding.first_position": FIRST_POSITION,
+        "block.norm_position": "post",
+    },
+)
+_CONFIG = ConfigMap(
+    "bart",
+    required=marian.REQUIRED,
+    optional=marian.OPTIONAL,
+    activation=("activation_function", "gelu"),
+    fixed={
+        "tie_word_embeddings": True,
+        "static_position_embeddings": False,
+        "normalize_before": False,
+        "normalize_embedding": True,
+        "add_bias_logits": False,
+        "add_final_layer_norm": False,
+        "is_encoder_decoder": True,
+        "eos_token_id": _END,
+        "decoder_start_token_id": _END,
+    },
+    written={"architectures": ["BartForConditionalGeneration"]},
+    after_read=check_fields,
+    before_write=decoder_fields,
+)
+
+
+def _tokenizer(folder: Folder, lowercase: bool) -> "BartTokenizer":
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers import BartTokenizer
+
+    arguments = _CONFIG.read(folder)
+    tokenizer = BartTokenizer(folder, vocabulary_size=arguments["vocabulary_size"])
+    for field, found, wanted in (
+        ("pad_token_id", tokenizer.pad_token_id, arguments["pad_token_id"]),
+        ("eos_token_id", tokenizer.end_token_id, _END),
+    ):
+        if found != wanted:
+            raise ValueError(
+                f"{folder}: {field} is {wanted} in config.json, but the vocabulary's token has the "
+                f"id {found}: use the vocabulary that belongs to the weights"
+            )
+    return tokenizer
+
+
+FAMILY: Family = Family(
+    "bart",
+    MODELS,
+    _NAMES,
+    _CONFIG,
+    bart,
+    _tokenizer,
+    Writer(
+        {"translation": "BartForConditionalGeneration"},
+        tokenizer="BartTokenizer",
+        tokenizer_class="BartTokenizer",
+        special_tokens=tuple(name for name in SPECIAL_TOKENS if name != "mask_token"),
+        generation_fields=search_fields,
+    ),
+    task="translation",
+    generates=True,
+    trained={"ForConditionalGeneration": ("translation",)},
+    tokenizer_classes=("BartTokenizer", "RobertaTokenizer"),
+    adapt=with_bias,
+)

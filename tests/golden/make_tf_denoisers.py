@@ -1,0 +1,84 @@
+"""Makes left_behind/hf4_tf_denoisers.tar.xz: what TFBart and TFPegasus write and compute.
+
+Needs transformers 4 with TensorFlow (made with 4.57.3 and 2.19), and tiny vocabularies:
+
+python tests/golden/make_tf_denoisers.py VOCABULARY_FOLDER
+"""
+
+import json
+import os
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+ARCHIVE = Path(__file__).parent / "left_behind" / "hf4_tf_denoisers.tar.xz"
+SIZES = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+}
+FILES = {"bart": ("vocab.json", "merges.txt"), "pegasus": ("spiece.model",)}
+PEGASUS_SIZE = 136  # tokens of the vocabulary in tests/encoder_decoder_toys.py
+
+
+def inputs(config: Any, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Two sources that end with the end token, and the decoder's input."""
+    sources = random.integers(4, config.vocab_size, (2, 7)).astype("int32")
+    sources[:, -1] = config.eos_token_id
+    targets = random.integers(4, config.vocab_size, (2, 5)).astype("int32")
+    targets[:, 0] = config.decoder_start_token_id
+    mask = np.ones_like(sources)
+    return {"input_ids": sources, "attention_mask": mask, "decoder_input_ids": targets}
+
+
+def write(name: str, model: Any, vocabulary: Path, folder: Path) -> None:
+    """Writes a model with random weights, its vocabulary, and what it computes."""
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    model(model.dummy_inputs)
+    for weight in model.weights:
+        if "embed_positions" not in weight.name or name == "bart":  # PEGASUS has sinusoids
+            shift = 1.0 if "gamma" in weight.name else 0.0
+            weight.assign(random.normal(shift, 0.3, weight.shape).astype("float32"))
+    given = inputs(model.config, random)
+    found = model({key: tf.constant(array) for key, array in given.items()}, training=False)
+    model.save_pretrained(folder / name, safe_serialization=False)
+    for file in FILES[name]:
+        (folder / name / file).write_bytes((vocabulary / file).read_bytes())
+    arrays = {f"in_{key}": array for key, array in given.items()}
+    np.savez(folder / f"{name}.npz", **arrays, out_logits=found.logits.numpy())
+
+
+def main(vocabulary: Path) -> None:
+    """Writes the archive."""
+    import transformers
+
+    size = len(json.loads((vocabulary / "vocab.json").read_text()))
+    bart = transformers.BartConfig(vocab_size=size, **SIZES)
+    pegasus = transformers.PegasusConfig(
+        vocab_size=PEGASUS_SIZE, scale_embedding=True, activation_function="relu", **SIZES
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, "hf4_tf_denoisers")
+        folder.mkdir()
+        model = transformers.TFBartForConditionalGeneration(bart)
+        write("bart", model, vocabulary, folder)
+        model = transformers.TFPegasusForConditionalGeneration(pegasus)
+        write("pegasus", model, vocabulary, folder)
+        with tarfile.open(ARCHIVE, "w:xz") as archive:
+            archive.add(folder, folder.name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
