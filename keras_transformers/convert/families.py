@@ -106,8 +106,8 @@ def tokenizer_family(folder: Folder, family: Family) -> Family:
     for other in (family, *encoders()):
         if other.writer is not None and other.writer.has_tokenizer_class(kind):
             return other
-    own = ("vocab.txt", family.pieces_file)
-    if any(name and (folder / name).is_file() for name in own):
+    vocabularies = ("vocab.txt", family.pieces_file)
+    if any(name and (folder / name).is_file() for name in vocabularies):
         return family
     pieces = _unigrams(folder)
     for other in encoders():

@@ -8,6 +8,7 @@ from pathlib import Path
 import encoder_decoder_toys as toys
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 from checks import in_float64, same_but_for_rounding
 from safetensors.numpy import load_file, save_file
@@ -224,6 +225,52 @@ def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(written, tm
         kt.load(folder)
 
 
+EXTRA = ("The <extra_id_0> dog runs <extra_id_1> the shore", "a b<extra_id_0>c", "<extra_id_1>")
+
+
+@pytest.fixture(scope="module")
+def with_extra_ids(tmp_path_factory):
+    """A folder whose SentencePiece model has the extra ids, after a space, as mT5's has."""
+    folder = tmp_path_factory.mktemp("extra")
+    with (folder / "spiece.model").open("wb") as writer:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(toys.T5_LINES),
+            model_writer=writer,
+            user_defined_symbols="▁<extra_id_1>,▁<extra_id_0>",
+            vocab_size=36,
+            hard_vocab_limit=False,
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+            minloglevel=2,
+        )
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_extra_ids_are_pieces_of_the_model(with_extra_ids):
+    tokenizer = kt.tokenizers.MT5Tokenizer(with_extra_ids)
+    pieces = [tokenizer.vocabulary[piece] for piece in tokenizer.tokenize(EXTRA).values.numpy()]
+    assert [piece for piece in pieces if "extra" in piece] == [
+        *("▁<extra_id_0>", "▁<extra_id_1>"),
+        "▁<extra_id_1>",
+    ]
+    back = tokenizer.detokenize(tokenizer.tokenize(["two <extra_id_0> dogs"])).numpy()
+    assert back.tolist() == [b"two <extra_id_0> dogs"]
+
+
+@pytest.mark.reference
+def test_their_ids_equal_transformers(with_extra_ids):
+    import transformers
+
+    theirs = transformers.AutoTokenizer.from_pretrained(with_extra_ids)
+    ours = kt.tokenizers.MT5Tokenizer(with_extra_ids)
+    for text in (*EXTRA, *toys.T5_TEXTS):
+        assert ours.tokenize([text], add_end=True).to_list()[0] == theirs(text)["input_ids"], text
+
+
 @pytest.mark.reference
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_frozen_outputs_are_transformers_own(kind):
@@ -239,24 +286,26 @@ def test_transformers_reads_what_we_write_and_we_what_it_writes(written, kind, t
     import transformers
 
     made, folder = written(kind)
-    kinds = {"mt5": transformers.MT5ForConditionalGeneration}
-    kind_of = kinds.get(kind, transformers.UMT5ForConditionalGeneration)
-    theirs, report = kind_of.from_pretrained(folder, output_loading_info=True)
+    start = kind.upper()
+    theirs, report = getattr(transformers, f"{start}ForConditionalGeneration").from_pretrained(
+        folder, output_loading_info=True
+    )
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    # AutoTokenizer reads only tokenizer.json for a UMT5.
+    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
     texts = list(toys.T5_TEXTS)
     for text in texts:
         wanted = tokenizer(text)["input_ids"]
         assert made.tokenizer.tokenize([text], add_end=True).to_list()[0] == wanted, text
-    batch = tokenizer(texts[:1], return_tensors="pt")
+    sources = np.array([tokenizer(texts[1])["input_ids"]])
+    targets = np.array([[0, 7, 5, 9, 4, 8, 6, 11]])
+    given = {"input_ids": torch.tensor(sources), "decoder_input_ids": torch.tensor(targets)}
     with torch.no_grad():
-        found = theirs.eval().generate(
-            **{name: batch[name] for name in ("input_ids", "attention_mask")},
-            num_beams=made.num_beams,
-            max_length=made.max_length + 1,
-        )
-    assert tokenizer.decode(found[0], skip_special_tokens=True) == made(texts[0]).text
+        wanted = theirs.eval()(**given).logits.numpy()
+    ours = {"source_token_ids": sources.astype("int32"), "target_token_ids": targets}
+    found = np.asarray(made.model(ours, training=False)["logits"])
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
     theirs.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     again = kt.load(tmp_path, max_sequence_length=12, max_length=6, num_beams=made.num_beams)
