@@ -27,10 +27,14 @@ class ChatTemplate:
         default_system: the system message for a conversation without one; None for none.
         system_in_user: the strings before and after a system message that is part of the user's
             first message; None if it has its own turn, or if there is no such role.
+        system_in_last: whether it is part of the last message instead of the first.
+        skips_empty_system: whether an empty system message has no turn.
         strips: whether white space around messages is removed.
+        strips_system: whether that holds for a system message in the user's message, too.
         alternates: whether the user and the assistant must take turns.
         system_first: whether a system message is only allowed first.
         drops_thoughts: whether text up to "</think>" is removed from earlier answers.
+        drops_line_breaks: whether line breaks after it are removed, too.
         hashes: SHA-256 of the published texts, without white space around them.
     """
 
@@ -40,10 +44,14 @@ class ChatTemplate:
     start: str = ""
     default_system: str | None = None
     system_in_user: tuple[str, str] | None = None
+    system_in_last: bool = False
+    skips_empty_system: bool = False
     strips: bool = False
+    strips_system: bool = True
     alternates: bool = False
     system_first: bool = False
     drops_thoughts: bool = False
+    drops_line_breaks: bool = True
     hashes: tuple[str, ...] = ()
 
     @property
@@ -111,7 +119,7 @@ def _instructions(
     )
 
 
-def _gemma(name: str, *hashes: str, start: str = "") -> ChatTemplate:
+def _gemma(name: str, *hashes: str, start: str = "", **more: Any) -> ChatTemplate:
     return ChatTemplate(
         name=name,
         turns={
@@ -123,7 +131,24 @@ def _gemma(name: str, *hashes: str, start: str = "") -> ChatTemplate:
         strips=True,
         alternates=True,
         hashes=hashes,
+        **more,
     )
+
+
+def _phi3(name: str, *hashes: str, **more: Any) -> ChatTemplate:
+    roles = ("system", "user", "assistant")
+    return ChatTemplate(
+        name=name,
+        turns={role: (f"<|{role}|>\n", "<|end|>\n") for role in roles},
+        opening="<|assistant|>\n",
+        hashes=hashes,
+        **more,
+    )
+
+
+def _fullwidth(name: str) -> str:
+    """Returns the name of a special token of DeepSeek."""
+    return f"<\uff5c{name}\uff5c>"
 
 
 _DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
@@ -198,6 +223,84 @@ _ALL = (
         "ecd6ae513fe103f0eb62e8ab5bfa8d0fe45c1074fa398b089c93a7e70c15cfd6",
         "1e51d5c0fec2f83da1953fb850b7b532b7da02d0dc35f9201e671e0b9a35a123",
         start="{bos}",
+    ),
+    _gemma(
+        "gemma3",
+        "8d9e3a3c114fb2053ec500184677af4f7e5f8ec2582443cd535834e68b3ade29",
+        start="{bos}",
+        system_in_user=("", "\n\n"),
+        strips_system=False,
+    ),
+    _phi3(
+        "phi3",
+        "5601fd7b9dac735cd1a9d029f73cbcf63a48f84b640df193dadc6ac6af980391",
+        "dcaee66df77bfbb789ec541fe713218da30225a526f1db97138fc39ee6dc56aa",
+    ),
+    _phi3(
+        "phi3.5",
+        "107f446a0c69ad81516797efae2998f51b1c8e3ea6e74253dcaff6629306bfc7",
+        "78d976a442bcde2f0be15aafbb8e3050e1104f86732266f68403251b89982a90",
+        skips_empty_system=True,
+    ),
+    # The first Phi-3-mini: the answer's mark is part of the user's turn.
+    ChatTemplate(
+        name="phi3-first",
+        turns={
+            "system": ("<|system|>\n", "<|end|>\n"),
+            "user": ("<|user|>\n", "<|end|>\n<|assistant|>\n"),
+            "assistant": ("", "<|end|>\n"),
+        },
+        start="{bos}",
+        hashes=(
+            "f84a87af997b77b79c56ba109872e7a9917a24204225ad0d82897dde0981cb9f",
+            "68e5b97472ceec7523b68d3678958db46f568999a43221ae354a6ba0bcf0a611",
+        ),
+    ),
+    ChatTemplate(
+        name="olmo2",
+        turns={
+            "system": ("<|system|>\n", "\n"),
+            "user": ("<|user|>\n", "\n"),
+            "assistant": ("<|assistant|>\n", "{eos}\n"),
+        },
+        start="{bos}",
+        opening="<|assistant|>\n",
+        hashes=(
+            "a3fff33b9c6fb5c804dab4d85d06d33452e646ec1e038b1b29f170569e2f0380",
+            "fe689ffbd6a4e2d0532d7480696b065b10e0e1eff3f9b9fc4bea415761e4bf4a",
+        ),
+    ),
+    _chatml(
+        "hermes",
+        "68268d4bc1d650084b6b70d429c28c731b651126ee7bec82cd124cc782af9d0d",
+        "a805e50fed68938a076b07e2e602639611b50b1ced0e50f11eb92f1ba25be4dc",
+        start="{bos}",
+    ),
+    ChatTemplate(
+        name="mistral-nemo",
+        turns={"user": ("[INST]", "[/INST]"), "assistant": ("", "{eos}")},
+        start="{bos}",
+        system_in_user=("", "\n\n"),
+        system_in_last=True,
+        alternates=True,
+        hashes=("e7deee034838db2bfc7487788a3013d8a307ab69f72f3c54a85f06fd76007d4e",),
+    ),
+    ChatTemplate(
+        name="deepseek-r1-distill",
+        turns={
+            "system": ("", ""),
+            "user": (_fullwidth("User"), ""),
+            "assistant": (_fullwidth("Assistant"), _fullwidth("end▁of▁sentence")),
+        },
+        start="{bos}",
+        opening=f"{_fullwidth('Assistant')}<think>\n",
+        system_first=True,
+        drops_thoughts=True,
+        drops_line_breaks=False,
+        hashes=(
+            "dd2675619a64a449cdcdd2b93e605a0a50764cee41e344f244752bc93643936c",
+            "56a1447ad31926fdc21fb07e56e5642bd9c850c4f52d8c8af7bbe5f079a84f5f",
+        ),
     ),
     ChatTemplate(
         name="zephyr",

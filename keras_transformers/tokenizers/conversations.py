@@ -129,19 +129,28 @@ class ConversationTokenizer:
         texts = self._harmless(texts)
         is_system = roles[:, 0] == "system"  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
+        if not template.strips_system:
+            texts = tf.where(roles == "system", texts, self._stripped(texts))
         if template.system_in_user is not None:
             before, after = map(self._marked, template.system_in_user)
             system = tf.strings.join([before, texts[:, 0], after])
             joined = tf.strings.join([tf.broadcast_to(system[:, None], tf.shape(texts)), texts])
-            texts = tf.where((places == 1) & is_system[:, None], joined, texts)
+            last = tf.reduce_sum(tf.cast(roles != "", tf.int32), axis=1, keepdims=True) - 1
+            place = last if template.system_in_last else 1
+            texts = tf.where((places == place) & is_system[:, None], joined, texts)
         if template.drops_thoughts:
-            answers = tf.strings.regex_replace(texts, r"(?s)\A.*</think>\n*", "")
+            thoughts = r"(?s)\A.*</think>" + r"\n*" * template.drops_line_breaks
+            answers = tf.strings.regex_replace(texts, thoughts, "")
             texts = tf.where(roles == "assistant", answers, texts)
-        texts = self._stripped(texts)
+        if template.strips_system:
+            texts = self._stripped(texts)
         pieces = tf.fill(tf.shape(texts), "")
         for role, turn in template.turns.items():
             before, after = map(self._marked, turn)
-            pieces = tf.where(roles == role, tf.strings.join([before, texts, after]), pieces)
+            has_turn = roles == role
+            if template.skips_empty_system and role == "system":
+                has_turn &= texts != ""
+            pieces = tf.where(has_turn, tf.strings.join([before, texts, after]), pieces)
         start = tf.fill(tf.shape(is_system), self._marked(template.start))
         if template.default_system is not None:
             before, after = map(self._marked, template.turns["system"])

@@ -274,7 +274,18 @@ def test_unknown_programs_are_refused_and_published_ones_have_names():
     assert dataclasses.replace(CHAT_TEMPLATES["chatml"], hashes=()).roles[0] == "system"
 
 
-@pytest.mark.parametrize("name", CHAT_TEMPLATES)
+def test_an_empty_system_message_of_phi_3_5_has_no_turn(tokenizer):
+    empty = [("system", ""), ("user", "Hi")]
+    with_turn = "<|system|>\n<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n"
+    assert spelled(tokenizer, CHAT_TEMPLATES["phi3"], [empty]) == [with_turn]
+    assert spelled(tokenizer, CHAT_TEMPLATES["phi3.5"], [empty, empty[1:]]) == [with_turn[20:]] * 2
+
+
+# DeepSeek's answers begin with thoughts, and earlier ones in a conversation do not.
+CONTINUED = [name for name in CHAT_TEMPLATES if name != "deepseek-r1-distill"]
+
+
+@pytest.mark.parametrize("name", CONTINUED)
 def test_an_answer_continues_the_conversation_up_to_the_mark_that_ends_it(name, tokenizer):
     template = CHAT_TEMPLATES[name]
     conversations = [[("user", "Hi")], [("user", "Hi"), ("assistant", "You!"), ("user", "Who?")]]
@@ -289,13 +300,15 @@ def test_an_answer_continues_the_conversation_up_to_the_mark_that_ends_it(name, 
     assert second[: len(answered_first)] == answered_first
     mark, end = tokenize.end
     assert answered_first[-1] == end[-1]
-    assert mark in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", " </s>")
+    assert mark in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", " </s>", "<|end|>")
     written = tokenizer.detokenize([answered_second[len(second) : -1]]).numpy()[0].decode()
     assert "a<|im_end|></s>" in written
     assert answered_second[len(second) :].count(end[-1]) == 1
 
 
 def test_a_template_whose_answers_begin_otherwise_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="'deepseek-r1-distill': .*<think>"):
+        _ = ConversationTokenizer(CHAT_TEMPLATES["deepseek-r1-distill"], tokenizer).end
     template = CHAT_TEMPLATES["chatml"]
     turns = {**template.turns, "assistant": ("<|im_start|>bot\n", "<|im_end|>\n")}
     other = dataclasses.replace(template, name="other", turns=turns)
