@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILY"]
 
-# Field -> another field that must agree with it.
-_SAME = {
+# Field -> another field that must agree with it: those of BART and its relatives, then Marian's.
+SAME: dict[str, str] = {
     "encoder_attention_heads": "decoder_attention_heads",
     "encoder_ffn_dim": "decoder_ffn_dim",
-    "vocab_size": "decoder_vocab_size",
-    "pad_token_id": "decoder_start_token_id",
 }
-_SELF = {
+_SAME = {**SAME, "vocab_size": "decoder_vocab_size", "pad_token_id": "decoder_start_token_id"}
+ENCODER_BLOCK: dict[str, str] = {
     "self_attention/query": "self_attn.q_proj",
     "self_attention/key": "self_attn.k_proj",
     "self_attention/value": "self_attn.v_proj",
@@ -39,14 +38,35 @@ _SELF = {
     "feed_forward/output": "fc2",
     "feed_forward_norm": "final_layer_norm",
 }
-_CROSS = {
+DECODER_BLOCK: dict[str, str] = {
+    **ENCODER_BLOCK,
     "cross_attention/query": "encoder_attn.q_proj",
     "cross_attention/key": "encoder_attn.k_proj",
     "cross_attention/value": "encoder_attn.v_proj",
     "cross_attention/output": "encoder_attn.out_proj",
     "cross_attention_norm": "encoder_attn_layer_norm",
 }
-_BIAS = "final_logits_bias"
+BIAS: str = "final_logits_bias"
+TIED: dict[str, str] = {
+    "model.encoder.embed_tokens.weight": "model.shared.weight",
+    "model.decoder.embed_tokens.weight": "model.shared.weight",
+    "lm_head.weight": "model.shared.weight",
+}
+REQUIRED: dict[str, str] = {
+    "vocabulary_size": "vocab_size",
+    "num_encoder_layers": "encoder_layers",
+    "num_decoder_layers": "decoder_layers",
+    "num_heads": "encoder_attention_heads",
+    "hidden_dim": "d_model",
+    "intermediate_dim": "encoder_ffn_dim",
+    "max_sequence_length": "max_position_embeddings",
+    "pad_token_id": "pad_token_id",
+}
+OPTIONAL: dict[str, tuple[str, Any]] = {
+    "dropout": ("dropout", 0.1),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "feed_forward_dropout": ("activation_dropout", 0.0),
+}
 _ENCODER_POSITIONS = "model.encoder.embed_positions.weight"
 _DECODER_POSITIONS = "model.decoder.embed_positions.weight"
 _NO_LOGIT = -1e4
@@ -57,14 +77,10 @@ _NAMES = NameMap(
         "source_position_embedding": _ENCODER_POSITIONS.removesuffix(".weight"),
         "target_position_embedding": _DECODER_POSITIONS.removesuffix(".weight"),
     },
-    blocks=Blocks("model.encoder.layers.{}", _SELF),
-    decoder_blocks=Blocks("model.decoder.layers.{}", {**_SELF, **_CROSS}),
-    stored={"logits/bias": (_BIAS, Form(ones=1))},
-    tied={
-        "model.encoder.embed_tokens.weight": "model.shared.weight",
-        "model.decoder.embed_tokens.weight": "model.shared.weight",
-        "lm_head.weight": "model.shared.weight",
-    },
+    blocks=Blocks("model.encoder.layers.{}", ENCODER_BLOCK),
+    decoder_blocks=Blocks("model.decoder.layers.{}", DECODER_BLOCK),
+    stored={"logits/bias": (BIAS, Form(ones=1))},
+    tied=TIED,
     required=("token_embedding", "target_position_embedding", "logits"),
     traits={"target_position_embedding.interleaved": False, "block.norm_position": "post"},
 )
@@ -73,13 +89,18 @@ _NAMES = NameMap(
 def _after_read(file: Path, config: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     if config.get("scale_embedding", False) is not True:
         raise ValueError(f"{file}: scale_embedding must be true; nothing else is supported")
-    for first, other in _SAME.items():
+    check_same(file, config, _SAME)
+    return arguments
+
+
+def check_same(file: Path, config: Mapping[str, Any], same: Mapping[str, str]) -> None:
+    """Raises ValueError if two fields that must agree differ."""
+    for first, other in same.items():
         value = config.get(first)
         if config.get(other, value) not in (value, None):
             raise ValueError(
                 f"{file}: {other}={config[other]!r} and {first}={value!r}; they must be the same"
             )
-    return arguments
 
 
 def _before_write(
@@ -91,21 +112,8 @@ def _before_write(
 
 _CONFIG = ConfigMap(
     "marian",
-    required={
-        "vocabulary_size": "vocab_size",
-        "num_encoder_layers": "encoder_layers",
-        "num_decoder_layers": "decoder_layers",
-        "num_heads": "encoder_attention_heads",
-        "hidden_dim": "d_model",
-        "intermediate_dim": "encoder_ffn_dim",
-        "max_sequence_length": "max_position_embeddings",
-        "pad_token_id": "pad_token_id",
-    },
-    optional={
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.0),
-        "feed_forward_dropout": ("activation_dropout", 0.0),
-    },
+    required=REQUIRED,
+    optional=OPTIONAL,
     activation=("activation_function", "gelu"),
     activations={"swish": "silu", **ACTIVATIONS},  # the name that saving writes
     fixed={
@@ -163,10 +171,10 @@ def _adapt(model: keras.Model, arrays: Arrays) -> Arrays:
                 )
             arrays = arrays.without(name)
     pad = decoder.encoder.padding.pad_token_id
-    if arrays.shapes.get(_BIAS, ())[-1:] == (decoder.token_embedding.input_dim,):
-        bias = arrays[_BIAS].copy()
+    if arrays.shapes.get(BIAS, ())[-1:] == (decoder.token_embedding.input_dim,):
+        bias = arrays[BIAS].copy()
         bias[..., pad] = _NO_LOGIT
-        arrays = arrays.including(_BIAS, bias)
+        arrays = arrays.including(BIAS, bias)
     return arrays
 
 
