@@ -130,9 +130,10 @@ def tokenizer_writer(family: Family, *tokenizers: str) -> Writer | None:
         *tokenizers: our classes of the model's tokenizers; a writer has one.
     """
     others = encoders() if family.is_encoder else ()
-    for other in (family, *others):
-        if other.writer is not None and {other.writer.tokenizer} == {*tokenizers}:
-            return other.writer
+    writers = (family.writer, *family.other_tokenizers, *(other.writer for other in others))
+    for writer in writers:
+        if writer is not None and {writer.tokenizer} == {*tokenizers}:
+            return writer
     return None
 
 

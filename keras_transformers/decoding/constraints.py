@@ -101,13 +101,14 @@ def as_constraints(
         )
     if force_end and end_token_id is None:
         raise ValueError("force_end=True, but end_token_id=None: there is no end token to force")
+    first = None
     if first_token_ids is not None:
-        first_token_ids = tf.convert_to_tensor(first_token_ids)
-        if first_token_ids.shape.rank == 0:
-            first_token_ids = tf.fill(tf.shape(start_token_ids), first_token_ids)
-        first_token_ids = as_start_token_ids(first_token_ids, name="first_token_ids")
+        first = tf.convert_to_tensor(first_token_ids)
+        if first.shape.rank == 0:
+            first = tf.fill(tf.shape(start_token_ids), first)
+        first = as_start_token_ids(first, name="first_token_ids")
     return Constraints(
-        first_token_ids,
+        first,
         end_token_id if force_end else None,
         no_repeat_ngram_size,
         start_token_ids,

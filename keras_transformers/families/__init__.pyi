@@ -12,6 +12,7 @@ from . import fasttext as fasttext
 from . import gemma3 as gemma3
 from . import gpt as gpt
 from . import llama as llama
+from . import m2m_100 as m2m_100
 from . import marian as marian
 from . import mistral as mistral
 from . import modern_bert as modern_bert

@@ -23,6 +23,7 @@ from keras_transformers.families.elmo import model as elmo
 from keras_transformers.families.fasttext import model as fasttext
 from keras_transformers.families.gpt import model as gpt
 from keras_transformers.families.llama import model as llama
+from keras_transformers.families.m2m_100 import model as m2m_100
 from keras_transformers.families.marian import model as marian
 from keras_transformers.families.modern_bert import model as modern_bert
 from keras_transformers.families.mpnet import model as mpnet

@@ -8,6 +8,7 @@ from . import characters as characters
 from . import chat_templates as chat_templates
 from . import conversations as conversations
 from . import described as described
+from . import languages as languages
 from . import learned_size as learned_size
 from . import likely_merges as likely_merges
 from . import mpnet as mpnet
@@ -55,6 +56,8 @@ from .sentence_pieces.mt5 import MT5Tokenizer as MT5Tokenizer
 from .sentence_pieces.deberta import DebertaTokenizer as DebertaTokenizer
 from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
 from .sentence_pieces.pegasus import PegasusTokenizer as PegasusTokenizer
+from .sentence_pieces.m2m_100 import M2M100Tokenizer as M2M100Tokenizer
+from .sentence_pieces.nllb import NllbTokenizer as NllbTokenizer
 from .sentence_pieces.t5 import T5Tokenizer as T5Tokenizer
 from .sentence_pieces.xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer
 from .sentence_pieces.added import join_around as join_around

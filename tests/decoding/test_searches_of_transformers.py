@@ -27,7 +27,7 @@ class Searches:
         config = {"model_type": family, **self.kind.config}
         family = family_named(family)
         (folder / "config.json").write_text(json.dumps(config))
-        self.family, self.model = family, family.build(**family.read(folder))
+        self.family, self.model = family, family.build(**family.fields.read(folder))
         self.graphs = {}
 
     def found(self, seed, name, num_beams):

@@ -28,13 +28,20 @@ from keras_transformers.models.entry import Entry, named_factory
 __all__ = ["SIZES", "num_parameters", "transformer"]
 
 Positions = Literal[
-    "sinusoidal", "sinusoidal_halves", "sinusoidal_opennmt", "learned", "relative", "rotary"
+    "sinusoidal",
+    "sinusoidal_halves",
+    "sinusoidal_opennmt",
+    "sinusoidal_fairseq",
+    "learned",
+    "relative",
+    "rotary",
 ]
 # The options of SinusoidalPositionEmbedding.
 _SINUSOIDS: dict[str, dict[str, Any]] = {
     "sinusoidal": {},
     "sinusoidal_halves": {"interleaved": False},
     "sinusoidal_opennmt": {"interleaved": False, "first_position": 1, "endpoint": True},
+    "sinusoidal_fairseq": {"interleaved": False, "first_position": 2, "endpoint": True},
 }
 
 NUM_BUCKETS = 32  # buckets of relative positions, as in T5
@@ -108,9 +115,10 @@ def transformer(
             paper); "decoder": targets and logits share one; "none": three matrices.
         positions: "sinusoidal" (the paper); "sinusoidal_halves", with all sines before the cosines
             (Marian); "sinusoidal_opennmt", the same from position 1 on and with slower waves
-            (OpenNMT-tf); "learned"; "relative", a bias on the attention scores for each
-            distance, as in T5, one for all layers of a stack; or "rotary", which turns the queries
-            and keys of self-attention (Su et al. 2021, arXiv:2104.09864).
+            (OpenNMT-tf); "sinusoidal_fairseq", those from position 2 on (M2M-100); "learned";
+            "relative", a bias on the attention scores for each distance, as in T5, one for all
+            layers of a stack; or "rotary", which turns the queries and keys of self-attention (Su
+            et al. 2021, arXiv:2104.09864).
         first_position: row of the matrix of learned positions for the first token; 2 in BART.
         scale_embeddings: whether token embeddings are multiplied by sqrt(hidden_dim) (the paper).
         use_embeddings_norm: whether the sum of token and position embeddings is normalized (BART).

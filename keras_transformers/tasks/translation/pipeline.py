@@ -48,6 +48,8 @@ class Translator(Pipeline):
     - attend(text, translation string (batch,)) -> source_tokens string (batch, source),
       target_tokens string (batch, target), attention float32 (batch, target, source). Only for
       models with attention.
+    - between(text, source_language string (batch,), target_language string (batch,)) ->
+      translation, score. Only for tokenizers with languages: each text has its own.
 
     Args:
         model: an encoder-decoder from `models.encoder_decoders`, or another model with their
@@ -73,13 +75,18 @@ class Translator(Pipeline):
             such limit.
         early_stopping: False, True or "never", for the rules of transformers; see
             `decoding.beam_search`.
+        source_language: for models that translate between many languages, the code of the sources',
+            such as "deu_Latn" (Hugging Face: src_lang); by default that of the tokenizer.
+        target_language: the code of the translations' language (Hugging Face: tgt_lang); it decides
+            about their first token, whatever `first_token_id` says.
 
     Attributes:
         has_attention: whether the model has the attention that `attend` shows.
 
     Raises:
         ValueError: the model is not an encoder-decoder; model, tokenizers and length do not match;
-            or an option is out of range.
+            an option is out of range; or a language is unknown, or missing where the tokenizer has
+            languages.
     """
 
     task = "translation"
@@ -102,6 +109,8 @@ class Translator(Pipeline):
         first_token_id: int | None = None,
         no_repeat_ngram_size: int = 0,
         early_stopping: EarlyStopping = False,
+        source_language: str | None = None,
+        target_language: str | None = None,
     ) -> None:
         check_encoder_decoder(model)
         self.length_penalty = check_beams(num_beams, length_penalty, rules, early_stopping)
@@ -112,9 +121,16 @@ class Translator(Pipeline):
         ):
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: expected a number of tokens, 0 or more")
+        target_tokenizer = target_tokenizer or cast(TargetTokenizer, tokenizer)
+        if hasattr(tokenizer, "languages") or source_language or target_language:
+            named: Any = _between(tokenizer, source_language, target_language)
+            tokenizer = target_tokenizer = named
+            first_token_id = named.first_target_token_id
+        self.source_language = getattr(tokenizer, "source_language", None)
+        self.target_language = getattr(tokenizer, "target_language", None)
         self.model = model
         self.tokenizer = tokenizer
-        self.target_tokenizer = target_tokenizer or cast(TargetTokenizer, tokenizer)
+        self.target_tokenizer = target_tokenizer
         self._num_ends = sum(map(len, ends_of_sources(tokenizer)))
         _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
@@ -179,6 +195,32 @@ class Translator(Pipeline):
             -inf where fewer translations than beams are possible.
         """
         return self._search(text=text, num_wanted=tf.constant(self.num_beams))
+
+    def between(
+        self, text: tf.Tensor, source_language: tf.Tensor, target_language: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Finds the best translation of each text between its own languages, in the graph.
+
+        Args:
+            text: strings (batch,).
+            source_language: codes of the texts' languages, strings (batch,).
+            target_language: codes of the translations' languages, strings (batch,).
+
+        Returns:
+            What `answer` returns.
+
+        Raises:
+            ValueError: the tokenizer has no languages.
+            tf.errors.InvalidArgumentError: a language is unknown.
+        """
+        tokenizer = cast(Any, _between(self.tokenizer, None, None))
+        languages = map(tokenizer.language_ids, (source_language, target_language))
+        hypotheses = self._hypotheses(text, tf.constant(1), languages=tuple(languages))
+        with tf.device("CPU:0"):  # string ops run only on the CPU
+            return {
+                "translation": self.target_tokenizer.detokenize(hypotheses.token_ids[:, 0]),
+                "score": hypotheses.scores[:, 0],
+            }
 
     def attend(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns how each token of a translation attends to the source, in the graph.
@@ -267,6 +309,11 @@ class Translator(Pipeline):
             "scores": tf.TensorSpec([None, self.num_beams], tf.float32),
         }
         signatures = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
+        if self.source_language is not None:
+            inputs = dict.fromkeys(("text", "source_language", "target_language"), _STRINGS)
+            signatures["between"] = Signature(
+                self.between, inputs, self.answer_specs(), [self._other_way(batches[0]["text"])]
+            )
         if not self.has_attention:
             return signatures
         # Without the long text, whose attention alone would add half a megabyte to the metadata.
@@ -298,6 +345,8 @@ class Translator(Pipeline):
             "first_token_id": self.first_token_id,
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
             "early_stopping": self.early_stopping,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
         }
 
     def metadata(self) -> dict[str, Any]:
@@ -307,6 +356,13 @@ class Translator(Pipeline):
             "num_beams": self.num_beams,
             "length_penalty": self.length_penalty,
         }
+
+    def _other_way(self, texts: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns texts with the pipeline's two languages in turn, as examples."""
+        codes = [str(code).encode() for code in (self.source_language, self.target_language)]
+        turns = [codes[:: 1 if number % 2 else -1] for number in range(len(texts))]
+        source, target = np.array(turns, object).reshape(-1, 2).T
+        return {"text": texts, "source_language": source, "target_language": target}
 
     @property
     def tokenizers(self) -> Mapping[str, Tokenizer]:
@@ -330,9 +386,24 @@ class Translator(Pipeline):
         num_wanted: tf.Tensor,
         on_step: Callable[[BeamStep], None] | None = None,
         on_logits: Callable[[tf.Tensor], None] | None = None,
+        languages: tuple[tf.Tensor, tf.Tensor] | None = None,
     ) -> Hypotheses:
+        """Searches; `languages` are the ids of each text's own, of both sides, int32 (batch,)."""
         with tf.device("CPU:0"):
             source = self._source(text)
+        start_token_id = self.target_tokenizer.start_token_id
+        start_token_ids = tf.fill([tf.shape(source)[0]], start_token_id)
+        first_token_ids: Any = self.first_token_id
+        if languages is not None:
+            of_sources, of_targets = languages
+            tokenizer = cast(Any, self.tokenizer)
+            # The code's token occurs nowhere else.
+            is_code = source == tokenizer.languages[self.source_language]
+            source = tf.where(is_code, of_sources[:, None], source)
+            if first_token_ids is None:
+                start_token_ids = of_targets
+            else:
+                first_token_ids = of_targets
         is_token = source != self.tokenizer.pad_token_id
         num_tokens = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1) - self._num_ends
         limits = tf.fill(tf.shape(num_tokens), self.max_length)
@@ -345,7 +416,7 @@ class Translator(Pipeline):
             step = telling(step, on_logits)
         return beam_search(
             step,
-            tf.fill([tf.shape(source)[0]], self.target_tokenizer.start_token_id),
+            start_token_ids,
             cache,
             end_token_id=self.target_tokenizer.end_token_id,
             max_length=tf.reduce_max(tf.concat([limits, [0]], axis=0)),
@@ -355,7 +426,7 @@ class Translator(Pipeline):
             rules=self.rules,
             min_length=self.min_length,
             length_limits=limits,
-            first_token_ids=self.first_token_id,
+            first_token_ids=first_token_ids,
             force_end=self.force_end,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
             early_stopping=self.early_stopping,
@@ -371,6 +442,23 @@ class Translator(Pipeline):
         source = join([tokens], ends).to_tensor(self.tokenizer.pad_token_id)
         # Only an empty batch is narrower than the special tokens of a pretrained encoder.
         return widened({"token_ids": source})["token_ids"] if self._num_ends > 1 else source
+
+
+def _between(tokenizer: Any, source_language: str | None, target_language: str | None) -> Any:
+    """Returns the tokenizer for these languages; None stands for those that it has.
+
+    Raises:
+        ValueError: it has no languages, one is unknown, or one is missing.
+    """
+    if not hasattr(tokenizer, "languages"):
+        raise ValueError(
+            f"source_language={source_language!r} and target_language={target_language!r}, but "
+            f"{type(tokenizer).__name__} has no languages: leave them out"
+        )
+    tokenizer = tokenizer.between(source_language, target_language)
+    for check in (tokenizer.target_start, lambda: tokenizer.special_tokens(1)):
+        check()  # ValueError unless the language is set
+    return tokenizer
 
 
 def _num_tokens(tokenizer: Tokenizer) -> int:

@@ -10,6 +10,8 @@ from . import folding as folding
 from . import marian as marian
 from . import mt5 as mt5
 from . import pegasus as pegasus
+from . import m2m_100 as m2m_100
+from . import nllb as nllb
 from . import t5 as t5
 from . import xlm_roberta as xlm_roberta
 from .added import AddedPieces as AddedPieces
@@ -20,5 +22,7 @@ from .deberta import DebertaTokenizer as DebertaTokenizer
 from .marian import MarianTokenizer as MarianTokenizer
 from .mt5 import MT5Tokenizer as MT5Tokenizer
 from .pegasus import PegasusTokenizer as PegasusTokenizer
+from .m2m_100 import M2M100Tokenizer as M2M100Tokenizer
+from .nllb import NllbTokenizer as NllbTokenizer
 from .t5 import T5Tokenizer as T5Tokenizer
 from .xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer

@@ -126,6 +126,8 @@ class Kind:
             )
         ids = result.sequences.numpy()[:, 1:]
         ids = np.pad(ids, ((0, 0), (0, MAX_LENGTH - ids.shape[1])), constant_values=self.pad)
+        num_ends = np.cumsum(ids == self.end, axis=1) - (ids == self.end)
+        ids = np.where(num_ends > 0, self.pad, ids)  # where pad is 0, beams are padded with the end
         scores = np.zeros(len(ids)) if num_beams == 1 else result.sequences_scores.numpy()
         shape = (len(sources), num_beams)
         return ids.reshape(*shape, -1).astype("int32"), scores.reshape(shape).astype("float32")
