@@ -32,8 +32,8 @@ from keras_transformers.families.mpnet import files as mpnet
 from keras_transformers.families.mt5 import files as mt5
 from keras_transformers.families.olmo2 import files as olmo2
 from keras_transformers.families.openai_gpt import files as openai_gpt
-from keras_transformers.families.phi3 import files as phi3
 from keras_transformers.families.pegasus import files as pegasus
+from keras_transformers.families.phi3 import files as phi3
 from keras_transformers.families.qwen2 import files as qwen2
 from keras_transformers.families.qwen3 import files as qwen3
 from keras_transformers.families.roberta import files as roberta

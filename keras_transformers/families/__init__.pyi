@@ -20,8 +20,8 @@ from . import mpnet as mpnet
 from . import mt5 as mt5
 from . import olmo2 as olmo2
 from . import openai_gpt as openai_gpt
-from . import phi3 as phi3
 from . import pegasus as pegasus
+from . import phi3 as phi3
 from . import qwen2 as qwen2
 from . import qwen3 as qwen3
 from . import roberta as roberta

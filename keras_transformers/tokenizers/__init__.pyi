@@ -52,12 +52,12 @@ from .opennmt import OpenNMTTokenizer as OpenNMTTokenizer
 from .sentence_pieces.added import AddedPieces as AddedPieces
 from .sentence_pieces.albert import AlbertTokenizer as AlbertTokenizer
 from .sentence_pieces.camembert import CamembertTokenizer as CamembertTokenizer
-from .sentence_pieces.mt5 import MT5Tokenizer as MT5Tokenizer
 from .sentence_pieces.deberta import DebertaTokenizer as DebertaTokenizer
-from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
-from .sentence_pieces.pegasus import PegasusTokenizer as PegasusTokenizer
 from .sentence_pieces.m2m_100 import M2M100Tokenizer as M2M100Tokenizer
+from .sentence_pieces.mt5 import MT5Tokenizer as MT5Tokenizer
+from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
 from .sentence_pieces.nllb import NllbTokenizer as NllbTokenizer
+from .sentence_pieces.pegasus import PegasusTokenizer as PegasusTokenizer
 from .sentence_pieces.t5 import T5Tokenizer as T5Tokenizer
 from .sentence_pieces.xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer
 from .sentence_pieces.added import join_around as join_around
