@@ -160,8 +160,8 @@ def family_of(folder: str | os.PathLike[str], candidates: tuple[Family, ...]) ->
     for family in candidates:
         if model_type == family.model_type or (family.is_default and "model_type" not in config):
             return family
-        if model_type in family.refused:
-            raise ValueError(f"{file}: model_type {model_type!r} {family.refused[model_type]}")
+        if (why := family.refused.get(str(model_type))) is not None:
+            raise ValueError(f"{file}: model_type {model_type!r} {why}")
     names = ", ".join(sorted(family.model_type for family in candidates))
     classes = config.get("architectures")
     what = f" ({classes[0]!s:.100})" if isinstance(classes, list) and classes else ""

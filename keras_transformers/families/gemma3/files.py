@@ -68,8 +68,8 @@ def _read_more(
     if kinds is None:
         every = config.get("sliding_window_pattern", _EVERY)
         every = check_size(file, "sliding_window_pattern", every)
-        layers = range(1, arguments["num_layers"] + 1)
-        kinds = [_SLIDING if layer % every else _FULL for layer in layers]
+        numbers = range(1, arguments["num_layers"] + 1)
+        kinds = [_SLIDING if number % every else _FULL for number in numbers]
     local_base = check_number(
         file, _LOCAL_BASE, config.get(_LOCAL_BASE, 1e4), least=1.0 + 1e-6, below=1e12
     )
@@ -87,7 +87,7 @@ def _read_more(
 
 
 def _write_more(model: keras.Model) -> dict[str, Any]:
-    attentions = [block.self_attention for block in anatomy(model, "blocks").blocks]
+    attentions: list[Any] = [block.self_attention for block in anatomy(model, "blocks").blocks]
     local = [x.positions.base for x in attentions if x.window is not None]
     windows = llama.written_windows(model)
     return {

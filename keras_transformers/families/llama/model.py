@@ -34,10 +34,15 @@ _LLAMA_3_1 = RotaryScaling(kind="llama3", factor=8.0, original_length=8192)
 _LLAMA_3_2 = RotaryScaling(kind="llama3", factor=32.0, original_length=8192)
 _SMOL = {"vocabulary_size": 49152, "rotary_base": 100_000.0, "tied_embeddings": True}
 _SMOL |= {"max_sequence_length": 8192, "norm_epsilon": 1e-5}
-_OLMO_2 = {"vocabulary_size": 100_352, "max_sequence_length": 4096, "rotary_base": 500_000.0}
-_OLMO_2 |= {"norm_position": "output", "query_key_norm": True, "query_key_norm_over": "width"}
-
-_GEMMA_3 = {
+_OLMO_2: dict[str, Any] = {
+    "vocabulary_size": 100_352,
+    "max_sequence_length": 4096,
+    "rotary_base": 500_000.0,
+    "norm_position": "output",
+    "query_key_norm": True,
+    "query_key_norm_over": "width",
+}
+_GEMMA_3: dict[str, Any] = {
     "vocabulary_size": 262_144,
     "num_heads": 4,
     "num_key_value_heads": 1,

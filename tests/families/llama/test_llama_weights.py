@@ -558,7 +558,8 @@ def test_other_structures_learn_by_lora_and_their_exports_answer_alike(kind, tmp
     )
     generate = kt.pipelines.TextGenerator(model, tokenizer, max_length=6, top_k=1)
     before = [np.array(variable) for variable in model.trainable_variables]
-    kt.fit(generate, ["ab 12", "b a1"] * 4, lora=2, epochs=1, batch_size=4, learning_rate=0.1)
+    rows = ["ab 12", "b a1", "a b", "1 2a"]
+    kt.fit(generate, rows, lora=2, epochs=2, batch_size=2, learning_rate=0.1)
     moved = [
         variable.path.split("/")[-2]
         for variable, old in zip(model.trainable_variables, before, strict=True)
