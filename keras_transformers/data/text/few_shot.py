@@ -59,7 +59,7 @@ def label_pairs(
     first, second = np.triu_indices(count)
     matrix = np.asarray(has, np.float32)
     shares = (matrix @ matrix.T)[first, second] > 0
-    is_labelled = matrix.any(axis=1)
+    is_labelled = matrix.sum(axis=1) > 0
     known = is_labelled[first] | is_labelled[second]
     kinds = [np.flatnonzero(known & shares), np.flatnonzero(known & ~shares)]
     if not all(map(len, kinds)):
