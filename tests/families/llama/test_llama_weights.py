@@ -17,6 +17,7 @@ from keras_transformers.convert.formats.tokenizer_files import read_tokenizers
 from keras_transformers.convert.formats.weights import find_weights
 from keras_transformers.decoding import greedy_search
 from keras_transformers.layers import RotaryScaling
+from keras_transformers.tasks import lora
 
 V = 60
 SIZES = {
@@ -519,66 +520,12 @@ def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     assert [text.decode() for text in served] == [each.text for each in answers]
 
 
-STRUCTURES = {
-    "smollm3": {"rotary_layers": (True, False)},
-    "olmo2": {
-        "norm_position": "output",
-        "query_key_norm": True,
-        "query_key_norm_over": "width",
-    },
-    "gemma3_text": {
-        "norm_position": "both",
-        "query_key_norm": True,
-        "windows": (3, None),
-        "local_rotary_base": 100.0,
-        "rotary_scaling": RotaryScaling(kind="linear", factor=8.0),
-        "scale_dim": 7,
-        "embedding_scale": 4.0,
-        "tied_embeddings": True,
-        "activation": "gelu_approximate",
-    },
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", STRUCTURES)
-def test_other_structures_learn_by_lora_and_their_exports_answer_alike(kind, tmp_path):
-    keras.utils.set_random_seed(0)
-    tokenizer = kt.tokenizers.DescribedTokenizer(DESCRIPTION, end_token="<end>")
-    model = kt.families.llama.llama(
-        vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=2,
-        num_heads=4,
-        num_key_value_heads=2,
-        hidden_dim=16,
-        intermediate_dim=24,
-        max_sequence_length=48,
-        initializer_range=0.3,
-        **STRUCTURES[kind],
-    )
-    generate = kt.pipelines.TextGenerator(model, tokenizer, max_length=6, top_k=1)
-    before = [np.array(variable) for variable in model.trainable_variables]
-    rows = ["ab 12", "b a1", "a b", "1 2a"]
-    kt.fit(generate, rows, lora=2, epochs=2, batch_size=2, learning_rate=0.1)
-    moved = [
-        variable.path.split("/")[-2]
-        for variable, old in zip(model.trainable_variables, before, strict=True)
-        if not np.array_equal(variable, old)
-    ]
-    matrices = ["query", "key", "value", "output", "intermediate", "gate", "output"]
-    assert sorted(moved) == sorted(matrices * 2)
-
-    texts = ["ab 12", "", "b<end>"]
-    answers = generate(texts)
-    kt.save(generate, tmp_path / "folder", format="huggingface")
-    assert json.loads((tmp_path / "folder/config.json").read_text())["model_type"] == kind
-    assert kt.load(tmp_path / "folder")(texts) == answers
-    for weights_dtype in ("float32", "int8"):
-        exported = kt.export(generate, tmp_path / weights_dtype, weights_dtype=weights_dtype)
-        serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
-        served = serve(prompt=tf.constant(texts))["text"].numpy()
-        if weights_dtype == "float32":
-            assert [text.decode() for text in served] == [each.text for each in answers]
+@pytest.mark.parametrize("kind", ["smollm3", "phi3", "olmo2", "gemma3_text"])
+def test_lora_updates_the_matrices_of_every_layer(kind, tmp_path):
+    golden(kind, tmp_path)
+    model = family_named(kind).build(**family_named(kind).read(tmp_path))
+    lora.enable(model, rank=2, alpha=None, targets=("attention", "feed_forward"))
+    assert len(model.trainable_variables) == 2 * 2 * 7  # two factors of 7 matrices in 2 layers
 
 
 @pytest.mark.slow
@@ -591,9 +538,3 @@ def test_gemma_3_270m_counts_on():
     generate = kt.load(file, max_length=10)
     assert generate.model.count_params() == 268_098_176
     assert generate("1, 2, 3, 4,").text.startswith(" 5, 6, 7")
-    capital = "The capital of France is Paris. The capital of Germany is"
-    assert generate(capital).text.startswith(" Berlin")
-    ids = generate.tokenizer.tokenize(["Wir  aßen\n\n<b>Äpfel</b> 日本"])
-    assert (
-        generate.tokenizer.detokenize(ids).numpy()[0].decode() == "Wir  aßen\n\n<b>Äpfel</b> 日本"
-    )
