@@ -70,10 +70,10 @@ class Languages(Targets):
         """
         with tf.device("CPU:0"):  # string ops run only on the CPU
             is_this = code[:, None] == tf.constant([*self.languages])  # (batch, languages)
-            known = tf.reduce_any(is_this, axis=1)
+            is_language = tf.reduce_any(is_this, axis=1)
             message = f"unknown language: expected {named(self.languages)}, not"
-            unknown = tf.boolean_mask(code, ~known)
-            check = tf.debugging.Assert(tf.reduce_all(known), [message, unknown])
+            others = tf.boolean_mask(code, ~is_language)
+            check = tf.debugging.Assert(tf.reduce_all(is_language), [message, others])
             with tf.control_dependencies([check] if check is not None else []):
                 return tf.gather(
                     tf.constant([*self.languages.values()]), tf.argmax(is_this, axis=1)

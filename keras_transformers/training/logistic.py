@@ -100,13 +100,13 @@ def _minimum(
 
         step = _solved(curved, -gradient)
         for _ in range(_HALVINGS):
-            lower, found = loss(weights + step)
+            lower, others = loss(weights + step)
             if lower <= value:
                 break
             step /= 2
         else:
             break  # no lower value in float64
-        weights, value, probabilities = weights + step, lower, found
+        weights, value, probabilities = weights + step, lower, others
     return weights
 
 
@@ -121,10 +121,10 @@ def _solved(product: Callable[[np.ndarray], np.ndarray], right: np.ndarray) -> n
     for _ in range(right.size):
         if size <= last:
             break
-        found = product(direction)
-        step = size / float((direction * found).sum())
+        image = product(direction)
+        step = size / float((direction * image).sum())
         x += step * direction
-        residual -= step * found
+        residual -= step * image
         previous, size = size, float((residual**2).sum())
         direction = residual + size / previous * direction
     return x

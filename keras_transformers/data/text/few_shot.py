@@ -60,8 +60,8 @@ def label_pairs(
     matrix = np.asarray(has, np.float32)
     shares = (matrix @ matrix.T)[first, second] > 0
     is_labelled = matrix.sum(axis=1) > 0
-    known = is_labelled[first] | is_labelled[second]
-    kinds = [np.flatnonzero(known & shares), np.flatnonzero(known & ~shares)]
+    is_comparable = is_labelled[first] | is_labelled[second]
+    kinds = [np.flatnonzero(is_comparable & shares), np.flatnonzero(is_comparable & ~shares)]
     if not all(map(len, kinds)):
         what = "share a label" if len(kinds[0]) else "have no label"
         raise ValueError(
@@ -101,13 +101,13 @@ def few_of_each(
     order = np.random.default_rng(seed).permutation(len(examples))
     drawn: list[int] = []
     for label, column in zip(labels, has.T, strict=True):
-        found = [i for i in order.tolist() if column[i] and i not in drawn][:count]
-        if len(found) < count:
+        places = [i for i in order.tolist() if column[i] and i not in drawn][:count]
+        if len(places) < count:
             raise ValueError(
-                f"{examples.source}: {len(found)} texts to draw for the label {label!r}, not "
+                f"{examples.source}: {len(places)} texts to draw for the label {label!r}, not "
                 f"{count}: draw fewer"
             )
-        drawn += found
+        drawn += places
     return examples.select(drawn)
 
 
@@ -155,7 +155,7 @@ class LabelPairBatches(LengthBatches):
         has = label_matrix(examples, pipeline.labels)
         check_few(has, pipeline.labels, examples.source)
         try:
-            found, same = label_pairs(has, pairs=pairs, seed=seed)
+            rows, same = label_pairs(has, pairs=pairs, seed=seed)
         except ValueError as error:
             raise ValueError(f"{examples.source}: {error}") from error
         columns = (examples.texts, examples.texts_b)
@@ -166,20 +166,20 @@ class LabelPairBatches(LengthBatches):
         lengths = np.minimum(full, pipeline.max_sequence_length)
         super().__init__(
             # Batches of pairs of similar length would be of the same few texts.
-            np.full(len(found), lengths.mean()),
+            np.full(len(rows), lengths.mean()),
             batch_size=batch_size,
             shuffle=shuffle,
             seed=seed,
         )
-        is_self = found[:, :1] == found[:, 1:]
+        is_self = rows[:, :1] == rows[:, 1:]
         copies = np.concatenate([np.zeros_like(is_self), is_self], axis=1)
-        self._pairs = tf.constant(found + len(examples) * copies, tf.int32)
+        self._pairs = tf.constant(rows + len(examples) * copies, tf.int32)
         self._same = tf.constant(same)
         num_trimmed = int(np.sum(full > lengths))
         _logger.log(
             logging.WARNING if num_trimmed else logging.INFO,
             "%s: %d texts, %d truncated, in %d pairs, %d of which share a label",
-            *(examples.source, len(examples), num_trimmed, len(found), same.sum()),
+            *(examples.source, len(examples), num_trimmed, len(rows), same.sum()),
         )
 
     def batch(self, indices: tf.Tensor) -> Batch:

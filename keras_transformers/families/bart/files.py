@@ -109,14 +109,14 @@ def _tokenizer(folder: Folder, lowercase: bool) -> "BartTokenizer":
 
     arguments = _CONFIG.read(folder)
     tokenizer = BartTokenizer(folder, vocabulary_size=arguments["vocabulary_size"])
-    for field, found, wanted in (
+    for field, token_id, wanted in (
         ("pad_token_id", tokenizer.pad_token_id, arguments["pad_token_id"]),
         ("eos_token_id", tokenizer.end_token_id, _END),
     ):
-        if found != wanted:
+        if token_id != wanted:
             raise ValueError(
                 f"{folder}: {field} is {wanted} in config.json, but the vocabulary's token has the "
-                f"id {found}: use the vocabulary that belongs to the weights"
+                f"id {token_id}: use the vocabulary that belongs to the weights"
             )
     return tokenizer
 

@@ -139,11 +139,11 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
 
 def _terms(file: Path, value: Any) -> tuple[str, ...]:
     """Returns the terms of `pos_att_type`, which may be a list or one string."""
-    found = value.lower().split("|") if isinstance(value, str) else value
-    if isinstance(found, list) and found and all(isinstance(term, str) for term in found):
-        found = [term.strip() for term in found]
-        if {*found} <= {*_TERMS}:
-            return tuple(term for term in _TERMS if term in found)
+    terms = value.lower().split("|") if isinstance(value, str) else value
+    if isinstance(terms, list) and terms and all(isinstance(term, str) for term in terms):
+        terms = [term.strip() for term in terms]
+        if {*terms} <= {*_TERMS}:
+            return tuple(term for term in _TERMS if term in terms)
     raise ValueError(
         f"{file}: pos_att_type={value!r:.100}; expected c2p, p2c or both, as in 'p2c|c2p'"
     )

@@ -100,9 +100,9 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    found, embedding = llama.traits(model), anatomy(model, "token_embedding").token_embedding
+    traits, embedding = llama.traits(model), anatomy(model, "token_embedding").token_embedding
     is_scaled = abs(embedding.scale**2 / embedding.hidden_dim - 1) < 1e-6
-    return is_scaled and found.has_norms and found.has_bias == found.has_output_bias
+    return is_scaled and traits.has_norms and traits.has_bias == traits.has_output_bias
 
 
 def _open_gguf(opened: Gguf, arrays: Arrays, family: Family) -> Any:

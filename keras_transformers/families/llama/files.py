@@ -414,8 +414,7 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    found = traits(model)
-    return found in (Traits(), Traits(has_bias=True, has_output_bias=True))
+    return traits(model) in (Traits(), Traits(has_bias=True, has_output_bias=True))
 
 
 FAMILY: Family = family(

@@ -47,9 +47,9 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    found = llama.traits(model)
-    has_bias = found.has_bias
-    return found == llama.Traits(has_wide_norms=True, has_bias=has_bias, has_output_bias=has_bias)
+    traits = llama.traits(model)
+    has_bias = traits.has_bias
+    return traits == llama.Traits(has_wide_norms=True, has_bias=has_bias, has_output_bias=has_bias)
 
 
 FAMILY: Family = dataclasses.replace(

@@ -22,8 +22,8 @@ def _read_more(
 
 
 def _accepts(model: keras.Model) -> bool:
-    found = dataclasses.replace(llama.traits(model), has_windows=False)
-    return found == llama.Traits(has_bias=True)
+    traits = dataclasses.replace(llama.traits(model), has_windows=False)
+    return traits == llama.Traits(has_bias=True)
 
 
 FAMILY: Family = llama.family(

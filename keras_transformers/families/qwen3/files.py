@@ -33,8 +33,8 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    found = llama.traits(model)
-    return found.has_norms and found.is_rotary and found.has_bias == found.has_output_bias
+    traits = llama.traits(model)
+    return traits.has_norms and traits.is_rotary and traits.has_bias == traits.has_output_bias
 
 
 _FIELDS = llama.config_map("qwen3", read_more=_read_more, write_more=_write_more)

@@ -23,19 +23,19 @@ def _rotary_layers(
 ) -> tuple[bool, ...]:
     """Returns whether each layer has rotary positions."""
     count, field = arguments["num_layers"], "no_rope_layers"
-    found = config.get(field)
-    if found is None:
+    marks = config.get(field)
+    if marks is None:
         field = "no_rope_layer_interval"
         every = check_size(file, field, config.get(field, 4))
-        found = [int((index + 1) % every != 0) for index in range(count)]
-    if not isinstance(found, list) or len(found) < count or any(x not in (0, 1) for x in found):
+        marks = [int((index + 1) % every != 0) for index in range(count)]
+    if not isinstance(marks, list) or len(marks) < count or any(x not in (0, 1) for x in marks):
         raise ValueError(
-            f"{file}: {field}={found!r:.100}; expected 1 (rotary positions) or 0 for each of the "
+            f"{file}: {field}={marks!r:.100}; expected 1 (rotary positions) or 0 for each of the "
             f"{count} layers"
         )
-    if not any(found[:count]):
+    if not any(marks[:count]):
         raise ValueError(f"{file}: by {field}, none of the {count} layers has rotary positions")
-    return tuple(map(bool, found[:count]))
+    return tuple(map(bool, marks[:count]))
 
 
 def _read_more(
@@ -43,7 +43,10 @@ def _read_more(
 ) -> llama.Arguments:
     rotary = _rotary_layers(file, config, arguments)
     slides = llama.flag(file, config, "use_sliding_window")
-    kinds = ["sliding_attention" if slides and not each else "full_attention" for each in rotary]
+    kinds = [
+        "sliding_attention" if slides and not is_rotary else "full_attention"
+        for is_rotary in rotary
+    ]
     if config.get("layer_types") is None:
         config = {**config, "layer_types": kinds}
     return {
@@ -65,8 +68,8 @@ def _write_more(model: keras.Model) -> dict[str, Any]:
 
 
 def _accepts(model: keras.Model) -> bool:
-    found = llama.traits(model)
-    return not (found.is_rotary or found.has_norms) and found.has_bias == found.has_output_bias
+    traits = llama.traits(model)
+    return not (traits.is_rotary or traits.has_norms) and traits.has_bias == traits.has_output_bias
 
 
 FAMILY: Family = llama.family(

@@ -50,8 +50,8 @@ class FewShotClassificationTrainer(FewShotTrainer, ClassificationTrainer):
     def answer_scores(
         self, pipeline: TextClassifier, answers: Answers, examples: Examples
     ) -> Mapping[str, float]:
-        found = answers["probabilities"].argmax(axis=1)
-        return {"accuracy": float(np.mean(found == self._ids(pipeline, examples)))}
+        label_ids = answers["probabilities"].argmax(axis=1)
+        return {"accuracy": float(np.mean(label_ids == self._ids(pipeline, examples)))}
 
 
 TRAINER = ClassificationTrainer()

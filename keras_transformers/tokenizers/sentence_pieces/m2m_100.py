@@ -135,9 +135,9 @@ class M2M100Tokenizer(Languages, tf.Module):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the vocabulary and the SentencePiece model to a folder, for `load`."""
-        known = self.vocabulary[: self._num_known]
+        tokens = self.vocabulary[: self._num_known]
         write_json(
-            Path(folder, _VOCABULARY_FILE), {token: number for number, token in enumerate(known)}
+            Path(folder, _VOCABULARY_FILE), {token: number for number, token in enumerate(tokens)}
         )
         with replaced(Path(folder, _MODEL_FILE)) as scratch:
             scratch.write_bytes(self._model)

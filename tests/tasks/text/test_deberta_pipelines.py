@@ -1,4 +1,4 @@
-"""Answers and attention of pipelines on DeBERTa: vectors of distances, SentencePiece, no segments."""
+"""Answers and attention of pipelines on DeBERTa, which has distances and no segments."""
 
 import deberta_toy
 import family_tasks
