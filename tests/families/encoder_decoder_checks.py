@@ -145,7 +145,8 @@ def transformers_and_we_read_what_the_other_writes(golden: Golden, name: str, fo
     golden.family.save_config(model, ours / "config.json")
     kind = f"{golden.maker.classes}ForConditionalGeneration"
     found, report = getattr(transformers, kind).from_pretrained(ours, output_loading_info=True)
-    assert not report["missing_keys"]
+    # It computes sinusoids that are not in the file.
+    assert not [key for key in report["missing_keys"] if "embed_positions" not in key]
     assert not report["unexpected_keys"]
     given = {key: torch.tensor(value).long() for key, value in golden.maker.inputs(name).items()}
     sources = given["source_token_ids"]

@@ -87,4 +87,5 @@ def test_its_export_answers_alike(summarize, tmp_path):
     assert list(check.failures(str(folder))) == []
     signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
     found = signature(text=tf.constant(TEXTS))["translation"].numpy()
-    assert [text.decode() for text in found] == [each.text for each in summarize(TEXTS)]
+    texts = [text.decode("utf-8", "replace") for text in found]
+    assert texts == [each.text for each in summarize(TEXTS)]

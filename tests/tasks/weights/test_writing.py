@@ -480,7 +480,8 @@ def test_transformers_translates_alike(family, num_beams, tmp_path):
     model, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         folder, output_loading_info=True
     )
-    assert not report["missing_keys"] | report["unexpected_keys"]
+    missing = {key for key in report["missing_keys"] if "embed_positions" not in key}  # sinusoids
+    assert not missing | report["unexpected_keys"]
     given = tokenizer(SOURCES, padding=True, return_tensors="pt")
     ours = np.asarray(made._source(SOURCES))
     np.testing.assert_array_equal(given["input_ids"], ours)
