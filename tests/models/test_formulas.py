@@ -53,6 +53,8 @@ TINY = {
 OTHERS = {
     "windows": [(2, None)],
     "rotary_layers": [(True, False)],
+    "distance_terms": [("c2p",), ("p2c",)],
+    "convolution_width": [3],
     "rotary_scaling": [RotaryScaling(kind="linear", factor=2.0)],
     "stem_filters": [(3,)],
     "filters": [((1, 4),)],

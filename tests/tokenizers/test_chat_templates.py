@@ -15,7 +15,7 @@ from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer, fi
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/chat_templates.json").read_text("utf-8"))
-SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>"]
+SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"]
 SPECIAL += ["<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>"]
 
 
@@ -276,9 +276,9 @@ def test_unknown_programs_are_refused_and_published_ones_have_names():
 
 def test_an_empty_system_message_of_phi_3_5_has_no_turn(tokenizer):
     empty = [("system", ""), ("user", "Hi")]
-    with_turn = "<|system|>\n<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n"
-    assert spelled(tokenizer, CHAT_TEMPLATES["phi3"], [empty]) == [with_turn]
-    assert spelled(tokenizer, CHAT_TEMPLATES["phi3.5"], [empty, empty[1:]]) == [with_turn[20:]] * 2
+    text = "<|user|>\nHi<|end|>\n<|assistant|>\n"
+    assert spelled(tokenizer, CHAT_TEMPLATES["phi3"], [empty]) == ["<|system|>\n<|end|>\n" + text]
+    assert spelled(tokenizer, CHAT_TEMPLATES["phi3.5"], [empty, empty[1:]]) == [text, text]
 
 
 # DeepSeek's answers begin with thoughts, and earlier ones in a conversation do not.

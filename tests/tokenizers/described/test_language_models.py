@@ -259,7 +259,7 @@ def test_arrays_of_llama_cpp_make_the_published_tokenizer(pre, style, described,
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("pre", "dbrx", "pre='dbrx'; expected one of deepseek"),
+        ("pre", "jais", "pre='jais'; expected one of dbrx"),
         ("model", "rwkv", "model='rwkv'"),
         ("tokens", None, "tokens=None"),
         ("token_type", [1], "has 1 values"),
