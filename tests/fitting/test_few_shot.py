@@ -10,6 +10,7 @@ from test_fit import StopAfter
 
 import keras_transformers as kt
 from keras_transformers.data.text import Examples
+from keras_transformers.families.bert.model import bert
 from keras_transformers.tasks.classification.head import last_dense
 
 TEXTS = ["a good film", "good film !", "a very good film .", "very good",
@@ -18,15 +19,25 @@ ONE = ["positive"] * 4 + ["negative"] * 4
 SEVERAL = [["joy"], ["joy", "surprise"], ["joy"], ["joy", "surprise"],
            ["anger"], ["anger", "surprise"], ["anger"], ["anger", "surprise"]]  # fmt: skip
 LABELS = {"classification": ONE, "multi_label_classification": SEVERAL}
-OPTIONS = {"few_shot": True, "epochs": 12, "batch_size": 8, "learning_rate": 2e-2, "quiet": True}
+OPTIONS = {"few_shot": True, "epochs": 12, "batch_size": 8, "learning_rate": 1e-2, "quiet": True}
 SHORT = OPTIONS | {"epochs": 2}
 
 
 def made(task="classification", **options):
     keras.utils.set_random_seed(0)
-    encoder = kt.heads.with_mean_pooling(tiny.lively(tiny.encoder()))
+    encoder = kt.heads.with_mean_pooling(
+        bert(
+            vocabulary_size=len(tiny.VOCABULARY),
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            max_sequence_length=16,
+            dropout=0.0,
+            attention_dropout=0.0,
+        )
+    )
     labels = ["negative", "positive"] if task == "classification" else ["joy", "anger", "surprise"]
-    model = kt.heads.classifier(encoder, len(labels))
+    model = kt.heads.classifier(encoder, len(labels), dropout=0.0)
     classes = {"classification": kt.pipelines.TextClassifier,
                "multi_label_classification": kt.pipelines.MultiLabelClassifier}  # fmt: skip
     return classes[task](model, tiny.wordpiece(), labels, **options)
@@ -57,7 +68,8 @@ def trained():
 
 def test_texts_of_a_label_come_together(trained):
     before, after = cosines(made()), cosines(trained["classification"])
-    assert after[0] - after[1] > before[0] - before[1] + 0.1
+    assert after[0] > before[0]
+    assert after[0] - after[1] > 0.7 > before[0] - before[1]
 
 
 @pytest.mark.parametrize("task", LABELS)
@@ -167,7 +179,7 @@ def test_the_head_alone():
     [
         ({"data": (TEXTS[:5], ONE[:5])}, ValueError, "data: 1 text has the label 'negative'; .* 2"),
         ({"data": (TEXTS[:4], ONE[:4])}, ValueError, "data: 0 texts have the label 'negative'"),
-        ({"validation": 0.01}, ValueError, "a share of 0.01 of 8 leaves one part empty"),
+        ({"validation": 0.01}, ValueError, "data: the dev split is empty: 8 examples .* 0.01"),
         ({"pairs": 0}, ValueError, "pairs"),
         ({"class_weight": "balanced"}, TypeError, "class_weight='balanced': few-shot .* leave it"),
         ({"strategy": "mirrored"}, TypeError, "strategy='mirrored': few-shot training does not"),
