@@ -46,6 +46,11 @@ OTHER = {
     "length_penalty": lambda p: 1.5,
     "rules": lambda p: "transformers",
     "force_end": lambda p: True,
+    "first_token_id": lambda p: 5,
+    "no_repeat_ngram_size": lambda p: 1,
+    "early_stopping": lambda p: True,
+    "source_language": lambda p: None,  # its tokenizer has no languages
+    "target_language": lambda p: None,
     "max_length": lambda p: 3,
     "extra_length": lambda p: 1,
     "min_length": lambda p: 2,
@@ -81,6 +86,7 @@ NO_EFFECT = {
     ("generation", "max_sequence_length"),  # a limit that these texts do not reach
     *(("generation", name) for name in ("stop", "also_end_token_ids")),  # which are not written
     *(("translation", name) for name in ("extra_length", "min_length")),
+    *(("translation", name) for name in ("early_stopping", "source_language", "target_language")),
     *((task, "pair") for task in tiny.TASKS),  # the same value; another one takes other texts
     *((task, "tokenizer") for task in ("generation", "translation")),  # an equal one
     ("translation", "target_tokenizer"),
@@ -135,6 +141,8 @@ def enable(pipeline, name):
         pipeline.query_weights = {"film": 1.5, "a": 0.5}
     elif name == "instruction":
         pipeline.prompt = "{instruction} {text} a {document} film"
+    elif name == "early_stopping":
+        pipeline.rules = "transformers"
     elif name == "prefix_as_text":
         pipeline.query_prefix = "[MASK] "
 
