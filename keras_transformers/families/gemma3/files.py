@@ -140,6 +140,10 @@ _PARTS = {
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 _DECODER = llama.family("gemma3_text", "Gemma3", "Gemma 3", _CONFIG, _accepts, entries=("gemma3",))
+_WITH_IMAGES = (
+    "holds the weights of an image encoder, too, which is not supported here: get a model with the "
+    "model_type gemma3_text, such as gemma-3-1b-it"
+)
 FAMILY: Family = dataclasses.replace(
     _DECODER,
     names=_NAMES,
@@ -147,8 +151,5 @@ FAMILY: Family = dataclasses.replace(
     gguf=dataclasses.replace(
         GGUF, parts={**GGUF.parts, **_PARTS}, open=_open_gguf, architecture="gemma3"
     ),
-    refused={
-        "gemma3": "holds the weights of an image encoder, too, which is not supported here: get a "
-        "model with the model_type gemma3_text, such as gemma-3-1b-it"
-    },
+    refused={"gemma3": _WITH_IMAGES},
 )
