@@ -83,7 +83,7 @@ def test_it_learns_both_and_is_served(data, tmp_path, monkeypatch):
     [
         ({"language_model_weight": -1.0}, "--language-model-weight -1.0 ... 0 or more"),
         ({"model": "gpt2_small"}, "--weights FOLDER ... --model NAME"),
-        ({"weights": None, "model": "bert_tiny", "vocabulary": Path()}, "use one of gpt2_small,"),
+        ({"weights": None, "model": "bert_tiny", "vocabulary": Path()}, "one of ... gpt2_small,"),
         ({"max_sequence_length": 25}, "at most 24, the positions"),
         ({"weights": Path("nowhere")}, "nowhere"),
     ],
