@@ -182,6 +182,14 @@ def check_size(file: Path, field: str, value: Any, *, least: int = 1) -> int:
     return value
 
 
+def check_flag(file: Path, config: Mapping[str, Any], field: str, *, default: bool = False) -> bool:
+    """Returns a field that is true or false; ValueError for other values."""
+    value = config.get(field, default)
+    if not isinstance(value, bool):
+        raise ValueError(f"{file}: {field}={value!r:.100}; expected true or false")
+    return value
+
+
 def check_number(
     file: Path, field: str, value: Any, *, least: float = 0.0, below: float = 1e9
 ) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.config_map import ConfigMap
+from keras_transformers.convert.config_map import ConfigMap, check_flag
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family, Writer, search_fields
 from keras_transformers.convert.folder import Folder
@@ -35,10 +35,7 @@ def check_fields(
         ValueError: encoder and decoder have different sizes, or the scale is not a flag.
     """
     marian.check_same(file, config, marian.SAME)
-    scales = config.get("scale_embedding", False)
-    if not isinstance(scales, bool):
-        raise ValueError(f"{file}: scale_embedding={scales!r:.100}; expected true or false")
-    return {**arguments, "scale_embeddings": scales}
+    return {**arguments, "scale_embeddings": check_flag(file, config, "scale_embedding")}
 
 
 def decoder_fields(

@@ -6,14 +6,13 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.config_map import ConfigMap, check_size
+from keras_transformers.convert.config_map import ConfigMap, check_flag, check_size
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
 from keras_transformers.convert.tensors import Form
 from keras_transformers.families.bert import files as bert
 from keras_transformers.families.deberta.model import MODELS, deberta, with_pooler
-from keras_transformers.families.llama.files import flag
 from keras_transformers.layers import DistanceEmbedding
 from keras_transformers.models.anatomy import anatomy, only
 
@@ -115,13 +114,11 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
         "num_segments": check_size(
             file, "type_vocab_size", config.get("type_vocab_size", 0), least=0
         ),
-        "use_position_embedding": flag(
-            file, {"position_biased_input": True, **config}, "position_biased_input"
-        ),
+        "use_position_embedding": check_flag(file, config, "position_biased_input", default=True),
         "distance_terms": _terms(file, config.get("pos_att_type")),
         "max_distance": reach,
         "num_buckets": buckets,
-        "share_projections": flag(file, config, "share_att_key"),
+        "share_projections": check_flag(file, config, "share_att_key"),
         "distance_norm": _NORMS[norm.lower()],
     }
     width = check_size(file, "conv_kernel_size", config.get("conv_kernel_size", 0), least=0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.config_map import ConfigMap, check_flag, check_number, check_size
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.containers.gguf import Gguf
 from keras_transformers.convert.family import Family
@@ -82,7 +82,7 @@ def _read_more(
         "norm_position": "both",
         "scale_dim": scale,
         "embedding_scale": arguments["hidden_dim"] ** 0.5,
-        "use_attention_bias": llama.flag(file, config, "attention_bias"),
+        "use_attention_bias": check_flag(file, config, "attention_bias"),
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.config_map import ConfigMap, check_flag, check_number, check_size
 from keras_transformers.convert.containers.gguf import GgufMap
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
@@ -102,7 +102,7 @@ def config_map(
         check_heads(file, arguments)
         config = {**absent, **config}
         rotary = read_rotary(file, config, arguments["max_sequence_length"])
-        tied = flag(file, config, "tie_word_embeddings")
+        tied = check_flag(file, config, "tie_word_embeddings")
         more = read_more(file, config, arguments)
         return {**arguments, **rotary, "tied_embeddings": tied, **more}
 
@@ -137,14 +137,6 @@ def config_map(
         after_read=after_read,
         before_write=before_write,
     )
-
-
-def flag(file: Path, config: Mapping[str, Any], field: str) -> bool:
-    """Returns a field that is true or false, false if missing; ValueError for other values."""
-    value = config.get(field, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"{file}: {field}={value!r:.100}; expected true or false")
-    return value
 
 
 def check_heads(file: Path, arguments: Arguments) -> None:
@@ -218,7 +210,7 @@ def _yarn(
 ) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if scaling.get("truncate") is not None:
-        options["truncate"] = flag(file, scaling, "truncate")
+        options["truncate"] = check_flag(file, scaling, "truncate")
     if scaling.get("attention_factor") is not None:
         options["attention_factor"] = number("attention_factor")
     elif scaling.get("mscale") and scaling.get("mscale_all_dim"):
@@ -250,7 +242,7 @@ def read_windows(
     """Returns the window of each layer from Qwen's files; () if no layer has one."""
     count = arguments["num_layers"]
     window = config.get("sliding_window")
-    if window is None or not flag(file, config, "use_sliding_window"):
+    if window is None or not check_flag(file, config, "use_sliding_window"):
         window = None
     else:
         window = check_size(file, "sliding_window", window)
@@ -400,8 +392,8 @@ def family(
 
 def _read_more(file: Path, config: Mapping[str, Any], arguments: Arguments) -> Arguments:
     return {
-        "use_attention_bias": flag(file, config, "attention_bias"),
-        "use_feed_forward_bias": flag(file, config, "mlp_bias"),
+        "use_attention_bias": check_flag(file, config, "attention_bias"),
+        "use_feed_forward_bias": check_flag(file, config, "mlp_bias"),
     }
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.config_map import ConfigMap, check_number, check_size
+from keras_transformers.convert.config_map import ConfigMap, check_flag, check_number, check_size
 from keras_transformers.convert.family import Family, Writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.name_map import Blocks, NameMap, prefixed
-from keras_transformers.families.llama.files import check_heads, flag, read_rotary
+from keras_transformers.families.llama.files import check_heads, read_rotary
 from keras_transformers.families.modern_bert.model import MODELS, modern_bert, with_head
 from keras_transformers.models.anatomy import anatomy
 
@@ -81,7 +81,7 @@ def _after_read(file: Path, config: Mapping[str, Any], arguments: Arguments) -> 
     return {
         **arguments,
         **_rotary_bases(file, config, arguments["max_sequence_length"]),
-        **{ours: flag(file, config, theirs) for ours, theirs in _BIASES.items()},
+        **{ours: check_flag(file, config, theirs) for ours, theirs in _BIASES.items()},
         "global_every": _global_every(file, config, arguments["num_layers"]),
         "local_window": window,
         "head_pooling": pooling,

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.convert.config_map import check_flag
 from keras_transformers.convert.family import Family
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.families.llama import files as llama
@@ -38,7 +39,7 @@ def _read_more(
         "norm_position": "output",
         "query_key_norm": True,
         "query_key_norm_over": "width",
-        "use_attention_bias": llama.flag(file, config, "attention_bias"),
+        "use_attention_bias": check_flag(file, config, "attention_bias"),
     }
 
 

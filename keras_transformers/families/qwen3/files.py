@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.convert.config_map import check_flag
 from keras_transformers.convert.family import Family
 from keras_transformers.families.llama import files as llama
 from keras_transformers.families.llama.gguf import GGUF
@@ -22,7 +23,7 @@ def _read_more(
 ) -> llama.Arguments:
     return {
         "query_key_norm": True,
-        "use_attention_bias": llama.flag(file, config, "attention_bias"),
+        "use_attention_bias": check_flag(file, config, "attention_bias"),
         "windows": llama.read_windows(file, config, arguments),
     }
 

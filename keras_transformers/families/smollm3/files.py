@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.config_map import check_size
+from keras_transformers.convert.config_map import check_flag, check_size
 from keras_transformers.convert.family import Family
 from keras_transformers.families.llama import files as llama
 from keras_transformers.families.llama.gguf import REORDERED
@@ -42,7 +42,7 @@ def _read_more(
     file: Path, config: Mapping[str, Any], arguments: llama.Arguments
 ) -> llama.Arguments:
     rotary = _rotary_layers(file, config, arguments)
-    slides = llama.flag(file, config, "use_sliding_window")
+    slides = check_flag(file, config, "use_sliding_window")
     kinds = [
         "sliding_attention" if slides and not is_rotary else "full_attention"
         for is_rotary in rotary
@@ -52,8 +52,8 @@ def _read_more(
     return {
         "rotary_layers": rotary,
         "windows": llama.read_windows(file, config, arguments),
-        "use_attention_bias": llama.flag(file, config, "attention_bias"),
-        "use_feed_forward_bias": llama.flag(file, config, "mlp_bias"),
+        "use_attention_bias": check_flag(file, config, "attention_bias"),
+        "use_feed_forward_bias": check_flag(file, config, "mlp_bias"),
     }
 
 
