@@ -74,9 +74,7 @@ def marian(
     Raises:
         ValueError: `hidden_dim` is not a multiple of `num_heads`, or `positions` is unknown.
     """
-    if positions not in get_args(Positions):
-        kinds = " or ".join(map(repr, get_args(Positions)))
-        raise ValueError(f"positions={positions!r}: expected {kinds} for Marian")
+    check_positions(positions, "Marian")
     return transformer.transformer(
         vocabulary_size=vocabulary_size,
         num_encoder_layers=num_encoder_layers,
@@ -95,6 +93,13 @@ def marian(
         pad_token_id=vocabulary_size - 1 if pad_token_id is None else pad_token_id,
         name=name,
     )
+
+
+def check_positions(positions: str, family: str) -> None:
+    """Raises ValueError for positions that the family does not have."""
+    if positions not in get_args(Positions):
+        kinds = " or ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r}: expected {kinds} for {family}")
 
 
 def num_parameters(

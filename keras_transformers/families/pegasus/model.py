@@ -5,8 +5,9 @@ on the logits, and sines before cosines.
 """
 
 import functools
-from typing import Any, Literal
+from typing import Any
 
+from keras_transformers.families.marian.model import Positions, check_positions
 from keras_transformers.families.transformer import model as transformer
 from keras_transformers.layers.dense import Activation
 from keras_transformers.models.classes.encoder_decoder import Transformer
@@ -15,8 +16,6 @@ from keras_transformers.models.entry import Entry, named_factory
 __all__ = ["SIZES", "num_parameters", "pegasus"]
 
 _PAPER = "Zhang et al. 2019, https://arxiv.org/abs/1912.08777"
-
-Positions = Literal["sinusoidal_halves", "learned"]
 
 SIZES: dict[str, dict[str, Any]] = {
     "pegasus_large": {
@@ -84,6 +83,7 @@ def pegasus(
         >>> logits.shape
         TensorShape([2, 3, 50])
     """
+    check_positions(positions, "PEGASUS")
     return transformer.transformer(
         vocabulary_size=vocabulary_size,
         num_encoder_layers=num_encoder_layers,

@@ -33,6 +33,19 @@ def test_files_may_have_sinusoids_and_lack_the_bias(tmp_path):
     checks.same_logits(found, GOLDEN.outputs("base")["logits"] - bias)
 
 
+def test_positions_of_other_families_are_refused():
+    with pytest.raises(ValueError, match="positions='rotary': expected .* for PEGASUS"):
+        PEGASUS.build(
+            vocabulary_size=9,
+            num_encoder_layers=1,
+            num_decoder_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            intermediate_dim=8,
+            positions="rotary",
+        )
+
+
 def test_positions_that_are_not_sinusoids_are_learned(tmp_path):
     """As TensorFlow's class in transformers trained them."""
     table = np.random.default_rng(0).normal(0, 1, (30, 16)).astype("float32")
