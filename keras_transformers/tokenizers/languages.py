@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -12,15 +12,12 @@ from keras_transformers.tokenizers.tensors import Texts, texts_of
 
 __all__: list[str] = []
 
-Arrangement = Literal["before", "after", "start"]
-
 
 class Languages(Targets):
     """A base of tokenizers whose sources and targets name their languages.
 
-    By `arrangement`, "before": a source is its language, text, end token; a target is start token,
-    language, text, end token. "after": the language follows a source's end token. "start": so it
-    does, and a target's language is its start token.
+    A source is its language, text, end token; a target is the end token, which starts it, language,
+    text, end token.
 
     They set the ids and define `_tokenize`, and call `_set_languages`.
 
@@ -32,7 +29,6 @@ class Languages(Targets):
 
     end_token_id: int
     languages: Mapping[str, int]
-    arrangement: Arrangement = "before"
     source_language: str | None
     target_language: str | None
 
@@ -45,8 +41,6 @@ class Languages(Targets):
                 raise ValueError(f"{side}_language={code!r}: expected {named(ids)}")
         self.languages = MappingProxyType(dict(ids))
         self.source_language, self.target_language = source_language, target_language
-        if self.arrangement == "start" and target_language is not None:
-            self.start_token_id = ids[target_language]
 
     def between(self, source_language: str | None, target_language: str | None) -> Self:
         """Returns the same tokenizer for other languages; None keeps the one that is set.
@@ -81,22 +75,12 @@ class Languages(Targets):
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids before each source and after the last."""
-        language = self._id("source", self.source_language)
-        if self.arrangement == "before":
-            before, after = [language], [self.end_token_id]
-        else:
-            before, after = [], [self.end_token_id, language]
-        return [before, *[[]] * (num_segments - 1), after]
-
-    @property
-    def first_target_token_id(self) -> int | None:
-        """The token that follows the start token of every target; None for any."""
-        return next(iter(self.target_start()[1:]), None)
+        before = [self._id("source", self.source_language)]
+        return [before, *[[]] * (num_segments - 1), [self.end_token_id]]
 
     def target_start(self) -> list[int]:
-        """Returns the ids before a target: the start token, and its language unless it is that."""
-        language = self._id("target", self.target_language)
-        return [language] if self.arrangement == "start" else [self.end_token_id, language]
+        """Returns the ids before a target: the start token and its language."""
+        return [self.end_token_id, self._id("target", self.target_language)]
 
     def tokenize(
         self, text: Texts, *, add_start: bool = False, add_end: bool = False

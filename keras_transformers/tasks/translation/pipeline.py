@@ -125,7 +125,7 @@ class Translator(Pipeline):
         if hasattr(tokenizer, "languages") or source_language or target_language:
             named: Any = _between(tokenizer, source_language, target_language)
             tokenizer = target_tokenizer = named
-            first_token_id = named.first_target_token_id
+            _, first_token_id = named.target_start()
         self.source_language = getattr(tokenizer, "source_language", None)
         self.target_language = getattr(tokenizer, "target_language", None)
         self.model = model
@@ -391,19 +391,13 @@ class Translator(Pipeline):
         """Searches; `languages` are the ids of each text's own, of both sides, int32 (batch,)."""
         with tf.device("CPU:0"):
             source = self._source(text)
-        start_token_id = self.target_tokenizer.start_token_id
-        start_token_ids = tf.fill([tf.shape(source)[0]], start_token_id)
         first_token_ids: Any = self.first_token_id
         if languages is not None:
-            of_sources, of_targets = languages
+            of_sources, first_token_ids = languages
             tokenizer = cast(Any, self.tokenizer)
             # The code's token occurs nowhere else.
             is_code = source == tokenizer.languages[self.source_language]
             source = tf.where(is_code, of_sources[:, None], source)
-            if first_token_ids is None:
-                start_token_ids = of_targets
-            else:
-                first_token_ids = of_targets
         is_token = source != self.tokenizer.pad_token_id
         num_tokens = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1) - self._num_ends
         limits = tf.fill(tf.shape(num_tokens), self.max_length)
@@ -416,7 +410,7 @@ class Translator(Pipeline):
             step = telling(step, on_logits)
         return beam_search(
             step,
-            start_token_ids,
+            tf.fill([tf.shape(source)[0]], self.target_tokenizer.start_token_id),
             cache,
             end_token_id=self.target_tokenizer.end_token_id,
             max_length=tf.reduce_max(tf.concat([limits, [0]], axis=0)),

@@ -68,17 +68,6 @@ def test_languages_stand_before_texts(kind, tokenizer):
         tokenizer.language_ids(tf.constant([target, "xx"]))
 
 
-def test_a_language_may_start_targets_or_follow_sources(kind, tokenizer, monkeypatch):
-    source, target = toy.LANGUAGES[kind]
-    assert tokenizer.first_target_token_id == tokenizer.languages[target]
-    monkeypatch.setattr(type(tokenizer), "arrangement", "start")
-    other = tokenizer.between(None, None)
-    assert other.start_token_id == tokenizer.languages[target]
-    assert other.special_tokens(1) == [[], [2, tokenizer.languages[source]]]
-    assert other.target_start() == [tokenizer.languages[target]]
-    assert other.first_target_token_id is None
-
-
 def test_a_saved_tokenizer_comes_back(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     again = type(tokenizer).load(tmp_path, **tokenizer.config())
