@@ -1,4 +1,4 @@
-"""Defines the answer of late-interaction models: the documents' scores and order."""
+"""Defines the answer of late interaction: the documents' scores and order."""
 
 from keras_transformers.tasks.answers import AnswerType
 from keras_transformers.tasks.reranking.answer import Ranking

@@ -51,6 +51,25 @@ def test_a_folder_summarizes_by_its_options(summarize, tmp_path):
     assert tokens["target"][:2] == ["</s>", "<s>"]
 
 
+def test_the_options_of_bart_large_cnn_are_those_of_the_search(folder, tmp_path, caplog):
+    copy = shutil.copytree(folder, tmp_path / "cnn")
+    fields = {"bos_token_id": 0, "decoder_start_token_id": 2, "eos_token_id": 2, "pad_token_id": 1}
+    fields |= {"forced_bos_token_id": 0, "forced_eos_token_id": 2, "num_beams": 4}
+    fields |= {"early_stopping": True, "length_penalty": 2.0, "no_repeat_ngram_size": 3}
+    fields |= {"max_length": 12, "min_length": 5}
+    (copy / "generation_config.json").write_text(json.dumps(fields))
+    summarize = kt.load(copy)
+    assert "does not support" not in caplog.text
+    options = {"first_token_id": 0, "force_end": True, "early_stopping": True, "num_beams": 4}
+    options |= {"no_repeat_ngram_size": 3, "max_length": 11, "rules": "transformers"}
+    assert summarize.config().items() >= options.items()
+    assert len(summarize(TEXTS)) == 3
+    kt.save(summarize, tmp_path / "again", format="huggingface")
+    written = json.loads((tmp_path / "again/generation_config.json").read_text())
+    for name in ("forced_bos_token_id", "forced_eos_token_id", "no_repeat_ngram_size"):
+        assert written[name] == fields[name]
+
+
 def test_a_model_without_a_row_for_the_mask(tmp_path):
     tokenizer = toys.bart_tokenizer(tmp_path / "files")
     rows = tokenizer.vocabulary_size - 1

@@ -1,5 +1,7 @@
 """Pipelines of M2M-100 and NLLB: languages in calls, files, exports and training."""
 
+import json
+
 import m2m_100_toy as toy
 import numpy as np
 import pytest
@@ -47,6 +49,15 @@ def test_saved_in_either_format_it_comes_back(kind, translate, tmp_path, caplog)
     source, target = toy.LANGUAGES[kind]
     back = kt.load(tmp_path / "huggingface", source_language=target, target_language=source)
     assert back(TEXTS) == translate(TEXTS, source_language=target, target_language=source)
+
+
+def test_a_folder_with_only_tokenizer_json_is_refused_by_the_missing_file(translate, tmp_path):
+    folder = kt.save(translate, tmp_path / "folder", format="huggingface")
+    (folder / toy.MODEL_FILE).unlink()
+    model = {"type": "BPE", "vocab": {"<s>": 0, "<pad>": 1, "a": 2}, "merges": []}
+    (folder / "tokenizer.json").write_text(json.dumps({"model": model}))
+    with pytest.raises(FileNotFoundError, match=f"folder/{toy.MODEL_FILE}"):
+        kt.load(folder)
 
 
 def test_the_export_takes_languages_in_requests(kind, translate, tmp_path):
