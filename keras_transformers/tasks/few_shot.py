@@ -69,7 +69,7 @@ def fit_head(pipeline: Any, examples: Examples, *, strength: float = 1.0) -> Non
 
     Raises:
         ValueError: a label has fewer than two texts, or all of them, or is unknown; or the model's
-            last layer is no plain dense layer.
+            last layer is not a plain dense layer.
 
     Example:
         fit_head(classify, examples)
