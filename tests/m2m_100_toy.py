@@ -31,14 +31,14 @@ SIZES: dict[str, Any] = {
 }
 
 
-def pieces() -> bytes:
+def pieces(model_type: str = "bpe", vocab_size: int = 70) -> bytes:
     """A SentencePiece model with fairseq's first pieces."""
     file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(LINES),
         model_writer=file,
-        model_type="bpe",
-        vocab_size=70,
+        model_type=model_type,
+        vocab_size=vocab_size,
         minloglevel=2,
     )
     return file.getvalue()

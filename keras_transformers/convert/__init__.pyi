@@ -26,6 +26,7 @@ from keras_transformers.families.gpt import files as gpt
 from keras_transformers.families.llama import files as llama
 from keras_transformers.families.m2m_100 import files as m2m_100
 from keras_transformers.families.marian import files as marian
+from keras_transformers.families.mbart import files as mbart
 from keras_transformers.families.mistral import files as mistral
 from keras_transformers.families.modern_bert import files as modern_bert
 from keras_transformers.families.mpnet import files as mpnet

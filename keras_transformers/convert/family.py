@@ -33,6 +33,7 @@ class Writer:
         special_tokens: the fields of `tokenizer_config.json` that name special tokens.
         tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
             returns more fields of `tokenizer_config.json`.
+        config_fields: takes the same; returns the fields of `config.json` that depend on them.
         generation_fields: for models that generate text: takes the pipeline's options; returns the
             fields of `generation_config.json` other than special tokens.
         more_files: takes a model and a folder; writes additional files beside config.json.
@@ -44,6 +45,7 @@ class Writer:
     reads_tokenizer_json: bool = False
     special_tokens: tuple[str, ...] = ()
     tokenizer_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda tokenizers: {}
+    config_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda tokenizers: {}
     generation_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     more_files: Callable[[keras.Model, Path], None] | None = None
 

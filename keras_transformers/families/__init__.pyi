@@ -14,6 +14,7 @@ from . import gpt as gpt
 from . import llama as llama
 from . import m2m_100 as m2m_100
 from . import marian as marian
+from . import mbart as mbart
 from . import mistral as mistral
 from . import modern_bert as modern_bert
 from . import mpnet as mpnet

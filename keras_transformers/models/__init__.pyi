@@ -25,6 +25,7 @@ from keras_transformers.families.gpt import model as gpt
 from keras_transformers.families.llama import model as llama
 from keras_transformers.families.m2m_100 import model as m2m_100
 from keras_transformers.families.marian import model as marian
+from keras_transformers.families.mbart import model as mbart
 from keras_transformers.families.modern_bert import model as modern_bert
 from keras_transformers.families.mpnet import model as mpnet
 from keras_transformers.families.mt5 import model as mt5

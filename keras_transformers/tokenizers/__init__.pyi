@@ -54,6 +54,8 @@ from .sentence_pieces.albert import AlbertTokenizer as AlbertTokenizer
 from .sentence_pieces.camembert import CamembertTokenizer as CamembertTokenizer
 from .sentence_pieces.deberta import DebertaTokenizer as DebertaTokenizer
 from .sentence_pieces.m2m_100 import M2M100Tokenizer as M2M100Tokenizer
+from .sentence_pieces.mbart import MBart50Tokenizer as MBart50Tokenizer
+from .sentence_pieces.mbart import MBartTokenizer as MBartTokenizer
 from .sentence_pieces.mt5 import MT5Tokenizer as MT5Tokenizer
 from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
 from .sentence_pieces.nllb import NllbTokenizer as NllbTokenizer

@@ -17,7 +17,7 @@ class Languages(Targets):
     """A base of tokenizers whose sources and targets name their languages.
 
     A source is its language, text, end token; a target is the end token, which starts it, language,
-    text, end token.
+    text, end token. Others override `special_tokens`, `target_start` and `target_end`.
 
     They set the ids and define `_tokenize`, and call `_set_languages`.
 
@@ -27,6 +27,7 @@ class Languages(Targets):
         target_language: the code of the targets' language; None if it is not set.
     """
 
+    bos_token_id = cls_token_id = 0  # <s>, which is in no text
     end_token_id: int
     languages: Mapping[str, int]
     source_language: str | None
@@ -78,9 +79,17 @@ class Languages(Targets):
         before = [self._id("source", self.source_language)]
         return [before, *[[]] * (num_segments - 1), [self.end_token_id]]
 
-    def target_start(self) -> list[int]:
-        """Returns the ids before a target: the start token and its language."""
-        return [self.end_token_id, self._id("target", self.target_language)]
+    def target_start(self, language: Any = None) -> list[Any]:
+        """Returns the ids before a target: the start token and its language.
+
+        Args:
+            language: the id of the language, or int32 (batch,); that of the target by default.
+        """
+        return [self.end_token_id, self._target(language)]
+
+    def target_end(self) -> list[int]:
+        """Returns the ids after a target."""
+        return [self.end_token_id]
 
     def tokenize(
         self, text: Texts, *, add_start: bool = False, add_end: bool = False
@@ -90,7 +99,7 @@ class Languages(Targets):
         Args:
             text: strings (batch,).
             add_start: add the start token and the target's language before each row.
-            add_end: add the end token after each row.
+            add_end: add the end token, and whatever follows it, after each row.
 
         Returns:
             int32 (batch, None).
@@ -99,10 +108,13 @@ class Languages(Targets):
         if not add_start and not add_end:
             return token_ids
         before = self.target_start() if add_start else []
-        after = [self.end_token_id] if add_end else []
+        after = self.target_end() if add_end else []
         rows = token_ids.nrows()
         columns = [tf.tile(tf.constant([ids], tf.int32), [rows, 1]) for ids in (before, after)]
         return tf.concat([columns[0], token_ids, columns[1]], axis=1)
+
+    def _target(self, language: Any = None) -> Any:
+        return self._id("target", self.target_language) if language is None else language
 
     def _id(self, side: str, code: str | None) -> int:
         if code is None:

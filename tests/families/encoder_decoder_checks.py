@@ -109,8 +109,8 @@ def outputs_equal_transformers(golden: Golden, name: str, folder: Path) -> None:
     assert len({outputs[search].tobytes() for search in SEARCHES}) > 1
 
 
-def saving_gives_the_same_files(golden: Golden, name: str, folder: Path) -> None:
-    """All tensors come back bit for bit, and so does the configuration."""
+def saving_gives_the_same_files(golden: Golden, name: str, folder: Path, **fields: Any) -> None:
+    """All tensors come back bit for bit, and so does the configuration with the given fields."""
     model, tensors = golden.model(name, folder), golden.tensors(name)
     arguments = golden.family.read(folder)
     golden.family.save(model, folder / "copy.safetensors")
@@ -118,7 +118,7 @@ def saving_gives_the_same_files(golden: Golden, name: str, folder: Path) -> None
     assert set(found) == set(tensors)
     for key, tensor in tensors.items():
         np.testing.assert_array_equal(found[key], tensor, err_msg=key)
-    golden.family.save_config(model, folder / "config.json")
+    golden.family.save_config(model, folder / "config.json", **fields)
     assert golden.family.read(folder) == arguments
     written = json.loads((folder / "config.json").read_text())
     wanted = {k: v for k, v in golden.maker.configs[name].items() if v is not None}

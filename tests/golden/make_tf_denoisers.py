@@ -1,5 +1,7 @@
 """Makes left_behind/hf4_tf_denoisers.tar.xz: what TFBart and TFPegasus write and compute.
 
+With a vocabulary of tests/mbart_toy.py, it makes hf4_tf_mbart.tar.xz, with TFMBart's.
+
 Needs transformers 4 with TensorFlow (made with 4.57.3 and 2.19), and tiny vocabularies:
 
 python tests/golden/make_tf_denoisers.py VOCABULARY_FOLDER
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
-ARCHIVE = Path(__file__).parent / "left_behind" / "hf4_tf_denoisers.tar.xz"
+ARCHIVES = Path(__file__).parent / "left_behind"
 SIZES = {
     "d_model": 16,
     "encoder_layers": 2,
@@ -27,8 +29,13 @@ SIZES = {
     "decoder_ffn_dim": 24,
     "max_position_embeddings": 32,
 }
-FILES = {"bart": ("vocab.json", "merges.txt"), "pegasus": ("spiece.model",)}
+FILES = {
+    "bart": ("vocab.json", "merges.txt"),
+    "pegasus": ("spiece.model",),
+    "mbart": ("sentencepiece.bpe.model", "tokenizer_config.json"),
+}
 PEGASUS_SIZE = 136  # tokens of the vocabulary in tests/encoder_decoder_toys.py
+MBART_SIZE, ENGLISH = 77, 54  # and of that in tests/mbart_toy.py
 
 
 def inputs(config: Any, random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -48,7 +55,7 @@ def write(name: str, model: Any, vocabulary: Path, folder: Path) -> None:
     random = np.random.default_rng(0)
     model(model.dummy_inputs)
     for weight in model.weights:
-        if "embed_positions" not in weight.name or name == "bart":  # PEGASUS has sinusoids
+        if "embed_positions" not in weight.name or name != "pegasus":  # which has sinusoids
             shift = 1.0 if "gamma" in weight.name else 0.0
             weight.assign(random.normal(shift, 0.3, weight.shape).astype("float32"))
     given = inputs(model.config, random)
@@ -60,24 +67,38 @@ def write(name: str, model: Any, vocabulary: Path, folder: Path) -> None:
     np.savez(folder / f"{name}.npz", **arrays, out_logits=found.logits.numpy())
 
 
+def write_archive(name: str, models: dict[str, Any], vocabulary: Path) -> None:
+    """Writes an archive of models."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch, name)
+        folder.mkdir()
+        for each, model in models.items():
+            write(each, model, vocabulary, folder)
+        with tarfile.open(ARCHIVES / f"{name}.tar.xz", "w:xz") as archive:
+            archive.add(folder, folder.name)
+
+
 def main(vocabulary: Path) -> None:
     """Writes the archive."""
     import transformers
 
+    if (vocabulary / FILES["mbart"][0]).is_file():
+        mbart = transformers.MBartConfig(
+            vocab_size=MBART_SIZE, decoder_start_token_id=ENGLISH, scale_embedding=True, **SIZES
+        )
+        model = transformers.TFMBartForConditionalGeneration(mbart)
+        write_archive("hf4_tf_mbart", {"mbart": model}, vocabulary)
+        return
     size = len(json.loads((vocabulary / "vocab.json").read_text()))
     bart = transformers.BartConfig(vocab_size=size, **SIZES)
     pegasus = transformers.PegasusConfig(
         vocab_size=PEGASUS_SIZE, scale_embedding=True, activation_function="relu", **SIZES
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "hf4_tf_denoisers")
-        folder.mkdir()
-        model = transformers.TFBartForConditionalGeneration(bart)
-        write("bart", model, vocabulary, folder)
-        model = transformers.TFPegasusForConditionalGeneration(pegasus)
-        write("pegasus", model, vocabulary, folder)
-        with tarfile.open(ARCHIVE, "w:xz") as archive:
-            archive.add(folder, folder.name)
+    models = {
+        "bart": transformers.TFBartForConditionalGeneration(bart),
+        "pegasus": transformers.TFPegasusForConditionalGeneration(pegasus),
+    }
+    write_archive("hf4_tf_denoisers", models, vocabulary)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,8 @@ def write_tokenizers(
         max_sequence_length: maximum tokens in a text; None for no limit.
 
     Returns:
-        The fields for config.json: pad_token_id and so on, if they are among the special tokens.
+        The fields for config.json: pad_token_id and so on, if they are among the special tokens,
+        and the writer's `config_fields`.
     """
     for tokenizer in tokenizers.values():
         tokenizer.save(folder)
@@ -189,7 +190,8 @@ def write_tokenizers(
         },
     )
     named = ("bos_token", "eos_token", "pad_token")  # config.json has the ids of these
-    return {f"{field}_id": token_id for field, token_id in ids.items() if field in named}
+    named_ids = {f"{field}_id": token_id for field, token_id in ids.items() if field in named}
+    return {**named_ids, **writer.config_fields(tokenizers)}
 
 
 def longest_text(folder: str | os.PathLike[str]) -> int | None:

@@ -125,7 +125,8 @@ class Translator(Pipeline):
         if hasattr(tokenizer, "languages") or source_language or target_language:
             named: Any = _between(tokenizer, source_language, target_language)
             tokenizer = target_tokenizer = named
-            _, first_token_id = named.target_start()
+            _, *first = named.target_start()
+            first_token_id = first[0] if first else first_token_id
         self.source_language = getattr(tokenizer, "source_language", None)
         self.target_language = getattr(tokenizer, "target_language", None)
         self.model = model
@@ -391,13 +392,18 @@ class Translator(Pipeline):
         """Searches; `languages` are the ids of each text's own, of both sides, int32 (batch,)."""
         with tf.device("CPU:0"):
             source = self._source(text)
+        rows = tf.shape(source)[:1]
+        start_token_ids = tf.fill(rows, self.target_tokenizer.start_token_id)
         first_token_ids: Any = self.first_token_id
         if languages is not None:
-            of_sources, first_token_ids = languages
+            of_sources, of_targets = languages
             tokenizer = cast(Any, self.tokenizer)
             # The code's token occurs nowhere else.
             is_code = source == tokenizer.languages[self.source_language]
             source = tf.where(is_code, of_sources[:, None], source)
+            start, *first = tokenizer.target_start(of_targets)
+            start_token_ids = tf.broadcast_to(start, rows)
+            first_token_ids = first[0] if first else first_token_ids
         is_token = source != self.tokenizer.pad_token_id
         num_tokens = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1) - self._num_ends
         limits = tf.fill(tf.shape(num_tokens), self.max_length)
@@ -410,7 +416,7 @@ class Translator(Pipeline):
             step = telling(step, on_logits)
         return beam_search(
             step,
-            tf.fill([tf.shape(source)[0]], self.target_tokenizer.start_token_id),
+            start_token_ids,
             cache,
             end_token_id=self.target_tokenizer.end_token_id,
             max_length=tf.reduce_max(tf.concat([limits, [0]], axis=0)),

@@ -9,6 +9,7 @@ from . import fairseq as fairseq
 from . import folding as folding
 from . import m2m_100 as m2m_100
 from . import marian as marian
+from . import mbart as mbart
 from . import mt5 as mt5
 from . import nllb as nllb
 from . import pegasus as pegasus
@@ -21,6 +22,8 @@ from .camembert import CamembertTokenizer as CamembertTokenizer
 from .deberta import DebertaTokenizer as DebertaTokenizer
 from .m2m_100 import M2M100Tokenizer as M2M100Tokenizer
 from .marian import MarianTokenizer as MarianTokenizer
+from .mbart import MBart50Tokenizer as MBart50Tokenizer
+from .mbart import MBartTokenizer as MBartTokenizer
 from .mt5 import MT5Tokenizer as MT5Tokenizer
 from .nllb import NllbTokenizer as NllbTokenizer
 from .pegasus import PegasusTokenizer as PegasusTokenizer
