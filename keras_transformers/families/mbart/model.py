@@ -134,7 +134,9 @@ def num_parameters(
 # With the bias of the logits, which is not a parameter in Hugging Face's.
 _NUM_PARAMETERS = {"mbart_large_cc25": 611_101_867, "mbart_large_50": 611_129_542}
 _PAPER_FIGURES = {"mbart_large_cc25": "680M"}
-_PAPER_NOTES = {"mbart_large_cc25": "the released mBART has fewer parameters than the printed figure"}
+_PAPER_NOTES = {
+    "mbart_large_cc25": "the released mBART has fewer parameters than the printed figure"
+}
 _PAPERS = {
     "mbart_large_cc25": "Liu et al. 2020, https://arxiv.org/abs/2001.08210",
     "mbart_large_50": "Tang et al. 2020, https://arxiv.org/abs/2008.00401",

@@ -1,5 +1,7 @@
 """The tokenizers of M2M-100 and NLLB: their ids, and the tokens of languages."""
 
+import json
+
 import m2m_100_toy as toy
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import sentencepiece
 import tensorflow as tf
 
 from keras_transformers.convert.families import family_named, tokenizer_writer
-from keras_transformers.convert.formats.tokenizer_files import write_tokenizers
+from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
 from keras_transformers.tokenizers import M2M100Tokenizer, NllbTokenizer
 
 KINDS = ("m2m_100", "nllb")
@@ -75,6 +77,18 @@ def test_a_saved_tokenizer_comes_back(tokenizer, tmp_path):
     assert list(again.vocabulary) == list(tokenizer.vocabulary)
     ids = tokenizer.tokenize(toy.TEXTS).to_list()
     assert again.tokenize(toy.TEXTS).to_list() == ids
+
+
+def test_folders_name_the_special_tokens_of_transformers(kind, tokenizer, tmp_path):
+    file = toy.vocabulary_folder(kind, tmp_path) / "tokenizer_config.json"
+    special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    file.write_text(json.dumps({"tokenizer_class": type(tokenizer).__name__, **special}))
+    fields = ("encoder_layers", "decoder_layers", "encoder_attention_heads", "d_model")
+    fields += ("encoder_ffn_dim", "max_position_embeddings", "pad_token_id")
+    sizes = {**dict.fromkeys(fields, 1), "vocab_size": tokenizer.vocabulary_size}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "m2m_100", **sizes}))
+    (found,) = read_tokenizers(tmp_path, family_named("m2m_100"))
+    assert found.vocabulary[found.bos_token_id] == "<s>"
 
 
 def test_real_languages_have_their_own_ids():
