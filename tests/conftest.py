@@ -80,6 +80,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{seconds:7.1f} s  {file}")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all cases but the first as slow where a test is marked `one_case`."""
+    seen: set[str] = set()
+    for item in items:
+        if item.get_closest_marker("one_case") and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            if name in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(name)
+
+
 def pytest_collection_finish() -> None:
     """Garbage collection leaves alone what the imports made, and runs less often.
 

@@ -24,7 +24,10 @@ def main(folders: list[str]) -> None:
         trees = [ast.parse(path.read_text("utf-8")) for path in Path(folder).rglob("*.py")]
         nodes = [node for tree in trees for node in ast.walk(tree)]
         tests = [x for x in nodes if isinstance(x, ast.FunctionDef) and x.name.startswith("test_")]
-        slow = [x for x in tests if any("slow" in ast.unparse(y) for y in x.decorator_list)]
+        marks = ("slow", "one_case")
+        slow = [
+            x for x in tests if any(m in ast.unparse(y) for y in x.decorator_list for m in marks)
+        ]
         print(
             f"{folder}: {len(tests)} test functions, {len(slow)} of them slow or in part, "
             f"{sum(map(is_check, nodes))} checks"

@@ -120,6 +120,7 @@ def test_its_recipe_is_listed_and_runs(acme, capsys, monkeypatch):
     assert "--label-smoothing" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_its_task_is_saved_and_loaded_in_every_format(in_order, tmp_path):
     from acme.sentence_order.answer import SentenceOrder
 
@@ -166,6 +167,7 @@ def test_its_format_is_known(acme, in_order, tmp_path):
     assert (encoder.name, tokenizer.vocabulary_size) == ("echo", len(tokens))
 
 
+@pytest.mark.slow
 def test_its_task_is_trained_and_measured(in_order):
     before = in_order.model.get_weights()
     kt.fit(in_order, (*PAIRS, ORDER), epochs=1, batch_size=8, label_smoothing=0.1)

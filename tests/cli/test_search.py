@@ -33,6 +33,7 @@ def nearest(embed, text, **names):
     return np.argsort(-scores, kind="stable"), scores
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("kind", ["saved", "export"])
 def test_the_nearest_come_first(kind, folder, capsys):
     path = folder / "saved" if kind == "saved" else tiny.exported("embedding")
@@ -61,6 +62,7 @@ def test_a_query_of_the_shell_that_is_not_utf8(folder, capsys):
     assert rows[0]["query"] == "a \ufffd"
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("kind", ["saved", "export"])
 def test_prompts(kind, folder, capsys, tmp_path):
     plain = tiny.pipeline("embedding")
@@ -98,6 +100,7 @@ def test_errors(folder, capsys, tmp_path):
     assert "empty: no texts" in error(capsys, saved, "--texts", tmp_path / "empty", "--query", "a")
 
 
+@pytest.mark.slow
 def test_words_and_reranking(folder, capsys, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join([TEXTS[0], "", *TEXTS[1:]]) + "\n")
     tiny.pipeline("reranking").save(tmp_path / "rank")
@@ -113,6 +116,7 @@ def test_words_and_reranking(folder, capsys, tmp_path):
     assert "leave out --vectors" in message
 
 
+@pytest.mark.slow
 def test_an_export_with_its_own_texts(folder, capsys, tmp_path):
     search = kt.pipelines.Searcher.of(tiny.pipeline("embedding"), TEXTS, ids="abcde")
     export = kt.export(search, tmp_path / "search", check=False)

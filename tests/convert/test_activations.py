@@ -36,6 +36,7 @@ def test_an_activation_equals_transformers(name):
     np.testing.assert_allclose(found, FROZEN["outputs"][name], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", sorted(set(ACTIVATIONS.values())))
 def test_a_model_with_it_is_written_and_read_and_saved(name, tmp_path):
     model = kt.heads.masked_lm(bert(**SHAPE, activation=name), activation=name)

@@ -25,6 +25,7 @@ def same_weights(model, wanted, *, but=()):
     return len(compared)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", WITH_ENCODERS)
 def test_a_saved_pipeline_is_where_another_task_begins(task, tmp_path):
     saved = tiny.pipeline(task)

@@ -173,6 +173,7 @@ def minilm_tokenizer(minilm_dir, request):
     return WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=request.param)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("context", HOSTILE)
 def test_spans_come_back_exactly(minilm_tokenizer, context):
     tokenizer = minilm_tokenizer

@@ -50,6 +50,7 @@ def test_batches_have_the_tokens_of_pairs_and_padding():
             assert ids == expected.numpy().tolist()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(("size", "batch", "rows"), [(3, 7, 2), (3, 2, 1), (1, 4, 4), (8, 8, 2)])
 def test_the_batch_size_counts_pairs(size, batch, rows):
     batches = RankingBatches(EXAMPLES, reader(), batch_size=batch, list_size=size)

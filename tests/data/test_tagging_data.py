@@ -341,6 +341,7 @@ def test_labels_are_at_first_tokens(tokenizer):
     np.testing.assert_array_equal(only_inputs["token_ids"], inputs["token_ids"])
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "length", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 5, 9)), 6, 7, 16]
 )

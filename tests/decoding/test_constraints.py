@@ -76,6 +76,7 @@ def assert_same(found: Hypotheses, sentence: int, expected: list[reference.Hypot
     np.testing.assert_allclose(found.scores[sentence, : len(possible)], scores, atol=2e-5)
 
 
+@pytest.mark.one_case
 @every_option
 def test_greedy_search_chooses_what_a_plain_reference_chooses(name, model) -> None:
     options = OPTIONS[name]
@@ -91,6 +92,7 @@ def test_greedy_search_chooses_what_a_plain_reference_chooses(name, model) -> No
         assert_same(found, sentence, [expected])
 
 
+@pytest.mark.one_case
 @every_option
 @pytest.mark.parametrize("rules", ["gnmt", "transformers"])
 def test_beams_find_what_a_plain_reference_finds(name, rules, model) -> None:
@@ -112,6 +114,7 @@ def test_beams_find_what_a_plain_reference_finds(name, rules, model) -> None:
         assert_same(found, sentence, expected)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("early_stopping", [True, "never"])
 def test_beams_stop_when_transformers_would(early_stopping) -> None:
     model = PrefixModel(batch=40, vocabulary_size=6, depth=6, seed=11)
@@ -134,6 +137,7 @@ def test_beams_stop_when_transformers_would(early_stopping) -> None:
     assert differences > 9
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_each_text_may_have_its_own_first_token(num_beams, model) -> None:
     first = np.random.default_rng(1).integers(3, 6, model.batch)

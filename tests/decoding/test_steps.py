@@ -77,6 +77,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("case", CASES)
 def test_steps_are_those_of_the_graph(case: str, model: PrefixModel) -> None:
     options = {**PLAIN, "end_token_id": END, "max_length": MAX_LENGTH, **CASES[case]}
@@ -106,6 +107,7 @@ def test_greedy_steps_are_greedy_search_with_any_cache(kind: str) -> None:
     np.testing.assert_allclose(total, expected.scores[:, 0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_who_leaves_computes_no_more_and_frees_the_cache() -> None:
     computed = tf.Variable(0)
 

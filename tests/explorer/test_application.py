@@ -103,6 +103,7 @@ def test_no_file_outside_the_page_is_served(server):
         assert httpx.get(server + path).status_code == 404
 
 
+@pytest.mark.slow
 def test_folders_become_subjects(tmp_path):
     tiny.pipeline("tagging").save(tmp_path / "tagger")
     found = open_subjects([tmp_path / "tagger", tiny.exported("fill_mask")])

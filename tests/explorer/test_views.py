@@ -157,6 +157,7 @@ def test_a_decoder_without_segments_reads_tokens_and_positions():
     assert list(found["vectors"]) == ["token", "position", "sum"]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", ["translation", "generation", "recurrent"])
 def test_the_steps_of_decoding_are_those_of_the_model(task):
     """A pass over the whole text computes the same as the steps, to float32 rounding."""

@@ -40,6 +40,7 @@ def test_the_tasks_with_probabilities_of_labels():
     }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "task", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in CALIBRATED]
 )
@@ -72,6 +73,7 @@ def test_thresholds_are_chosen_on_calibrated_probabilities():
     assert pipeline.thresholds == pytest.approx(best_thresholds(shares, np.array(has)), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_weights_are_those_without_it_and_another_training_takes_it_back():
     data = noisy("classification")
     plain, calibrated = bag_of_words(), bag_of_words()

@@ -76,6 +76,7 @@ def test_balanced_is_scikit_learn_s(counts):
     np.testing.assert_allclose(found[np.array(counts) > 0], wanted, rtol=1e-6)
 
 
+@pytest.mark.one_case
 @pytest.mark.usefixtures("untraced_steps")
 @pytest.mark.parametrize(
     "task",

@@ -87,6 +87,7 @@ def test_figures_are_those_of_keras(task):
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_model_answers_each_batch_once(monkeypatch):
     sizes = []
     predict = keras.Model.predict_on_batch
@@ -106,6 +107,7 @@ def test_the_model_answers_each_batch_once(monkeypatch):
     assert sizes == [7, 7, 7, 3]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", slow_but(REPORTED, QUICK | {"regression", "embedding"}))
 def test_reports_have_the_figures_that_trainers_name(task):
     """Those can choose an epoch, so every report has them, as finite numbers or NaN."""
@@ -129,6 +131,7 @@ def test_the_same_report_from_batches_in_order():
     assert found.to_dict() == kt.evaluate(pipeline, data, batch_size=4).report.to_dict()
 
 
+@pytest.mark.slow
 def test_a_task_without_a_report_says_none():
     found = kt.evaluate(tiny.pipeline("generation"), DATA["generation"][0])
     assert found.report is None

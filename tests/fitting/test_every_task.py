@@ -168,6 +168,7 @@ def test_every_trainer_has_data_here():
 QUICK = {"classification", "multi_label_classification", "embedding"}
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "task",
     [task if task in QUICK else pytest.param(task, marks=pytest.mark.slow) for task in DATA],

@@ -115,6 +115,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(tmp_path):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_folder_belongs_to_one_training(tmp_path):
     place = tmp_path / "run"
     data, fewer = (TEXTS, LABELS), (TEXTS[2:], LABELS[2:])

@@ -76,6 +76,7 @@ def test_every_task_has_its_columns():
     assert {*tiny.TASKS} <= {*DATA, "image_classification"}
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", DATA)
 def test_all_kinds_of_tables_get_the_same_columns(task):
     columns, added = DATA[task]

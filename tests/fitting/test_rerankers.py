@@ -76,6 +76,7 @@ def test_lists_of_one_are_trained_by_the_binary_crossentropy_alone():
     assert means[8] > wanted  # which also compares the two documents of a query
 
 
+@pytest.mark.slow
 def test_pairs_alone_can_be_trained_and_measured():
     rank = tiny.pipeline("reranking")
     trained = type(rank).restore(rank.model, rank.tokenizers, **rank.config())

@@ -41,6 +41,7 @@ def same(left, right):
     return all(map(np.array_equal, weights, others)) and history == its
 
 
+@pytest.mark.slow
 def test_callbacks_that_set_the_rate_work_with_a_rate_that_is_a_number(tmp_path):
     def make():
         return {"optimizer": adamw(1e-2), "callbacks": [plateau()]}
@@ -101,6 +102,7 @@ def test_a_stopped_training_goes_on(make, tmp_path):
     assert same(stopped_and_resumed(tmp_path / "run", make), whole)
 
 
+@pytest.mark.slow
 def test_the_averages_are_scored_and_kept():
     """With a momentum of 1 they stay the weights of the first update."""
     kept = []

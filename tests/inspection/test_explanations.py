@@ -60,6 +60,7 @@ def test_shares_add_up_to_the_answers_score(case):
     assert why.shares.sum() == pytest.approx(why.score - why.baseline_score, abs=1e-4)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", ["classification", "multi_label_classification", "next_sentence"])
 def test_shares_add_up_to_calibrated_answers(task, monkeypatch):
     pipeline = tiny.pipeline(task)
@@ -77,6 +78,7 @@ def test_tokens_are_parts_of_their_texts(case):
     assert set(why.text_index.tolist()) == set(range(len(texts)))
 
 
+@pytest.mark.slow
 def test_the_label_that_is_explained_can_be_chosen():
     pipeline = tiny.pipeline("classification")
     answer = pipeline("a good film!")
@@ -102,6 +104,7 @@ def test_the_shares_of_an_answer_are_those_of_its_start_and_its_end():
     )
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("threshold", [None, -1e6])
 def test_without_an_answer_the_score_is_that_of_none(threshold):
     ask = tiny.pipeline("question_answering").with_options(no_answer_threshold=threshold)
@@ -151,6 +154,7 @@ SIZES = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "family", ["albert", "deberta", "distilbert", "modern_bert", "mpnet", "roberta"]
 )

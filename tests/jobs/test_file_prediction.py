@@ -77,6 +77,7 @@ def test_line_n_answers_line_n(lengths, texts, tmp_path, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_line_may_hold_a_text_and_its_choices(tmp_path):
     """Any number of choices; a line without tabs has none, and gets no answer."""
     lines = ["two dogs\ta film\tgood", "a film\tgood", "no choices"]
@@ -318,6 +319,7 @@ def test_exports_that_take_no_texts(texts, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("path", ["export", "saved"])
 def test_a_table_becomes_a_table_with_the_answers(path, tmp_path, capsys):
     """By the export and by the saved pipeline, the same."""
@@ -347,6 +349,7 @@ def test_a_table_becomes_a_table_with_the_answers(path, tmp_path, capsys):
     assert (status, says(err, "c.tsv: no column 'text' ... pass --text-column")) == (2, True), err
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", ["image_classification", "tagging", "reranking", "embedding"])
 def test_exports_of_other_tasks_answer_tables(task, tmp_path):
     from keras_transformers.saved_model.measuring import Export

@@ -212,6 +212,7 @@ def test_norm_position_is_checked():
         block(norm_position="sandwich")
 
 
+@pytest.mark.slow
 def test_every_layer_survives_saving_without_custom_objects(tmp_path):
     ids = keras.Input((None,), dtype="int32")
     mask = layers.PaddingMask(1)(ids)

@@ -101,6 +101,7 @@ def made(make):
     return make()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("way", ["saved and loaded", "cloned"])
 @pytest.mark.parametrize(
     "make",

@@ -60,6 +60,7 @@ def test_models_of_one_structure_share_functions_and_not_weights():
     np.testing.assert_allclose(logits[1], next_logits(other), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "options", [{"windows": (2, 3, 2)}, {"rotary_base": 10.0}, {"activation": "relu"}], ids=str
 )
@@ -72,6 +73,7 @@ def test_other_structures_have_their_own(options):
     np.testing.assert_allclose(graph(tf.constant(IDS)), next_logits(model), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_block_with_a_low_rank_update_has_its_own():
     model = decoder()
     blocks = [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
@@ -102,6 +104,7 @@ def test_functions_keep_no_model():
     assert block() is None
 
 
+@pytest.mark.slow
 def test_pipelines_answer_from_shared_blocks():
     """The last block of a tagger is as the others; of a classifier it computes one position."""
     encoder = bert(vocabulary_size=len(tiny.VOCABULARY), num_layers=3, num_heads=2, hidden_dim=8)

@@ -119,6 +119,7 @@ def test_its_parts_are_found(model):
         only(bare, kt.layers.LastToken)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("places", "num_beams", "max_length"),
     [
@@ -218,6 +219,7 @@ def generator():
     return kt.pipelines.TextGenerator(model, like.tokenizer, max_sequence_length=20, max_length=5)
 
 
+@pytest.mark.slow
 def test_a_generator_continues_texts_with_it(generator, tmp_path):
     answer = generator("a small dog")
     generator.save(tmp_path / "saved")
@@ -264,6 +266,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")  # the export of one is a graph
 @pytest.mark.parametrize("task", ["classification", *SLOW])
 def test_every_task_takes_an_encoder_with_odd_names(task, tmp_path):

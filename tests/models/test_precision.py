@@ -133,6 +133,7 @@ def roundings(policy):
     return max(1.0, np.std(found - exact) / np.std(once - exact))
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("policy", MIXED)
 @pytest.mark.parametrize("name", MODELS)
 def test_drift_of_one_step(name, policy):

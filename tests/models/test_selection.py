@@ -90,6 +90,7 @@ def test_training_drops_and_inference_does_not(head, rates):
         assert len(outputs) == num_outputs
 
 
+@pytest.mark.one_case
 def test_exports_compute_the_same(model):
     inputs = {name: tf.constant(x) for name, x in inputs_of(model).items()}
     outputs = tf.function(ExportForm(model))(**inputs)

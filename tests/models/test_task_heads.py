@@ -164,6 +164,7 @@ def test_choices_that_are_all_padding_are_none(encoder):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("head", HEADS)
 def test_saving_without_custom_objects(encoder, head, tmp_path):
     model = built(head, encoder)

@@ -173,6 +173,7 @@ def test_a_training_that_was_stopped_again_and_again_equals_one_that_was_not(
     assert same({**again, "callbacks": 0}, {**whole, "callbacks": 0})
 
 
+@pytest.mark.slow
 def test_the_position_before_validation_is_kept(tmp_path, whole):
     """No update is left in the epoch, whose curves still have all that the updates said."""
     with pytest.raises(KeyboardInterrupt):
@@ -256,6 +257,7 @@ def test_a_learning_rate_that_was_lowered_stays_so(tmp_path):
     assert same(second["weights"], first["weights"])
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_each_epoch_lowers_is_lowered_once(tmp_path):
     """The stopped epoch begins again, but not for the schedule."""
 

@@ -66,6 +66,7 @@ def export_checked(path, factor, function, output=tf.float32, **changes):
     return json.loads((folder / METADATA_FILE).read_text())
 
 
+@pytest.mark.slow
 def test_weights_that_enlarge_rounding_have_a_wider_tolerance(tmp_path):
     """A difference of large numbers: moving the weight by 2**-22 of its size moves it by 1e-3."""
     plain = export_checked(tmp_path / "plain", 2.0, lambda w, x: w * x)

@@ -15,6 +15,7 @@ def outputs_of(path, inputs):
     return interpreter.get_signature_runner("tokens")(**inputs)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", ["classification", "embedding", "tagging", "question_answering"])
 def test_it_computes_the_same(task, tmp_path):
     pipeline = tiny.pipeline(task)
@@ -36,6 +37,7 @@ def test_it_computes_the_same(task, tmp_path):
         np.testing.assert_allclose(value, wanted, atol=1e-4 * np.abs(wanted).max())
 
 
+@pytest.mark.slow
 def test_int8_is_smaller(tmp_path):
     encoder = kt.bert_tiny(vocabulary_size=len(tiny.VOCABULARY))
     pipeline = kt.pipelines.Embedder(encoder, tiny.wordpiece(), max_sequence_length=16)

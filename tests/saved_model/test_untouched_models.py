@@ -145,6 +145,7 @@ def wrong_answers(folder):
     raise RuntimeError(f"{folder} answers otherwise")
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("place", "function", "dtype"),
     [

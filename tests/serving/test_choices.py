@@ -56,6 +56,7 @@ def test_a_client_gives_lists(target):
             client.ask(TEXTS, model="choices")
 
 
+@pytest.mark.one_case
 def test_an_export_says_its_task_or_its_outputs_do(tmp_path, target):
     """Two exports in saved_models lack the signature that says it; other tasks have any outputs."""
     with Client(target) as client:

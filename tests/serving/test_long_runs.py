@@ -239,6 +239,7 @@ def test_a_server_that_stops_waits_for_its_runs_no_longer_than_their_timeout(pub
         assert not running(server)
 
 
+@pytest.mark.slow
 def test_a_version_is_unloaded_once_the_client_of_its_endless_run_has_left(publish, tmp_path):
     base = tmp_path / "spinner"
     publish(base, 1, 2.0)

@@ -231,6 +231,7 @@ def test_memory_that_was_freed_is_returned_now_and_then(monkeypatch):
     libc.free(pieces[-1])
 
 
+@pytest.mark.slow
 def test_a_changed_config_is_taken_up(tmp_path, publish):
     publish(tmp_path, 1, 2.0)
     config = tmp_path / "models.config"
@@ -259,6 +260,7 @@ def test_a_changed_config_is_taken_up(tmp_path, publish):
     assert answer(models["b"]) == 2.0
 
 
+@pytest.mark.slow
 def test_a_problem_is_logged_once_and_holds_up_no_other_model(tmp_path, publish, caplog):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -297,6 +299,7 @@ def test_a_problem_is_logged_once_and_holds_up_no_other_model(tmp_path, publish,
     models.close()
 
 
+@pytest.mark.slow
 def test_a_model_answers_until_the_folder_that_it_moves_to_can(tmp_path, publish):
     publish(tmp_path / "old", 1, 2.0)
     (tmp_path / "new" / "1").mkdir(parents=True)

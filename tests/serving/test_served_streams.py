@@ -155,6 +155,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("part", [512, 7])
 def test_step_by_step_the_answers_are_those_of_the_graph(client, model, part, monkeypatch):
     monkeypatch.setattr(decoding, "_MOST_READ", part)
@@ -200,6 +201,7 @@ def test_answers_to_conversations_are_those_of_the_graph(client, model):
     assert same(client.predict(inputs, **called), expected)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("signature", "names", "all_options"),
     [
@@ -465,6 +467,7 @@ def test_the_steps_are_not_for_clients(client):
     }
 
 
+@pytest.mark.slow
 def test_over_grpc_and_from_exports_without_steps_there_is_one_piece(server, url, model):
     with Client(f"127.0.0.1:{server.grpc_port}", timeout_s=PATIENCE_S) as rpc:
         plain = rpc.chat(TALK, model="talker", max_length=9)

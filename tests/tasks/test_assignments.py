@@ -207,6 +207,7 @@ def test_what_is_no_argument_cannot_be_set_nor_changed_in_place(task):
     assert pipeline.config() == tiny.pipeline(task).config()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", tiny.TASKS)
 def test_no_assignment_leaves_anything_of_the_old_pipeline(task):
     """Whatever a pipeline has made from its arguments, such as graphs, goes with them."""

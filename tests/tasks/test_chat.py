@@ -40,6 +40,7 @@ def complete(generator, prompts, **options):
     return [text.decode() for text in found["text"].numpy()], found
 
 
+@pytest.mark.slow
 def test_an_answer_continues_the_text_of_the_conversation(generator):
     text = (
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "

@@ -43,6 +43,7 @@ def test_all_tasks_that_fit_calibrates():
     assert set(TASKS) == tasks
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", TASKS)
 def test_a_pipeline_without_them_is_as_before(task):
     pipeline = tiny.pipeline(task)
@@ -56,6 +57,7 @@ def test_a_pipeline_without_them_is_as_before(task):
     assert "abstained" not in repr(answer)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", TASKS)
 def test_a_temperature_changes_how_sure_answers_are_and_not_which(task):
     plain = tiny.pipeline(task)
@@ -75,6 +77,7 @@ def test_a_temperature_changes_how_sure_answers_are_and_not_which(task):
             assert other["probabilities"] == pytest.approx(shares, abs=1e-5)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", TASKS)
 def test_answers_below_the_limit_are_marked(task):
     pipeline = tiny.pipeline(task)

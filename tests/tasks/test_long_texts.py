@@ -61,6 +61,7 @@ def by_hand(pipeline, segments):
     return result / np.linalg.norm(result) if pipeline.task == "embedding" else result
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 @pytest.mark.parametrize("task", TASKS)
 def test_answers_are_of_pooled_windows(task, pooling):
@@ -131,6 +132,7 @@ def _gradients(function, variables):
     return [tf.convert_to_tensor(x).numpy() for x in tape.gradient(loss, variables)]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_gradients_of_chunks_are_those_of_all_windows_with_the_same_dropout(in_graph):
     model = tiny.lively(heads.classifier(tiny.encoder(), 2, dropout=0.3))
@@ -264,6 +266,7 @@ def examples(task):
     return Examples(texts, None, labels, weights=[1.0, 0.0] * 4), TextBatches
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", ["classification", "multi_label_classification", "embedding"])
 def test_batches_are_bucketed_by_windows(task):
     data, make = examples(task)
@@ -367,6 +370,7 @@ def test_int8_reads_windows(tmp_path):
     assert kt.saved_model.describe(path)["weights_dtype"] == "int8"
 
 
+@pytest.mark.slow
 def test_reports_on_exports_are_those_on_pipelines(export):
     texts, labels = list(TEXTS), ["positive", "negative"] * 3
     report = kt.saved_model.evaluate_export(export, (texts, labels))

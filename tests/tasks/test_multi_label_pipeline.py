@@ -78,6 +78,7 @@ def test_hugging_faces_files_there_and_back(pipeline, tmp_path):
     assert (new.labels, new.thresholds) == (("x", "y"), (0.5, 0.5))
 
 
+@pytest.mark.slow
 def test_the_export_answers_alike_in_python_and_for_classify(pipeline, tmp_path):
     path = kt.export(pipeline, tmp_path / "export")
     rows = zip(kt.saved_model.Predictor(path)({"text": TEXTS}), pipeline(TEXTS), strict=True)

@@ -46,6 +46,7 @@ def generate():
     return tiny.pipeline("generation")
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("prompt", ["two dogs are", "", "zzz"])
 def test_probabilities_are_the_models_own_token_by_token(generate, prompt):
     answer = generate.choose(prompt, CHOICES)
@@ -61,6 +62,7 @@ def test_probabilities_are_the_models_own_token_by_token(generate, prompt):
     assert answer.num_new_tokens == len(token_ids) + 1
 
 
+@pytest.mark.slow
 def test_every_end_token_ends_a_choice(generate):
     more = generate.with_options(also_end_token_ids=[100, 200, 30])
     answer = more.choose("two dogs are", CHOICES)
@@ -97,6 +99,7 @@ def test_more_choices_than_are_computed_at_once(generate):
     )
 
 
+@pytest.mark.slow
 def test_answers_to_conversations():
     generate = tiny.talker()
     choices = ["Paris", "Par", "Rome"]

@@ -55,6 +55,7 @@ def read_by_model(monkeypatch):
     return read
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", READERS)
 def test_the_tokens_are_those_that_the_model_reads(task, read_by_model):
     pipeline = tiny.pipeline(task)

@@ -78,6 +78,7 @@ def vectors_of(model, text):
     return model(ids, training=False)["layer_outputs"][0, 1:-1].numpy()
 
 
+@pytest.mark.slow
 def test_vectors_are_the_models(model, run):
     answer = run(text=tf.constant(TEXTS))
     assert answer["num_tokens"].tolist() == [6, 0, 4, 3, 0]

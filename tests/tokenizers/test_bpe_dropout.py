@@ -107,6 +107,7 @@ def test_no_texts(tokenizer: SentencePieceTokenizer) -> None:
     assert (len(token_ids), len(row_lengths)) == (0, 0)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
 def test_as_often_as_sentencepiece(data_dir: Path, tmp_path: Path, dropout: float) -> None:
     """On real text, row lengths and token frequencies match SentencePiece's."""

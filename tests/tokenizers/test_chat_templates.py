@@ -285,6 +285,7 @@ def test_an_empty_system_message_of_phi_3_5_has_no_turn(tokenizer):
 CONTINUED = [name for name in CHAT_TEMPLATES if name != "deepseek-r1-distill"]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", CONTINUED)
 def test_an_answer_continues_the_conversation_up_to_the_mark_that_ends_it(name, tokenizer):
     template = CHAT_TEMPLATES[name]

@@ -121,6 +121,7 @@ def test_each_id_has_the_span_of_its_words():
     assert [side.to_list() for side in nothing] == [[], [], []]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=20).map(str.encode), max_size=4))
 def test_any_bytes_give_what_plain_python_gives_in_the_same_order(texts):

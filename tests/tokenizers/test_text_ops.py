@@ -104,6 +104,7 @@ SYMBOLS = {"user_defined_symbols": ["<sep>", "haha", "aaa", "é", "n a"]}
 slow = pytest.mark.slow
 
 
+@pytest.mark.one_case
 @needs_both
 @pytest.mark.parametrize(
     "options",

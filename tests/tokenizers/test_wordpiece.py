@@ -97,6 +97,7 @@ def test_one_text(tokenizer):
     }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("length", [2, 3, 5, 9])
 def test_padding_to_a_length(tokenizer, length):
     encode = tf.function(

@@ -85,6 +85,7 @@ DATA = RANDOM.normal(size=(11, 2, 4)).astype("float32")
 IDS = np.arange(22, dtype="int32").reshape(11, 2)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("chunk", [1, 4, 11, 50])
 def test_cached_gradients_are_those_of_the_whole_batch(chunk):
     whole, cached = model(0.0), model(0.0)

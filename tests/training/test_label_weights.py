@@ -89,6 +89,7 @@ def update(reduction, **options):
     return steps, found.history["loss"][0]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
 @pytest.mark.parametrize(
     "options",

@@ -164,6 +164,7 @@ def test_lamb_moves_a_matrix_by_its_share_of_the_norm_whatever_the_gradient():
         assert moved == pytest.approx(0.01 * 8.0, rel=1e-4)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
 @pytest.mark.parametrize("make", [adam, adamw, lamb])
 def test_a_row_that_is_looked_up_twice_has_one_gradient(make, clip_norm):

@@ -62,6 +62,7 @@ def test_without_warmup_the_first_update_has_the_peak(schedule):
     assert (np.diff(got) < 0).all()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -93,6 +93,7 @@ def test_every_format_is_here():
     assert len(all_formats()) == len(MADE)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", [name for name, make in MADE.items() if make])
 def test_a_folder_loads_as_its_file(name, left_behind, tmp_path):
     (folder := tmp_path / "folder").mkdir()

@@ -72,6 +72,7 @@ def text_assets(folder, family):
     return tokenizer
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "family", ["BertBackbone", "RobertaBackbone", "DistilBertBackbone", "GPT2Backbone"]
 )
@@ -106,6 +107,7 @@ def test_a_backbone_of_texts_gives_keras_nlps_outputs(family, tmp_path, caplog):
         close(found["pooled_output"], called(theirs, tokens)["pooled_output"])
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("family", ["Bert", "Roberta", "DistilBert"])
 def test_a_text_classifier_gives_keras_nlps_logits(family, tmp_path, caplog):
     size = text_assets(tmp_path, f"{family}Backbone").vocabulary_size
@@ -144,6 +146,7 @@ def test_a_masked_language_model_fills_masks(tmp_path):
         kt.load(tmp_path)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("converter", [None, "plain", "cropping"])
 def test_an_image_classifier_gives_keras_nlps_logits(converter, tmp_path):
     backbone = models.ViTBackbone(**IMAGES, hidden_dim=8, mlp_dim=12)
@@ -273,6 +276,7 @@ def test_a_task_without_a_pipeline_is_refused_by_name(preset):
     assert kt.load(preset, pipeline="embedding").task == "embedding"
 
 
+@pytest.mark.slow
 def test_layers_of_keras_nlp_and_ours_train_in_one_functional_model(tmp_path):
     import keras_nlp
 

@@ -130,6 +130,7 @@ def test_the_default_prompt_goes_before_every_text(tmp_path):
     comes_back(embed, tmp_path / "saved")
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", ["st/pool_two", "st/dense_identity", "st/layernorm"])
 def test_what_is_written_comes_back(name, tmp_path):
     embed = kt.load(unpack(name, tmp_path / "folder"))
@@ -157,6 +158,7 @@ def test_cross_encoder_reads_what_is_written(tmp_path):
     np.testing.assert_allclose(found, answers("st/cross_encoder"), atol=1e-5)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("mode", kt.layers.TokenPooling.MODES)
 def test_every_pooling_is_saved_and_takes_an_empty_batch(mode, tmp_path):
     encoder = kt.bert_tiny(vocabulary_size=20)

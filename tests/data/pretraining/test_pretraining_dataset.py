@@ -368,6 +368,7 @@ def test_for_electra_85_percent_of_the_chosen_tokens_are_masks(folder: Path, dyn
     assert static == (50, LENGTH)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("pack", [False, True])
 def test_validation_batches_can_be_full(folder: Path, pack: bool) -> None:
     """Rows of weight 0 complete the last one, for ELECTRA too."""
@@ -393,6 +394,7 @@ def test_validation_batches_can_be_full(folder: Path, pack: bool) -> None:
             assert not values[size:].any()
 
 
+@pytest.mark.slow
 def test_electras_batches_continue_where_a_run_stopped(folder: Path) -> None:
     bert_batches = PretrainingBatches(
         open_records(folder),

@@ -12,6 +12,7 @@ NAMES = ("base", "scaled")
 SHARED = "model.shared.weight"
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_and_searches_equal_transformers(name, tmp_path):
     checks.outputs_equal_transformers(GOLDEN, name, tmp_path)

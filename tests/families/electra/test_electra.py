@@ -115,6 +115,7 @@ def test_the_discriminator_judges_the_tokens_that_the_generator_drew(models):
     np.testing.assert_allclose(logits, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_weights_come_back(models, tmp_path):
     *_, pretrainer = models
     other = kt.heads.electra_pretrainer(*parts(), seed=0)

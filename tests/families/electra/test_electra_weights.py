@@ -153,6 +153,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", PIPELINES)
 def test_a_folder_becomes_the_pipeline_of_its_class(task, tmp_path):
     labels = {"classifier": 3, "regressor": 1, "tagger": 5}.get(task)

@@ -49,6 +49,7 @@ def test_padding_behind_changes_nothing(model):
     np.testing.assert_allclose(logits_of(model), logits_of(model, longer)[:, :9], atol=1e-5)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("num_beams", "max_length"),
     [
@@ -92,6 +93,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("search", SEARCHES)
 def test_no_search_goes_beyond_the_positions(model, search):
     """24 positions, and the last token of a text needs none: 22 + 3 tokens fit, 22 + 4 do not."""

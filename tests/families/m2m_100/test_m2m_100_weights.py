@@ -54,6 +54,7 @@ def test_logits_equal_transformers(loaded):
     same_logits(np.asarray(loaded(INPUTS, training=False)["logits"]), GOLDEN["logits"])
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", SEARCHES)
 def test_searches_find_what_transformers_finds(name, loaded):
     @tf.function(autograph=False)

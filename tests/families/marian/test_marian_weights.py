@@ -65,6 +65,7 @@ def test_logits_equal_transformers(loaded):
     same_logits(loaded(INPUTS, training=False)["logits"], GOLDEN["logits"])
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", SEARCHES)
 def test_searches_find_the_tokens_of_transformers(loaded, name):
     @tf.function(autograph=False)

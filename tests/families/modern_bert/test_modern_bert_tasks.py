@@ -160,6 +160,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", PIPELINES)
 def test_every_task_is_saved_and_loaded(task, tmp_path):
     its = tokenizer()

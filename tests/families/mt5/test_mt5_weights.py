@@ -73,6 +73,7 @@ def test_logits_equal_transformers(loaded, kind):
 
 
 # Ours considers ends that transformers' does not, and so finds a better text for this UMT5.
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("kind", "name"),
     [(kind, name) for kind in KINDS for name in SEARCHES if (kind, name) != ("umt5", "beams")],

@@ -13,6 +13,7 @@ NAMES = ("base", "unscaled")
 POSITIONS = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_and_searches_equal_transformers(name, tmp_path):
     checks.outputs_equal_transformers(GOLDEN, name, tmp_path)

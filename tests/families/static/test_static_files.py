@@ -36,6 +36,7 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, atol=1e-5 * max(1, np.abs(wanted).max()))
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", FOLDERS)
 def test_vectors_are_the_librarys(name, tmp_path):
     embed = kt.load(written(name, tmp_path / "folder"))
@@ -58,6 +59,7 @@ def test_the_golden_vectors_are_the_librarys(name, tmp_path):
     close(MAKE["vectors_of"](library, folder, TEXTS), expected(name))
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", ["plain", "mapping", "whole texts", "module in the root"])
 def test_what_is_written_comes_back(name, tmp_path):
     embed = kt.load(written(name, tmp_path / "folder"))

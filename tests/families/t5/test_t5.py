@@ -39,6 +39,7 @@ def exact(model):
     return in_float64(model)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(("num_beams", "max_length"), [(1, None), (3, 16)])
 def test_steps_with_a_cache_equal_the_whole_sequence(model, exact, num_beams, max_length):
     targets = RANDOM.integers(3, 40, (3 * num_beams, 14)).astype("int32")
@@ -81,6 +82,7 @@ def test_cross_attention_scores(model):
     assert np.max(scores[1, ..., 3:]) == 0  # no attention to padding
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("form", FORMS)
 def test_saving_keeps_the_class_the_count_and_the_numbers(form, tmp_path):
     model = lively(t5(**SIZES, **FORMS[form]))

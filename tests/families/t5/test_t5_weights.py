@@ -72,6 +72,7 @@ def test_logits_equal_transformers(loaded, kind):
     assert np.ptp(GOLDEN[f"{kind}/logits"]) > 1
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

@@ -62,6 +62,7 @@ def test_every_source_token_counts(model):
     assert (np.abs(logits[1:] - logits[0]).max((1, 2)) > 1e-5).all()
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("num_beams", "max_length"),
     [
@@ -81,6 +82,7 @@ def test_steps_with_a_cache_equal_the_whole_sequence(model, num_beams, max_lengt
         np.testing.assert_allclose(logits, whole[:, index], atol=2e-5, err_msg=str(index))
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("max_length", [None, 8])
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
 def test_positions_in_the_attention_need_no_others_and_have_no_end(positions, max_length):
@@ -102,6 +104,7 @@ def test_positions_in_the_attention_need_no_others_and_have_no_end(positions, ma
         np.testing.assert_allclose(logits, whole[:, index], atol=2e-5, err_msg=str(index))
 
 
+@pytest.mark.one_case
 def test_greedy_search_follows_the_models_own_logits(model):
     step, cache = model.start_decoding(SOURCES)
     found = greedy_search(step, [1, 1, 1], cache, end_token_id=2, max_length=8, growing_axis=2)
@@ -179,6 +182,7 @@ def test_cross_attention_scores_are_those_of_the_call(model):
     assert np.max(scores[1, ..., 3:]) == 0  # no attention to padding
 
 
+@pytest.mark.one_case
 def test_saving_keeps_the_class_the_count_and_the_numbers(model, tmp_path):
     loaded = round_trip(model, tmp_path)
     same_outputs(logits_of(model), logits_of(loaded))

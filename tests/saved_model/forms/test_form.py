@@ -66,6 +66,7 @@ def models():
     return {name: randomize(model) for name, model in encoders()}
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "name", ["bert", "distilbert", "mpnet", "roberta", "electra", "deberta", "convolution"]
 )

@@ -222,6 +222,7 @@ def test_models_without_wide_dense_layers_are_refused(tmp_path):
         Int8Form(plain)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("family", ["gpt", "llama"])
 def test_a_model_decodes_step_by_step(family):
     """Each vector is rounded alone, so a step with a cache computes what a whole pass does."""

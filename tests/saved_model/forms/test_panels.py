@@ -103,6 +103,7 @@ def test_panels_are_arranged_for_either_kernels(units, onednn, monkeypatch):
     )
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("onednn", [True, False])
 @pytest.mark.parametrize("several_rows", [False, True])
 def test_loading_makes_one_panel_for_several_rows_without_onednn(several_rows, onednn, monkeypatch):
@@ -176,6 +177,7 @@ def test_only_few_tokens_are_multiplied_by_panels(encoder):
     ]
 
 
+@pytest.mark.slow
 def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_path):
     """`failures` runs both loaders of TensorFlow."""
     arranged = kt.export(mask_filler, tmp_path / "arranged", check=False)
@@ -193,6 +195,7 @@ def test_matrices_are_stored_once_and_arranged_in_every_loader(mask_filler, tmp_
     np.testing.assert_allclose(*answers, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_unloading_one_copy_leaves_the_other(mask_filler, tmp_path):
     folder = str(kt.export(mask_filler, tmp_path, check=False))
     first, second = (tf.saved_model.load(folder) for _ in range(2))

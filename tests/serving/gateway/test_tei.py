@@ -210,6 +210,7 @@ def float32(values):
     return np.array(values, "float32").tolist()
 
 
+@pytest.mark.one_case
 def test_answers_are_those_of_the_client(served, tiny_client):
     texts = ["good film", "a very bad film!", ""]
 

@@ -129,6 +129,7 @@ def test_hits_are_the_best_texts(embed, corpus, words):
     assert len(search("good film", top_k=1).ids) == 1
 
 
+@pytest.mark.slow
 def test_reranked_hits(embed, corpus):
     rank = tiny.pipeline("reranking")
     search = kt.pipelines.Searcher.of(embed, corpus, rerank=rank, num_candidates=4, top_k=2)
@@ -141,6 +142,7 @@ def test_reranked_hits(embed, corpus):
     assert len(search("good film", top_k=6).ids) == 6  # more candidates than usual
 
 
+@pytest.mark.slow
 def test_a_reranker_and_the_indexes_decide_together(embed, corpus):
     rank = tiny.pipeline("reranking")
     first = kt.pipelines.Searcher.of(embed, corpus, top_k=4)("good film")
@@ -221,6 +223,7 @@ def test_export_with_a_corpus(embed, tmp_path):
     assert [x.name for x in (tmp_path / "faq").iterdir()] == ["1"]
 
 
+@pytest.mark.slow
 def test_sparse_embeddings_score_dot_products(corpus, tmp_path):
     embed = tiny.pipeline("sparse_embedding")
     index = kt.pipelines.TermIndex(embed, corpus)
@@ -337,6 +340,7 @@ def test_bad_options(embed, corpus, words):
         kt.save(kt.pipelines.Searcher(corpus, [words], top_k=1), "nowhere")
 
 
+@pytest.mark.slow
 def test_words_alone_are_exported_and_served(corpus, words, tmp_path):
     search = kt.pipelines.Searcher(corpus, [words], top_k=2)
     folder = kt.export(search, tmp_path / "faq")

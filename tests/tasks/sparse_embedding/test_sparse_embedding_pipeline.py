@@ -143,6 +143,7 @@ def test_rows_are_json_and_end_with_their_weights(embed):
         assert lengths == {row["num_active"]}
 
 
+@pytest.mark.slow
 def test_the_export_answers_alike(with_sides, tmp_path):
     version = kt.export(with_sides, tmp_path / "export")  # checks it in a fresh process
     for side in (None, "query", "document"):

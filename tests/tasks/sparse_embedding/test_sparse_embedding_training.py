@@ -21,6 +21,7 @@ def fresh(**options):
     return kt.pipelines.SparseEmbedder(model, tiny.wordpiece(), **options)
 
 
+@pytest.mark.slow
 def test_the_regularizer_makes_weights_few():
     counts = []
     for factor in (0.0, 1.0):
@@ -34,6 +35,7 @@ def test_the_regularizer_makes_weights_few():
     assert counts[1] < counts[0]
 
 
+@pytest.mark.slow
 def test_a_teachers_scores():
     rows = [(*pair, ["film"], [3.0, 1.0]) for pair in PAIRS]
     history = kt.fit(fresh(), rows, epochs=5, query_regularizer=0.0, **OPTIONS).history
@@ -59,6 +61,7 @@ def test_bad_rows(rows, parts):
         assert part in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_table_is_what_queries_weigh_in_training():
     pipeline = fresh(
         query_weights={"good": 3.0, "bad": 3.0, "long": 3.0, "film": 0.1, "[CLS]": 9.0}

@@ -53,6 +53,7 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     assert (embed.query_weights is not None) == (name == "router")
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", PACKED["folders"])
 def test_what_is_written_comes_back(name, tmp_path):
     embed = kt.load(unpack(name, tmp_path / "folder"))

@@ -85,6 +85,7 @@ def test_padding_on_either_side_changes_nothing(embed):
     np.testing.assert_allclose(found["embedding"], right["embedding"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_export_embeds_texts_with_and_without_the_prompt(embed, tmp_path):
     exported = kt.export(embed, tmp_path / "export")
     signatures = tf.saved_model.load(str(exported)).signatures
@@ -93,6 +94,7 @@ def test_the_export_embeds_texts_with_and_without_the_prompt(embed, tmp_path):
         np.testing.assert_allclose(found, PACKED["embedder"][name], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_embedder_is_saved_in_both_formats(embed, tmp_path):
     kt.save(embed, tmp_path / "own")
     np.testing.assert_array_equal(vectors(kt.load(tmp_path / "own")), vectors(embed))
@@ -102,6 +104,7 @@ def test_an_embedder_is_saved_in_both_formats(embed, tmp_path):
     np.testing.assert_array_equal(vectors(kt.load(tmp_path / "theirs")), vectors(embed))
 
 
+@pytest.mark.slow
 def test_a_new_head_reads_the_last_token(embedder_folder):
     classify = kt.load(embedder_folder, pipeline="classification", labels=["bad", "good"])
     assert "last_pooling" in {layer.name for layer in classify.model.layers}
@@ -119,6 +122,7 @@ def test_a_folder_of_a_class_with_a_projection_embeds_too(embedder_folder, tmp_p
     np.testing.assert_array_equal(vectors(kt.load(folder)), vectors(embed))
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", ["tied", "untied"])
 def test_scores_are_those_of_the_model_card(name, tmp_path):
     _, _, rank = opened(name, tmp_path)
@@ -145,6 +149,7 @@ def test_prompts_without_their_places_are_refused(prompt, reranker):
         reranker[2].with_options(prompt=prompt)
 
 
+@pytest.mark.slow
 def test_the_export_reranks(reranker, tmp_path):
     name, _, rank = reranker
     loaded = tf.saved_model.load(str(kt.export(rank, tmp_path / "export")))
@@ -158,6 +163,7 @@ def test_the_export_reranks(reranker, tmp_path):
     assert found["num_documents"].numpy().tolist() == [3, 3]
 
 
+@pytest.mark.slow
 def test_a_reranker_is_saved_in_both_formats(reranker, tmp_path):
     _, folder, rank = reranker
     kt.save(rank, tmp_path / "own")
@@ -174,6 +180,7 @@ def test_a_reranker_is_saved_in_both_formats(reranker, tmp_path):
     assert isinstance(kt.load(folder), kt.pipelines.TextGenerator)
 
 
+@pytest.mark.slow
 def test_a_language_model_learns_to_rerank(reranker):
     _, folder, _ = reranker
     keras.utils.set_random_seed(0)

@@ -112,6 +112,7 @@ def cosines(rows):
     return (rows @ rows.T)[np.triu_indices(len(rows), 1)]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("loss", ["cosine", "mse"])
 def test_training_gets_nearer_to_the_teacher(static, loss):
     texts, others = sentences(), sentences(50, seed=1)
@@ -126,6 +127,7 @@ def test_training_gets_nearer_to_the_teacher(static, loss):
     assert after > 0.8
 
 
+@pytest.mark.slow
 def test_training_on_an_embedder_and_with_frequencies(teacher, static):
     texts = sentences(100)
     options = {"epochs": 1, "verbose": 0, "seed": 3}
@@ -162,6 +164,7 @@ def test_what_cannot_be_trained(teacher, static):
             train_static(*arguments, verbose=0, **options)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("weights_dtype", ["float32", "bfloat16", "int8"])
 def test_the_export_gives_the_same_vectors(static, weights_dtype, tmp_path):
     folder = kt.export(static, tmp_path / "static", weights_dtype=weights_dtype)

@@ -169,6 +169,7 @@ def test_the_graph_runs_in_stock_tf_serving_also_beside_a_gpu(exports, name):
     strings_are_pinned_to_the_cpu(exports(name))
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("name", PIPELINES)
 def test_saving_and_loading_change_nothing(pipelines, tmp_path, name):
     pipeline = pipelines(name)

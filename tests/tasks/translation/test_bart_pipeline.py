@@ -70,6 +70,7 @@ def test_the_options_of_bart_large_cnn_are_those_of_the_search(folder, tmp_path,
         assert written[name] == fields[name]
 
 
+@pytest.mark.slow
 def test_a_model_without_a_row_for_the_mask(tmp_path):
     tokenizer = toys.bart_tokenizer(tmp_path / "files")
     rows = tokenizer.vocabulary_size - 1
@@ -94,6 +95,7 @@ def test_what_does_not_fit_the_weights_is_refused(folder, tmp_path):
             kt.load(copy)
 
 
+@pytest.mark.slow
 def test_pairs_train_it(folder):
     pipeline = kt.load(folder, num_beams=1)
     kt.fit(pipeline, (TEXTS[:2], ["two dogs", "a film"]), epochs=1, batch_tokens=64)

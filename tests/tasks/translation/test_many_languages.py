@@ -24,6 +24,7 @@ def translate(kind, tmp_path_factory):
     return toy.translator(kind, tmp_path_factory.mktemp(kind))
 
 
+@pytest.mark.one_case
 def test_the_target_language_is_the_first_token(kind, translate):
     source, target = toy.LANGUAGES[kind]
     languages = translate.tokenizer.languages
@@ -38,6 +39,7 @@ def test_the_target_language_is_the_first_token(kind, translate):
     assert translate.read("a small dog")["target"][:1] == ["</s>"]
 
 
+@pytest.mark.slow
 def test_saved_in_either_format_it_comes_back(kind, translate, tmp_path, caplog):
     forms = ("huggingface", "keras_transformers")
     loaded = [kt.load(kt.save(translate, tmp_path / form, format=form)) for form in forms]
@@ -60,6 +62,7 @@ def test_a_folder_with_only_tokenizer_json_is_refused_by_the_missing_file(transl
         kt.load(folder)
 
 
+@pytest.mark.slow
 def test_the_export_takes_languages_in_requests(kind, translate, tmp_path):
     folder = kt.export(translate, tmp_path / "export", examples=TEXTS[:2])
     signatures = tf.saved_model.load(str(folder)).signatures

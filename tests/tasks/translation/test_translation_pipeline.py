@@ -53,6 +53,7 @@ def test_the_export_translates_as_the_pipeline_does(translate, exported):
     assert (np.diff(best["scores"]) <= 0).all()
 
 
+@pytest.mark.slow
 def test_the_export_obeys_the_options_of_the_search(translate, tmp_path):
     options = {"no_repeat_ngram_size": 2, "first_token_id": 5, "min_length": 4, "force_end": True}
     search = translate.with_options(rules="transformers", early_stopping=True, **options)

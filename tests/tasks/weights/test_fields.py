@@ -118,6 +118,7 @@ def test_sinusoids_of_a_distilbert_are_in_its_file(tmp_path):
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "task", ["classification", "tagging", "question_answering", "fill_mask", "regression"]
 )

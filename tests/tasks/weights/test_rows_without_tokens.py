@@ -154,6 +154,7 @@ def t5_pipeline(folder):
     return kt.pipelines.Translator(model, tokenizer, num_beams=2, extra_length=None, **options)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("make", [marian_pipeline, t5_pipeline])
 def test_a_translator(make, tmp_path):
     pipeline = make(tmp_path / "made")

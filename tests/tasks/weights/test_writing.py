@@ -155,6 +155,7 @@ def test_the_same_translator_comes_back(family, tmp_path, caplog):
             kt.save(alone, tmp_path / "alone", format="huggingface")
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(("family", "task"), [*ENCODER_PIPELINES, *(("", x) for x in OTHERS)])
 def test_the_same_pipeline_comes_back(family, task, tmp_path, caplog):
     made = pipeline(family, task, tmp_path)

@@ -71,6 +71,7 @@ def names(tokenizer, text):
     return [token.decode() for token in tokenizer.tokens(ids).numpy()]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -257,6 +258,7 @@ def unigrams(folder, **changes):
     return folder
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("kind", ["XLMRobertaTokenizer", "PreTrainedTokenizerFast", None])
 @pytest.mark.parametrize("family", [xlm_roberta.FAMILY, bert.FAMILY])
 def test_xlm_robertas_tokenizer_json_is_enough(kind, family, tmp_path):

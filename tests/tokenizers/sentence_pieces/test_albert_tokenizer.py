@@ -131,6 +131,7 @@ def test_a_mask_takes_the_white_space_before_it(ours):
     assert pieces.to_list() == [[b"a", b" film"], [b"x", b""]]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("options", [{}, {"lowercase": False, "keep_accents": True}])
 def test_it_is_saved_and_loaded(options, folder, tmp_path):
     new = {"id": 110, "content": "<concept>", "normalized": True, "special": False}
