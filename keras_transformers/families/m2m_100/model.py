@@ -130,7 +130,6 @@ _NUM_PARAMETERS = {
     "nllb_200_distilled_1_3b": 1_370_638_336,
     "nllb_200_3_3b": 3_344_863_232,
 }
-_PAPER_FIGURES = {"nllb_200_distilled_600m": "600M", "nllb_200_distilled_1_3b": "1.3B"}
 
 MODELS = {
     name: Entry(
