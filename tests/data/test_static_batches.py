@@ -47,6 +47,7 @@ def trimmed(values, like):
     return values[part]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("most", [1, 2, 20])

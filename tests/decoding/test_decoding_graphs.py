@@ -53,6 +53,7 @@ def assert_equal(found: Hypotheses, expected: Hypotheses) -> None:
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
 
 
+@pytest.mark.one_case
 @every_search
 def test_cached_equals_uncached_everywhere(name: str, model: AttentionModel) -> None:
     expected = run(name, model, "uncached", starts())

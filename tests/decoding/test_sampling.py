@@ -64,6 +64,7 @@ def frequency_options() -> Iterator[Any]:
         yield pytest.param(top_p, top_k, temperature, marks=marks)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(("top_p", "top_k", "temperature"), frequency_options())
 def test_frequencies(temperature: float, top_k: int | None, top_p: float | None) -> None:
     logits = np.random.default_rng(4).normal(size=20).astype(np.float32) * 0.8

@@ -273,6 +273,7 @@ def test_next_tokens_are_those_of_the_model():
     assert not full["alternatives"]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("prompt", ["two dogs", ""])
 @pytest.mark.parametrize("make", [lambda: tiny.pipeline("generation"), tiny.talker])
 def test_next_tokens_are_those_of_the_steps_of_decoding(make, prompt):
@@ -289,6 +290,7 @@ def test_next_tokens_are_those_of_the_steps_of_decoding(make, prompt):
         added.append(following[0]["id"])
 
 
+@pytest.mark.slow
 def test_a_llama_shows_its_next_tokens_and_every_query_head():
     """Its queries and keys are turned, and two heads of queries share one of keys."""
     tokenizer = tiny.byte_pairs()
@@ -452,6 +454,7 @@ def test_a_search_of_nothing_is_refused():
         view("embedding", "search", question="a", lines=[])
 
 
+@pytest.mark.slow
 def test_a_chat_is_the_pipelines():
     shown = subjects.of_pipeline("talker", tiny.talker())
     assert "chat" in shown.about["views"]

@@ -173,6 +173,7 @@ def test_images_of_two_classes_have_the_mean_of_their_weights():
     np.testing.assert_allclose(found, [2.5, 1.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(  # the weights of the other tasks are computed by hand above
     "task",
     [
@@ -199,6 +200,7 @@ def test_equal_weights_make_static_shapes_and_parts_no_difference():
     np.testing.assert_allclose(losses, losses[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_validation_counts_all_examples_the_same():
     data = with_weights("classification", [0.0, 1.0])
     plain = {name: column for name, column in data.items() if name != "weight"}

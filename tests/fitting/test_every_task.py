@@ -249,6 +249,7 @@ def test_a_share_of_scores_that_do_not_repeat():
     assert (len(train), len(held_out)) == (22, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     [task if task == "generation" else pytest.param(task, marks=pytest.mark.slow) for task in DATA],
@@ -259,6 +260,7 @@ def test_training_needs_no_validation(task):
     assert not any(name.startswith("val_") for name in history)
 
 
+@pytest.mark.slow
 def test_several_labels_get_thresholds_from_validation():
     pipeline, _, _, after = fitted("multi_label_classification")
     assert pipeline.thresholds != tiny.pipeline("multi_label_classification").thresholds

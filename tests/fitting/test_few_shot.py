@@ -101,7 +101,7 @@ def test_a_seed_decides_all_bits(trained):
     assert not all(np.array_equal(a, b) for a, b in zip(ours, others, strict=True))
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("task", LABELS)
 def test_an_export_answers_texts_as_python_does(trained, task, tmp_path):
     kt.export(trained[task], tmp_path / "1")
@@ -124,7 +124,7 @@ def test_a_saved_pipeline_answers_the_same(trained, tmp_path):
     assert kt.load(tmp_path / "saved")(TEXTS) == trained["classification"](TEXTS)
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("task", LABELS)
 def test_validation_measures_each_epoch_with_its_head(task, capsys):
     pipeline, data = made(task), (TEXTS, LABELS[task])

@@ -112,6 +112,7 @@ def test_prompts_are_measured_with_the_model_that_trains():
     assert found["ndcg_at_10"] == pytest.approx(best, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_without_blocks():
     tokenizer = kt.tokenizers.NgramTokenizer.train(TEXTS, num_buckets=50)
     encoder = kt.families.fasttext.fasttext(
@@ -216,6 +217,7 @@ def base_of(pipeline, before, folder):
     pipeline.model.set_weights(after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     [

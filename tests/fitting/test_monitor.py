@@ -17,6 +17,7 @@ def named(raised, *parts):
     assert all(part in str(raised.value) for part in parts), raised.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "monitor",  # the loss, a figure of Keras, one of the report
     [

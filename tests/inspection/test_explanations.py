@@ -52,6 +52,7 @@ def answer_of(task, pipeline, texts):
     return np.log(probability / (1 - probability))
 
 
+@pytest.mark.one_case
 def test_shares_add_up_to_the_answers_score(case):
     task, pipeline, texts, why = case
     assert why.score == pytest.approx(answer_of(task, pipeline, texts), abs=1e-4)
@@ -104,7 +105,7 @@ def test_the_shares_of_an_answer_are_those_of_its_start_and_its_end():
     )
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [None, -1e6])
 def test_without_an_answer_the_score_is_that_of_none(threshold):
     ask = tiny.pipeline("question_answering").with_options(no_answer_threshold=threshold)
@@ -113,6 +114,7 @@ def test_without_an_answer_the_score_is_that_of_none(threshold):
         assert why.score == pytest.approx(ask("a good film?", context).score, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_prompts_are_read_but_not_explained():
     plain = tiny.pipeline("embedding")
     search = plain.with_options(prompts={"query": "very long ", "document": "a film "})

@@ -171,6 +171,7 @@ TRANSLATORS = [
 TRANSLATORS[-2]["feed_tokens"] = TRANSLATORS[-1]["feed_tokens"] = False
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("options", TRANSLATORS, ids=lambda options: str(options["attention"]))
 def test_recurrent_translators_count_as_they_run(options):
     model = translator(**options)

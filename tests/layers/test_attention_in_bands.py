@@ -72,6 +72,7 @@ def test_only_long_texts_go_in_bands(monkeypatch):
         attend(*tensors(257), reach=reach)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
 def test_a_graph_with_an_unknown_length_decides_when_it_runs(policy, tmp_path):
     layer = MultiHeadAttention(2, 16, window=5, attention_dropout=0.1, dtype=policy)
@@ -104,7 +105,7 @@ def test_a_graph_with_an_unknown_length_decides_when_it_runs(policy, tmp_path):
             np.testing.assert_allclose(found, expected, atol=0.03)
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_step_of_unknown_length_has_no_branches_and_the_same_gradients(causal):
     """XLA compiles a step anew for other values if a gradient goes through a branch."""

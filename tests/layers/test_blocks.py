@@ -183,6 +183,7 @@ def test_what_a_call_gives_is_known_without_calling(scores, dtype):
     assert expected == called(decoder.compute_output_spec, inputs, source, **kwargs)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("join_states", [False, True])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])

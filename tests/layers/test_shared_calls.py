@@ -60,7 +60,7 @@ def test_models_of_one_structure_share_functions_and_not_weights():
     np.testing.assert_allclose(logits[1], next_logits(other), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"windows": (2, 3, 2)}, {"rotary_base": 10.0}, {"activation": "relu"}], ids=str
 )

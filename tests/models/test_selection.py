@@ -65,6 +65,7 @@ def gradients(model, inputs):
     return tape.gradient(loss, [variable.value for variable in model.trainable_weights])
 
 
+@pytest.mark.one_case
 def test_results_and_gradients_are_those_of_all_positions(model):
     assert isinstance(model, HeadedEncoder)
     assert HeadSelection(model).block is not None
@@ -80,6 +81,7 @@ def test_results_and_gradients_are_those_of_all_positions(model):
             np.testing.assert_allclose(tf.convert_to_tensor(actual), right, rtol=0, atol=1e-5)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}], ids=str)
 @pytest.mark.parametrize("head", [kt.heads.classifier, kt.heads.tagger])
 def test_training_drops_and_inference_does_not(head, rates):

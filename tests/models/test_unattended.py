@@ -36,6 +36,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_token_attends_to_them(family):
     encoder = tiny.lively(FAMILIES[family]())

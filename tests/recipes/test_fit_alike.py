@@ -89,6 +89,7 @@ IN_WINDOWS = ("classification", "multi_label_classification", "glue", "embedding
 WINDOWS = {"long_texts": "windows", "max_sequence_length": 7}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "reading"),
     [

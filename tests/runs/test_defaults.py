@@ -103,7 +103,7 @@ def test_every_recipe_that_loads_weights_has_such_lengths():
     assert checked >= 8
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"max_question_length": 3}])
 def test_questions_to_a_model_of_few_positions(given, tmp_path):
     tokenizer = roberta_toy.fairseq_tokenizer(tmp_path / "vocabulary")

@@ -107,6 +107,7 @@ def test_answers_below_the_limit_are_marked(task):
         assert tiny.pipeline(task)(text).entities[0].abstained is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task", ["classification", *(pytest.param(x, marks=pytest.mark.slow) for x in TASKS[1:])]
 )

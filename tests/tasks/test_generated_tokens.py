@@ -28,7 +28,7 @@ def options_of(generate, prompts):
     return {name: tf.cast(value, own[name].dtype) for name, value in columns(prompts).items()}
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: tiny.pipeline("generation"), tiny.talker])
 def test_tokens_joined_are_the_text_and_their_log_probabilities_its_own(make):
     generate = make()

@@ -239,6 +239,7 @@ def test_texts_may_be_cut_for_one_call():
     assert cut(LONG, long_texts="windows", window_overlap=3).label_index == pipe(LONG).label_index
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("task", TASKS)
 def test_saved_pipelines_read_windows_again(task, tmp_path):
     pipe = pipeline(task, "max")

@@ -63,6 +63,7 @@ def assert_same_tokens(forms, texts):
         assert rows[:3] == rows[3:], repr(text)
 
 
+@pytest.mark.slow
 @needs_both
 @pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_word_pieces_are_the_same_for_every_character(lowercase):

@@ -108,7 +108,7 @@ def test_equal_weights_for_parts_would_be_wrong():
     assert max(np.abs(a - b).max() for a, b in differences) > 1e-3
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("num_parts", [1, 2])
 def test_rows_that_fill_up_a_batch_change_nothing(num_parts):
     """Nor losses with either reduction, nor regularization, metrics and logs, nor validation."""

@@ -44,6 +44,7 @@ def test_weights_that_are_none_are_refused(given):
         LabelWeights(label_weights=tuple(given.split())).weights_of(TRAIN, LABELS)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("static_shapes", [None, 1])
 def test_batches_have_the_weights_and_evaluation_has_none(static_shapes):
     options = {"batch_size": 8, "shuffle": False, "static_shapes": static_shapes}
@@ -89,7 +90,7 @@ def update(reduction, **options):
     return steps, found.history["loss"][0]
 
 
-@pytest.mark.one_case
+@pytest.mark.slow
 @pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
 @pytest.mark.parametrize(
     "options",

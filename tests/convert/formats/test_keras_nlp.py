@@ -177,6 +177,7 @@ def test_an_image_classifier_gives_keras_nlps_logits(converter, tmp_path):
             kt.save(ours, tmp_path / "hf", format="huggingface")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [pytest.param("1.0", marks=pytest.mark.slow), "1.1"])
 def test_a_t5_gives_keras_nlps_logits(version, tmp_path, caplog):
     old = version == "1.0"

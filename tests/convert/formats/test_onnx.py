@@ -24,6 +24,7 @@ SHAPE = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize(
     "make",
     [

@@ -227,6 +227,7 @@ def test_golden_logits_from_a_folder_and_back(kind, tmp_path):
     np.testing.assert_array_equal(again({"token_ids": found["token_ids"]})["logits"], logits)
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cache_and_left_padding_change_nothing(kind, tmp_path):
     _, found = golden(kind, tmp_path)

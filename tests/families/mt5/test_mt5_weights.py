@@ -182,6 +182,7 @@ def written(tmp_path_factory):
     return write
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_translator_comes_back(written, kind):
     made, folder = written(kind)
@@ -196,6 +197,7 @@ def test_the_same_translator_comes_back(written, kind):
     np.testing.assert_allclose(np.sum(attention, -1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param("mt5", marks=pytest.mark.slow), "umt5"])
 def test_its_export_answers_alike(written, kind, tmp_path):
     made, texts = written(kind)[0], list(toys.T5_TEXTS[:4])

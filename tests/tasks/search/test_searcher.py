@@ -196,6 +196,7 @@ def test_the_v1_loader_finds_the_same(exported):
     assert [[x.decode() for x in row] for row in found] == [hits.ids for hits in search(QUERIES)]
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("k", [0, -1, 8])
 def test_k_beyond_the_corpus(exported, k):
     _, folder = exported

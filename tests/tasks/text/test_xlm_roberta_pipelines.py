@@ -27,6 +27,7 @@ def test_answers(pipelines, task, tmp_path):
     family_tasks.it_comes_back(pipelines[task], tmp_path)
 
 
+@pytest.mark.slow
 def test_spans_are_those_of_the_text(pipelines):
     text = "Ada Lovelace, in Zürich: 東京!"
     tags = pipelines["tagging"](text)

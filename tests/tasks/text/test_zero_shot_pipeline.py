@@ -94,6 +94,7 @@ def test_bad_options_and_requests(classify):
         classify(["a", "b"], [["good"], ["bad", "bad"]])
 
 
+@pytest.mark.slow
 def test_the_request_brings_template_and_kind(classify, tmp_path):
     folder = kt.export(classify, tmp_path / "export")
     call = tf.saved_model.load(str(folder)).signatures["template"]

@@ -308,6 +308,7 @@ NEW_HEADS = {
 }
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("kind", NEW_HEADS)
 def test_a_new_head_on_sentence_transformers_reads_what_their_files_pool(kind, pooling, tmp_path):

@@ -97,6 +97,7 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
     assert kt.load(folder).max_length == {"t5": 49, "marian": 12}[family]  # its positions
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("family", ["t5", "marian"])
 def test_the_files_constrain_the_texts(family, folder_of, tmp_path, caplog):
     folder = folder_of(family)

@@ -139,6 +139,7 @@ def classifier_folder(tmp_path_factory):
     return kt.save(tiny.pipeline("classification"), folder, format="huggingface")
 
 
+@pytest.mark.one_case
 @pytest.mark.parametrize("family", ["t5", "marian", "bart", "pegasus"])
 def test_the_same_translator_comes_back(family, tmp_path, caplog):
     options = {"rules": "transformers", "force_end": family == "marian"}

@@ -51,6 +51,7 @@ def test_random_files(count, tmp_path):
     assert computed >= LEAST_COMPUTED * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [6, pytest.param(14, marks=pytest.mark.slow)])
 def test_graphs_offsets_and_round_trips(seed, tmp_path):
     contents = random_file(random.Random(seed))
