@@ -20,7 +20,6 @@ def tutorials():
         yield pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize("path", tutorials())
 def test_a_tutorial_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -173,7 +173,6 @@ def test_images_of_two_classes_have_the_mean_of_their_weights():
     np.testing.assert_allclose(found, [2.5, 1.0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(  # the weights of the other tasks are computed by hand above
     "task",
     [

@@ -217,7 +217,6 @@ def base_of(pipeline, before, folder):
     pipeline.model.set_weights(after)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     [

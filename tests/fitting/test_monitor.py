@@ -17,7 +17,6 @@ def named(raised, *parts):
     assert all(part in str(raised.value) for part in parts), raised.value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "monitor",  # the loss, a figure of Keras, one of the report
     [
@@ -101,7 +100,6 @@ def test_the_loss_of_every_task_can_be_followed(task):
     assert len(history["val_loss"]) == 2
 
 
-@pytest.mark.slow
 def test_a_figure_that_does_not_exist_is_named_with_those_that_do(tmp_path):
     data = (TEXTS, LABELS)
     folder = tmp_path / "run"
@@ -127,7 +125,6 @@ def test_what_needs_validation_data_says_so(option):
     named(raised, f"{name}={value!r}", "validation=")
 
 
-@pytest.mark.slow
 def test_two_rules_that_restore_other_weights_disagree_before_the_first_step():
     data = (TEXTS, LABELS)
     stopping = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)

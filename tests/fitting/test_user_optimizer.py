@@ -102,7 +102,6 @@ def test_a_stopped_training_goes_on(make, tmp_path):
     assert same(stopped_and_resumed(tmp_path / "run", make), whole)
 
 
-@pytest.mark.slow
 def test_the_averages_are_scored_and_kept():
     """With a momentum of 1 they stay the weights of the first update."""
     kept = []

@@ -248,7 +248,6 @@ READERS = {
 }
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_read_or_refused_by_name(name, tmp_path, seconds):
     check_reader(name, READERS[name], tmp_path, seconds)

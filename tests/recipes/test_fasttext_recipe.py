@@ -24,7 +24,6 @@ def options(folder, **changes):
     } | changes
 
 
-@pytest.mark.slow
 def test_the_baseline_learns_and_is_exported(folder):
     changes = {"test_file": folder / "dev.tsv", "export": folder / "saved" / "1"}
     outcome = run("fasttext_classification", **options(folder, learning_rate=4, **changes))

@@ -97,7 +97,6 @@ def test_texts_nested_thousands_deep_are_named(place, classify):
     assert len(str(raised.value)) < 500
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize(
     ("wrong", "kind"),
     [(None, "NoneType"), (float("nan"), "float"), (3, "int"), (["a"], "list"), (True, "bool")],
@@ -161,7 +160,6 @@ def test_lazy_tables():
         tiny.pipeline("classification")(polars.LazyFrame({"text": ["a"]}))
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize("half", ["\ud83d", "a \ude00", "\ud83d\ude00", "\ud800a"])
 @pytest.mark.parametrize("task", [task for task in tiny.TASKS if "image" not in task])
 def test_half_of_a_surrogate_pair_has_its_row_and_remedy(task, half):

@@ -161,7 +161,6 @@ def test_the_graph_refuses_what_a_client_may_send(generate):
     np.testing.assert_allclose(gaps["probabilities"][1].numpy()[[0, 2]], dogs, rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_names_of_special_tokens_are_no_texts_that_it_writes():
     with pytest.raises(ValueError, match=in_order("exactly", "<|im_end|>")):
         tiny.talker().choose_chat(CHAT, ["yes", "<|im_end|>"])

@@ -76,7 +76,6 @@ def gradients(model, inputs, *, recompute):
     return float(loss), found, [generator.state.numpy() for generator in generators]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [encoder_decoder, pytest.param(encoder, marks=pytest.mark.slow)])
 def test_loss_gradients_and_generators_are_those_of_plain_training(make):
     model = make()

@@ -199,7 +199,7 @@ def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
 
 def check_post_processor(folder: Folder, config: Mapping[str, Any], tokenizer: Any) -> None:
     """Raises ValueError if tokenizer.json adds different special tokens around texts."""
-    if not follows_file(config) or hasattr(tokenizer, "languages"):  # the file has only one's
+    if not follows_file(config) or hasattr(tokenizer, "languages"):  # it names one language
         return
     file, contents = folder / NAME, folder.json(NAME, missing_ok=True)
     processor = contents.get("post_processor")

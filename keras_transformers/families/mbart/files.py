@@ -17,8 +17,8 @@ from keras_transformers.families.mbart.model import MODELS, mbart
 __all__ = ["FAMILY"]
 
 _END = 2
-# What a target starts with: mBART has only the first, its language; mBART-50 has </s>, language.
-_STARTS = ("decoder_start_token_id", "forced_bos_token_id")
+# The ids of a target's first tokens: in mBART its language, in mBART-50 </s> and its language.
+_FIRST, _SECOND = "decoder_start_token_id", "forced_bos_token_id"
 _SPECIAL_TOKENS = ("eos_token", "unk_token", "pad_token")
 _LAYERS = {
     **bart.LAYERS,
@@ -66,7 +66,7 @@ def _tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _config_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
-    return {_STARTS[0]: tokenizers["tokenizer"].target_start()[0]}
+    return {_FIRST: tokenizers["tokenizer"].target_start()[0]}
 
 
 _MBART, _MBART_50 = (
@@ -115,19 +115,21 @@ def _for_target(folder: Folder, tokenizer: Any) -> Any:
     """
     target, languages = tokenizer.target_language, tokenizer.languages
     codes = {languages[code]: code for code in ([target] if target else languages)}
-    code = None
-    *before, last = _STARTS[: len(tokenizer.target_start(_END))]
-    for field, expected in (*((field, {_END: "</s>"}) for field in before), (last, codes)):
+    expected = {_FIRST: codes}
+    if len(tokenizer.target_start(_END)) == 2:
+        expected = {_FIRST: {_END: "</s>"}, _SECOND: codes}
+    for field, tokens in expected.items():
         file, token_id = _option(folder, field)
-        if token_id not in (None, *expected):
-            wanted = [f"{token_id} ({token})" for token_id, token in expected.items()]
+        if token_id not in (None, *tokens):
+            few = ", ".join(f"{wanted} ({token})" for wanted, token in [*tokens.items()][:3])
             raise ValueError(
                 f"{file}: {field}={token_id!r:.100}; with {type(tokenizer).__name__} expected "
-                f"{', '.join(wanted[:3])}{' or another language' * (len(wanted) > 3)}: correct "
-                "tokenizer_class or tgt_lang in tokenizer_config.json"
+                f"{few}{' or another language' * (len(tokens) > 3)}: correct tokenizer_class or "
+                "tgt_lang in tokenizer_config.json"
             )
-        code = expected.get(token_id)
-    return tokenizer.between(None, code)
+        if tokens is codes:
+            target = codes.get(token_id)
+    return tokenizer.between(None, target)
 
 
 def _option(folder: Folder, field: str) -> tuple[Path, Any]:

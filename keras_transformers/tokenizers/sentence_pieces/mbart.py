@@ -71,7 +71,7 @@ class MBartTokenizer(NllbTokenizer):
     source is text, </s> and its language. A target starts with its language, which takes the place
     of </s>; then come text, </s> and, in training, its language again. Ids equal those of Hugging
     Face's MBartTokenizer, with the exceptions named there and one more: transformers 5 leaves out
-    the SentencePiece model's normalization, as of "½" and "ﬁ".
+    the SentencePiece model's normalization, such as that of "ﬁ".
 
     Args:
         path: a SentencePiece model, or a folder with `sentencepiece.bpe.model`.

@@ -50,7 +50,6 @@ def test_counts_by_arithmetic_at_both_resolutions(name):
     assert with_representation - encoder == REPRESENTATION.get(name, h * h + h)
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize("use_representation_layer", [False, True])
 @pytest.mark.parametrize("image_size", [224, 384])
 @pytest.mark.parametrize(

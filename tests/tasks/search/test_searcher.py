@@ -142,7 +142,6 @@ def test_reranked_hits(embed, corpus):
     assert len(search("good film", top_k=6).ids) == 6  # more candidates than usual
 
 
-@pytest.mark.slow
 def test_a_reranker_and_the_indexes_decide_together(embed, corpus):
     rank = tiny.pipeline("reranking")
     first = kt.pipelines.Searcher.of(embed, corpus, top_k=4)("good film")

@@ -21,7 +21,6 @@ def fresh(**options):
     return kt.pipelines.SparseEmbedder(model, tiny.wordpiece(), **options)
 
 
-@pytest.mark.slow
 def test_the_regularizer_makes_weights_few():
     counts = []
     for factor in (0.0, 1.0):
@@ -35,7 +34,6 @@ def test_the_regularizer_makes_weights_few():
     assert counts[1] < counts[0]
 
 
-@pytest.mark.slow
 def test_a_teachers_scores():
     rows = [(*pair, ["film"], [3.0, 1.0]) for pair in PAIRS]
     history = kt.fit(fresh(), rows, epochs=5, query_regularizer=0.0, **OPTIONS).history

@@ -112,7 +112,7 @@ def cosines(rows):
     return (rows @ rows.T)[np.triu_indices(len(rows), 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.one_case
 @pytest.mark.parametrize("loss", ["cosine", "mse"])
 def test_training_gets_nearer_to_the_teacher(static, loss):
     texts, others = sentences(), sentences(50, seed=1)

@@ -22,7 +22,6 @@ def either(request, tmp_path_factory):
     return toy.translator(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.slow
 def test_the_target_language_starts_translations(translate):
     languages = translate.tokenizer.languages
     source, target = languages[toy.SOURCE], languages[toy.TARGET]

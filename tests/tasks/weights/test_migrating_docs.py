@@ -261,7 +261,6 @@ def marks(title):
     return pytest.mark.slow if title in SLOW else ()
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize("title", [pytest.param(title, marks=marks(title)) for title in NOW])
 def test_the_new_lines_run(title, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -271,7 +270,6 @@ def test_the_new_lines_run(title, tmp_path, monkeypatch):
     exec(compile(NOW[title], f"{DOCUMENT}, {title}", "exec"), {"kt": kt})
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize(("line", "name"), HAVE)
 def test_what_you_have_is_read_by_what_you_type(line, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -164,6 +164,8 @@ def test_ids_are_those_of_transformers(kind, tokenizer, tmp_path):
         assert theirs(text)["input_ids"] == [*before, *ids, *after]
         labels = tokenizer.tokenize([text], add_start=True, add_end=True).to_list()[0]
         assert theirs(text_target=text)["input_ids"] == labels[1:]
+    ligature = [*before, *tokenizer.tokenize(["ﬁsh"]).to_list()[0], *after]
+    assert (theirs("ﬁsh")["input_ids"] == ligature) == (kind == "mbart_50")  # see MBartTokenizer
     assert len(theirs) == tokenizer.vocabulary_size
     for token_id, token in enumerate(tokenizer.vocabulary):
         assert theirs.convert_tokens_to_ids(token) == token_id
