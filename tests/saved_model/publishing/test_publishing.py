@@ -280,7 +280,6 @@ def prune_all(export, base):
     prune(base, keep=1)
 
 
-@pytest.mark.one_case
 @pytest.mark.parametrize("labels", [pytest.param((), marks=pytest.mark.slow), ("stable", "canary")])
 @pytest.mark.parametrize(
     "change",
