@@ -104,9 +104,10 @@ class Gateway:
         for patience_s in (self._timeout_s + _PATIENCE_S, _PATIENCE_S):
             self._thread.join(patience_s)
             self._http.force_exit = True
-        if self._thread.is_alive():
+        if self._thread.is_alive():  # its event loop still watches the socket
             _logger.warning("the gateway did not stop; its thread ends with the process")
-        self._listening.close()
+        else:
+            self._listening.close()
         self._grpc_executor.shutdown(wait=False)
 
     def __enter__(self) -> Self:

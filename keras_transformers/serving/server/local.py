@@ -164,7 +164,7 @@ class Server:
         ended.wait()
         if self._health_thread.is_alive():
             self._health_thread.join()
-        if self._listening is not None:
+        if self._listening is not None and not self._rest_thread.is_alive():
             self._listening.close()
         self._executor.shutdown()
         self._grpc_executor.shutdown()

@@ -11,6 +11,7 @@ import pytest
 
 from keras_transformers.serving import Limits, ModelSettings, Server
 from keras_transformers.serving.client.transport import Call
+from keras_transformers.serving.gateway import process
 from keras_transformers.serving.gateway.apis import Body, Room
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.gateway.refusals import RefusalError
@@ -56,6 +57,31 @@ def test_beyond_its_requests_a_gateway_refuses_at_once(simple):
         simple.holding = False
         assert simple.abandoned.wait(10)
         assert client.post("/embed", json={"inputs": "b"}).status_code == 200
+
+
+def test_an_event_loop_that_hangs_keeps_its_socket(simple, monkeypatch, caplog):
+    """It stops listening by itself when it goes on: nobody else closes what it watches."""
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    async def hang():
+        hangs.set()
+        goes_on.wait(30)
+        return ["embedder"]
+
+    monkeypatch.setattr(simple, "names", hang)
+    monkeypatch.setattr(process, "_PATIENCE_S", 0.01)
+    gateway = Gateway(simple, port=0, limits=Limits(timeout_s=0.01))
+    gateway.start()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(httpx.get, f"http://127.0.0.1:{gateway.port}/v1/models", timeout=30)
+        assert hangs.wait(30)
+        gateway.stop()
+        assert "the gateway did not stop" in caplog.text
+        goes_on.set()
+        asked.exception()
+    gateway._thread.join(30)
+    assert not gateway._thread.is_alive()
+    assert gateway._listening.fileno() == -1
 
 
 def subclasses(kind):
