@@ -88,8 +88,11 @@ def encode_pairs(
         source_texts, target_texts = zip(*chunk, strict=True)
         sources.append(join([tokenizer.tokenize(source_texts)], ends))
         targets.append(target_tokenizer.tokenize(target_texts, add_start=True, add_end=True))
-    num_ends = sum(map(len, ends))
-    return _keep(_join(sources), _join(targets), max_sequence_length, num_ends=num_ends)
+    # What stands around every text: special tokens, and those of its language.
+    empty_source = join([tokenizer.tokenize([""])], ends)
+    empty_target = target_tokenizer.tokenize([""], add_start=True, add_end=True)
+    around = (len(empty_source[0]), len(empty_target[0]))
+    return _keep(_join(sources), _join(targets), max_sequence_length, around=around)
 
 
 def cut_anew(
@@ -141,12 +144,14 @@ def _keep(
     max_sequence_length: int,
     indices: np.ndarray | None = None,
     *,
-    num_ends: int = 1,
+    around: tuple[int, int] = (1, 2),
 ) -> EncodedPairs:
-    """Drops and counts the pairs with an empty side or a side that is too long."""
-    # An empty source is just its special tokens; an empty target is start and end, of which one
-    # counts.
-    is_empty = (source.lengths <= num_ends) | (target.lengths <= 2)
+    """Drops and counts the pairs with an empty side or a side that is too long.
+
+    `around` is how many tokens an empty source and an empty target have; of a target's start and
+    end, one counts.
+    """
+    is_empty = (source.lengths <= around[0]) | (target.lengths <= around[1])
     too_long = np.maximum(source.lengths, target.lengths - 1) > max_sequence_length
     kept = np.flatnonzero(~is_empty & ~too_long)
     source_kept, target_kept = source.select(kept), target.select(kept)

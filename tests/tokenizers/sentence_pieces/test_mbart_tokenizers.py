@@ -10,6 +10,7 @@ from keras_transformers.convert.families import family_named, tokenizer_writer
 from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.formats.tokenizer_files import read_tokenizers, write_tokenizers
 from keras_transformers.convert.formats.tokenizer_json import decoder_of
+from keras_transformers.data.translation import encode_pairs
 from keras_transformers.families.mbart.files import FAMILY as MBART
 from keras_transformers.tokenizers.sentence_pieces.mbart import MBART_50_LANGUAGES, MBART_LANGUAGES
 
@@ -169,3 +170,9 @@ def test_ids_are_those_of_transformers(kind, tokenizer, tmp_path):
     assert len(theirs) == tokenizer.vocabulary_size
     for token_id, token in enumerate(tokenizer.vocabulary):
         assert theirs.convert_tokens_to_ids(token) == token_id
+
+
+def test_a_text_of_nothing_but_its_language_is_empty(tokenizer):
+    pairs = [("a fish", "a fish"), ("a fish", " "), ("", "a fish"), ("a", "fish")]
+    encoded = encode_pairs(pairs, tokenizer, max_sequence_length=20)
+    assert (encoded.indices.tolist(), encoded.report.num_empty) == ([0, 3], 2)
