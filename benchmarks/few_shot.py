@@ -108,7 +108,8 @@ def with_ours(weights: str, task: str, split: dict[str, Any], seed: int) -> Resu
 
     keras.utils.set_random_seed(seed)
     name = "classification" if task == "sst2" else "multi_label_classification"
-    classify = kt.load(weights, pipeline=name, labels=split["labels"])
+    # As in SetFit, where MiniLM's vectors have length 1.
+    classify = kt.load(weights, pipeline=name, labels=split["labels"], pooling="normalized_mean")
     start = time.process_time()
     kt.fit(classify, tuple(split["train"]), few_shot=True, seed=seed, quiet=True)
     seconds = time.process_time() - start

@@ -43,6 +43,7 @@ class Training(Options):
         rate: the learning rate of models with 50 million parameters or more, if none is set.
         medium_rate: that of smaller ones with 10 million or more.
         small_rate: that of models with fewer.
+        epsilon: see `training.adamw`.
     """
 
     epochs: PositiveInt = 3
@@ -63,6 +64,7 @@ class Training(Options):
     medium_rate: ClassVar[float] = 1e-4
     # The best for a BERT of 1.9 million parameters on SST-2 (recipes/classification.py).
     small_rate: ClassVar[float] = 1e-3
+    epsilon: ClassVar[float] = 1e-6
 
     def rate_for(self, model: keras.Model) -> float:
         """Returns the learning rate for a model if none is set."""
@@ -89,7 +91,12 @@ class Training(Options):
     def optimizer(self, model: keras.Model, steps_per_epoch: int) -> keras.optimizers.Optimizer:
         """Returns AdamW with `schedule`, as BERT was fine-tuned."""
         schedule = self.schedule(model, steps_per_epoch)
-        return adamw(schedule, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
+        return adamw(
+            schedule,
+            weight_decay=self.weight_decay,
+            epsilon=self.epsilon,
+            clip_norm=self.clip_norm,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

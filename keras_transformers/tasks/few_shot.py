@@ -40,6 +40,9 @@ class FewShotOptions(Confidence, Training):
     rate: ClassVar[float] = 2e-5
     medium_rate: ClassVar[float] = 2e-5
     small_rate: ClassVar[float] = 2e-5
+    # In its first updates, Adam's second moment is so small that 1e-6 would hold them back; few
+    # texts make ten updates.
+    epsilon: ClassVar[float] = 1e-8
 
     def batching(self) -> dict[str, Any]:
         """Returns the options for the batches of pairs."""

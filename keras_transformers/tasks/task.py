@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Task"]
 
 # How to make the one vector that a new head for whole texts reads.
-Pooling = Literal["mean", "cls", "lasttoken", "pooler"]
+Pooling = Literal["mean", "normalized_mean", "cls", "lasttoken", "pooler"]
 
 PipelineT = TypeVar("PipelineT", bound=Pipeline)
 

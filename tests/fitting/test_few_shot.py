@@ -163,6 +163,11 @@ def test_low_rank_updates_are_trained_under_the_head():
 
 
 @pytest.mark.slow
+def test_the_first_updates_are_whole():
+    """After a few updates, 1e-6 would be most of what Adam divides small gradients by."""
+    assert kt.tasks.FewShotOptions().optimizer(made().model, 9).epsilon == 1e-8
+
+
 def test_pairs_of_texts():
     pipeline = made(pair=True)
     kt.fit(pipeline, (TEXTS, ["a film"] * 8, ONE), **OPTIONS)

@@ -120,13 +120,14 @@ def grouped_embedder(model: keras.Model) -> keras.Model:
     return keras.Model(inputs, {"embedding": grouped}, name=f"{model.name}_grouped")
 
 
-def with_mean_pooling(encoder: keras.Model) -> keras.Model:
+def with_mean_pooling(encoder: keras.Model, *, normalize: bool = False) -> keras.Model:
     """Returns the encoder with the mean of its real tokens as `pooled_output`, without its pooler.
 
     Encoders trained to embed sentences, such as all-MiniLM-L6-v2, have an untrained pooler.
 
     Args:
         encoder: see `embedder`.
+        normalize: whether to scale the mean to length 1.
 
     Raises:
         ValueError: the encoder lacks that input or output.
@@ -139,6 +140,8 @@ def with_mean_pooling(encoder: keras.Model) -> keras.Model:
     mean = keras.layers.GlobalAveragePooling1D(name="mean_pooling")(
         vectors, mask=keras.ops.logical_or(mask, is_empty)
     )
+    if normalize:
+        mean = keras.layers.UnitNormalization(dtype="float32", name="unit_pooling")(mean)
     return _with_pooled(encoder, mean)
 
 

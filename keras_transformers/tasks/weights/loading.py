@@ -1,5 +1,6 @@
 """Loads a pipeline from a folder of weights, in any supported format."""
 
+import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,7 @@ _ADVICE = {
 # How to make one vector per text -> the encoder that does it.
 _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
     "mean": with_mean_pooling,
+    "normalized_mean": functools.partial(with_mean_pooling, normalize=True),
     "cls": with_cls_pooling,
     "lasttoken": with_last_pooling,
     "pooler": lambda encoder: encoder,
@@ -82,9 +84,10 @@ def load(
             `save(format="peft")`.
         **options: the pipeline's keyword arguments, such as `labels` for a new classifier, `pair`
             or `max_sequence_length`. A new head for whole texts also takes `pooling`, which selects
-            the vector that it reads: "mean" over the real tokens, "cls" for the first token's,
-            "lasttoken" for the last real token's, or "pooler" for the encoder's pooler, the default
-            unless a sentence-transformers folder says otherwise.
+            the vector that it reads: "mean" over the real tokens, "normalized_mean" for the same
+            with length 1, "cls" for the first token's, "lasttoken" for the last real token's, or
+            "pooler" for the encoder's pooler, the default unless a sentence-transformers folder
+            says otherwise.
 
     Returns:
         The pipeline. Its `model` can be trained further.

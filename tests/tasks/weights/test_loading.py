@@ -371,12 +371,17 @@ def test_a_new_head_takes_another_pooling_if_it_is_given(tmp_path):
         ("st", "pooler", "pooler"),
         ("st", "cls", "cls_pooling"),
         ("bert", "mean", "mean_pooling"),
+        ("bert", "normalized_mean", "mean_pooling unit_pooling"),
         ("bert", None, "pooler"),
     ):
         options = {} if given is None else {"pooling": given}
         loaded = kt.load(tmp_path / folder, pipeline="regression", **options)
         names = [layer.name for layer in loaded.model.layers]
-        assert [name for name in names if "pool" in name] == [layer], (folder, given)
+        assert " ".join(name for name in names if "pool" in name) == layer, (folder, given)
+        if given == "normalized_mean":
+            read = keras.Model(loaded.model.input, loaded.model.get_layer("unit_pooling").output)
+            vectors = read(loaded.pack(loaded.tokenize(["a b", "b"])))
+            np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     with pytest.raises(ValueError, match="pooling='max':.*new.*pool"):
         kt.load(tmp_path / "bert", pipeline="regression", pooling="max")
     hf = kt.save(
