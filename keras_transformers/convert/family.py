@@ -15,6 +15,7 @@ from keras_transformers.convert.folder import Folder
 from keras_transformers.convert.keras_backbones import Backbone
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import write_safetensors
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.entry import Entry
 
 __all__ = ["Family", "Writer"]
@@ -101,7 +102,10 @@ class Family:
             encoder's.
         task: the pipelines' task that a model without a head serves.
         reads_texts: whether it has a tokenizer.
-        generates: whether its models write texts, and so take no other heads and tokenizers.
+        generates: whether its models write texts, and so take no other tokenizers, and other heads
+            only by `as_encoder`.
+        as_encoder: makes an encoder of texts, for heads on whole texts, from a model that writes
+            them; it then serves the writer's other tasks. None if its models take no other heads.
         trained: the suffix of a class -> the tasks that its heads were trained for, if they differ
             from those of other families' classes.
         target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
@@ -140,6 +144,7 @@ class Family:
     task: str = "embedding"
     reads_texts: bool = True
     generates: bool = False
+    as_encoder: Callable[[keras.Model], keras.Model] | None = None
     trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     target_tokenizer: Callable[[Folder], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
@@ -161,6 +166,12 @@ class Family:
     def is_encoder(self) -> bool:
         """Whether its models read a text in both directions."""
         return self.reads_texts and not self.generates
+
+    @property
+    def encoder_tasks(self) -> tuple[str, ...]:
+        """The tasks that its models serve by `as_encoder`: the writer's, without the main one."""
+        classes = self.writer.classes if self.writer is not None else ""
+        return () if isinstance(classes, str) else tuple(x for x in classes if x != self.task)
 
     @property
     def continues_texts(self) -> bool:
@@ -244,7 +255,7 @@ class Family:
                 Face has no name for its activation.
         """
         self.names.check(model)
-        if not self.generates:
+        if not self.generates or anatomy(model).projection is None:
             fields = {**label_fields(model, labels), **fields}
         self.fields.write(model, path, **fields)
         if self.writer is not None and self.writer.more_files is not None:

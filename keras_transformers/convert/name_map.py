@@ -80,7 +80,8 @@ class NameMap:
         layers: our layer outside the blocks -> module.
         blocks: the names of the blocks; of an encoder-decoder, those of the encoder.
         decoder_blocks: the names of an encoder-decoder's decoder blocks.
-        sequence_head: entries of `layers` that differ in a model whose head reads the pooler.
+        sequence_head: entries of `layers` that differ in a model whose head reads the pooler, where
+            `stored` does not apply to them.
         stored: "layer/variable" -> the tensor's name and form, where they do not follow the rule.
         kernel: how files store the matrices of dense layers.
         norm: how files store the factors of RMS norms.
@@ -114,13 +115,13 @@ class NameMap:
         Raises:
             ValueError: the family has no counterpart of a layer.
         """
-        layers = self._layers(model)
+        layers, stored = self._names(model)
         numbers = dict(self._numbered(model))
         return [
             tensor
             for layer in model.layers
             if layer.weights
-            for tensor in self._of_layer(layer, layers, numbers)
+            for tensor in self._of_layer(layer, layers, stored, numbers)
         ]
 
     def problems(self, model: keras.Model) -> list[str]:
@@ -138,7 +139,7 @@ class NameMap:
                 if value != wanted:
                     problems.append(f"{trait} is {value!r}, not {wanted!r}")
                     break
-        layers = self._layers(model)
+        layers, _ = self._names(model)
         weighted = [layer for layer in model.layers if layer.weights]
         return problems + [
             self._without_place(layer) for layer in weighted if not self._has_place(layer, layers)
@@ -184,11 +185,19 @@ class NameMap:
 
         return arrays.renamed(name_today)
 
-    def _layers(self, model: keras.Model) -> Mapping[str, str]:
+    def _names(
+        self, model: keras.Model
+    ) -> tuple[Mapping[str, str], Mapping[str, tuple[str, Form]]]:
+        """Returns `layers` and `stored` for the model's head."""
         has_pooler = "pooler" in {layer.name for layer in model.layers}
-        if has_pooler and num_labels(model) is not None:
-            return {**self.layers, **self.sequence_head}
-        return self.layers
+        if not has_pooler or num_labels(model) is None:
+            return self.layers, self.stored
+        stored = {
+            key: value
+            for key, value in self.stored.items()
+            if key.split("/")[0] not in self.sequence_head
+        }
+        return {**self.layers, **self.sequence_head}, stored
 
     def _numbered(self, model: keras.Model) -> Iterator[tuple[str, tuple[Blocks, int]]]:
         """Yields the name of each block, the map for its tensors, and its number."""
@@ -205,6 +214,7 @@ class NameMap:
         self,
         layer: Any,
         layers: Mapping[str, str],
+        stored: Mapping[str, tuple[str, Form]],
         numbers: Mapping[str, tuple[Blocks, int]],
     ) -> Iterator[NamedTensor]:
         if isinstance(layer, TransformerBlock):
@@ -219,7 +229,7 @@ class NameMap:
                 f"{layers.get(layer.name)}.{_WEIGHTS.get(last)}",
                 _form(variable, self.kernel, self.norm),
             )
-            name, form = self.stored.get(f"{layer.name}/{last}", plain)
+            name, form = stored.get(f"{layer.name}/{last}", plain)
             yield NamedTensor(name, (variable,), form)
 
     def _has_place(self, layer: Any, layers: Mapping[str, str]) -> bool:

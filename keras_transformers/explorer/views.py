@@ -169,6 +169,8 @@ def inputs(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
             elif layer is segment_embedding:
                 vectors["segment"] = outputs
             elif isinstance(layer, PositionEmbedding | SinusoidalPositionEmbedding):
+                if "position" in vectors:  # the encoder's, where a decoder reads the text too
+                    return outputs
                 zeros = tf.zeros_like(args[0])
                 vectors["position"] = layer(zeros, *args[1:], **kwargs)
                 vectors["sum"] = outputs
@@ -261,7 +263,7 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
         "gradient": {"tokens": why.tokens, "shares": why.shares.tolist(), "label": why.label}
     }
     model = pipeline.model
-    if has_attention(model):
+    if has_attention(model) and anatomy(model).encoder is None:
         kinds = attention(pipeline, *texts)
         maps = kinds["encoder"] if "encoder" in kinds else kinds["decoder"]
         rollout = maps.rollout()

@@ -8,6 +8,7 @@ import keras
 
 from keras_transformers.layers import (
     DisentangledAttention,
+    EndTokenPooler,
     FirstTokenPooler,
     MultiHeadAttention,
     PositionEmbedding,
@@ -37,6 +38,10 @@ def _dense(layer: Any, inputs: Any) -> int:
 def _pooler(layer: FirstTokenPooler, inputs: Any, positions: Any = None) -> int:
     num_vectors = inputs.shape[0] if positions is None else math.prod(positions.shape)
     return 2 * num_vectors * math.prod(layer.kernel.shape)
+
+
+def _end_pooler(layer: EndTokenPooler, inputs: Any, *_: Any) -> int:
+    return 2 * inputs.shape[0] * math.prod(layer.kernel.shape)
 
 
 def _token_embedding(layer: TokenEmbedding, inputs: Any, reverse: bool = False) -> int:
@@ -203,6 +208,7 @@ def _einsum_dense(layer: keras.layers.EinsumDense, inputs: Any) -> int:
 # The first match wins: a pooler is also a dense layer.
 RULES: dict[type, Rule] = {
     FirstTokenPooler: _pooler,
+    EndTokenPooler: _end_pooler,
     keras.layers.Dense: _dense,
     keras.layers.EinsumDense: _einsum_dense,
     keras.layers.MultiHeadAttention: _keras_attention,

@@ -58,6 +58,7 @@ from .masks import UnattendedBias as UnattendedBias
 from .patches import ClassToken as ClassToken
 from .patches import PatchEmbedding as PatchEmbedding
 from .patches import StemConvolution as StemConvolution
+from .pooling import EndTokenPooler as EndTokenPooler
 from .pooling import FirstDimensions as FirstDimensions
 from .pooling import FirstTokenPooler as FirstTokenPooler
 from .pooling import GatherPositions as GatherPositions
@@ -67,6 +68,7 @@ from .pooling import MeanOfTokens as MeanOfTokens
 from .pooling import MeanOfWords as MeanOfWords
 from .pooling import SampleTokens as SampleTokens
 from .pooling import ScalarMix as ScalarMix
+from .pooling import ShiftRight as ShiftRight
 from .pooling import TokenPooling as TokenPooling
 from .pooling import WithoutMarkers as WithoutMarkers
 from .recurrent.cells import GRUCell as GRUCell

@@ -16,6 +16,7 @@ from keras_transformers.layers.scopes import SELECTIONS
 from keras_transformers.layers.tensors import Shape, Tensor
 
 __all__ = [
+    "EndTokenPooler",
     "FirstDimensions",
     "FirstTokenPooler",
     "GatherPositions",
@@ -25,6 +26,7 @@ __all__ = [
     "MeanOfWords",
     "SampleTokens",
     "ScalarMix",
+    "ShiftRight",
     "TokenPooling",
     "WithoutMarkers",
 ]
@@ -49,6 +51,102 @@ class FirstTokenPooler(keras.layers.Dense):
     ) -> Shape:
         """Returns (batch, units), or (batch, n, units) with positions."""
         return (*(inputs_shape[:1] if positions_shape is None else positions_shape), self.units)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class EndTokenPooler(keras.layers.Dense):
+    """BART's pooler: a `keras.layers.Dense` on the vector at each text's last end token.
+
+    Args:
+        units: width of the result.
+        end_token_id: id of the end token. A pair of texts has several; the last one counts.
+        **options: those of `keras.layers.Dense`.
+
+    Example:
+        >>> pooler = EndTokenPooler(4, end_token_id=2, activation="tanh")
+        >>> token_ids = keras.ops.array([[0, 7, 2, 1]])
+        >>> pooler(keras.ops.ones((1, 4, 8)), token_ids, token_ids != 1).shape
+        TensorShape([1, 4])
+    """
+
+    def __init__(self, units: int, *, end_token_id: int, **options: Any) -> None:
+        super().__init__(units, **options)
+        self.end_token_id = end_token_id
+
+    def build(self, inputs_shape: Shape, token_ids_shape: Shape, padding_mask_shape: Shape) -> None:
+        """Creates the weights."""
+        super().build(inputs_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        token_ids: Tensor,
+        padding_mask: Tensor,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Maps vectors (batch, length, features) to (batch, units).
+
+        Args:
+            inputs: (batch, length, features).
+            token_ids: the texts, int32 (batch, length).
+            padding_mask: bool (batch, length), True where a token is real.
+            training: whether in training.
+
+        Returns:
+            (batch, units). A row without an end token is pooled at its first position.
+        """
+        is_end = ops.logical_and(ops.equal(token_ids, self.end_token_id), padding_mask)
+        return super().call(last_real(inputs, is_end), training=training)
+
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        token_ids: Tensor,
+        padding_mask: Tensor,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Returns the shape and dtype of `call`'s result."""
+        return keras.KerasTensor((inputs.shape[0], self.units), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"end_token_id": self.end_token_id}
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class ShiftRight(keras.layers.Layer):
+    """Moves tokens one position to the right, as a decoder reads the text that it writes.
+
+    Args:
+        start_token_id: the token before the text. By default it is the row's last token, which in
+            mBART is the text's language.
+
+    Example:
+        >>> token_ids = keras.ops.array([[5, 6, 2, 1], [7, 8, 9, 2]])
+        >>> ShiftRight(0)(token_ids, token_ids != 1).numpy()
+        array([[0, 5, 6, 2],
+               [0, 7, 8, 9]], dtype=int32)
+    """
+
+    def __init__(self, start_token_id: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_token_id = start_token_id
+
+    def call(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
+        """Maps int32 (batch, length) and a mask (batch, length) to int32 (batch, length)."""
+        if self.start_token_id is None:
+            first = last_real(token_ids[:, :, None], padding_mask)  # (batch, 1)
+        else:
+            first = ops.full_like(token_ids[:, :1], self.start_token_id)
+        return ops.concatenate([first, token_ids[:, :-1]], axis=1)
+
+    def compute_output_spec(self, token_ids: Tensor, padding_mask: Tensor) -> Tensor:
+        """Returns the shape and dtype of `call`'s result."""
+        return keras.KerasTensor(token_ids.shape, dtype=token_ids.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"start_token_id": self.start_token_id}
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -41,6 +41,7 @@ from keras_transformers.families.xlm_roberta import model as xlm_roberta
 from keras_transformers import heads as heads
 from .anatomy import Anatomy as Anatomy
 from .anatomy import only as only
+from .as_encoder import as_end_pooled_encoder as as_end_pooled_encoder
 from .encoder_parts import pooled as pooled
 from .entry import Entry as Entry
 from .entry import named_factory as named_factory

@@ -11,11 +11,13 @@ from keras_transformers.dependencies.untyped import Tensor
 from keras_transformers.layers import (
     AddBias,
     DistanceEmbedding,
+    EndTokenPooler,
     FirstTokenPooler,
     PaddingMask,
     PositionEmbedding,
     RelativePositionBias,
     RowEmbedding,
+    ShiftRight,
     SinusoidalPositionEmbedding,
     TokenEmbedding,
     TransformerBlock,
@@ -26,6 +28,7 @@ __all__ = ["Anatomy", "anatomy", "only"]
 LayerT = TypeVar("LayerT", bound=keras.layers.Layer)
 POSITIONS = (PositionEmbedding, SinusoidalPositionEmbedding)  # layers that add positions to vectors
 _PLACES = (*POSITIONS, RelativePositionBias, DistanceEmbedding)
+_POOLERS = (FirstTokenPooler, EndTokenPooler)
 _NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization)
 _REMEDIES = {
     "token_embedding": "embed its tokens with a layers.TokenEmbedding",
@@ -52,7 +55,7 @@ class Anatomy:
         projected: the symbolic vectors that the projection reads; None without one.
         projection: maps vectors to the logits of the vocabulary: the token embedding, or a dense
             layer; None in a model that does not predict tokens.
-        pooler: the dense layer on the first token's vector; None for none.
+        pooler: the dense layer on the first or the end token's vector; None for none.
         padding: finds padding by its token; None in models with an input for the padding mask.
         encoder: the `Anatomy` of an encoder-decoder's encoder; None in other models.
     """
@@ -64,7 +67,7 @@ class Anatomy:
     final_norm: keras.layers.Layer = None
     projected: Tensor = None
     projection: keras.layers.Layer = None
-    pooler: FirstTokenPooler | None = None
+    pooler: FirstTokenPooler | EndTokenPooler | None = None
     padding: PaddingMask | None = None
     encoder: Any = None
 
@@ -92,8 +95,8 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
 
     Args:
         model: a model from this package's builders, or one with the same kinds of layers, under any
-            names. An encoder-decoder is recognized by its input `target_token_ids`: the layers that
-            depend on it are the decoder.
+            names. An encoder-decoder is recognized by its input `target_token_ids`, or by the
+            `ShiftRight` of one text for both sides: the layers that depend on it are the decoder.
         needed: attributes of `Anatomy` that the caller needs, such as "blocks".
 
     Raises:
@@ -114,13 +117,16 @@ def anatomy(model: keras.Model, *needed: str) -> Anatomy:
         )
     inputs: dict[str, Tensor] = model.input if isinstance(model.input, dict) else {}
     graph = [_Call(*call) for call in calls(model)]
-    if "target_token_ids" in inputs:
-        decoder = list(_descending(graph, inputs["target_token_ids"]))
+    token_ids, targets = inputs.get("token_ids"), inputs.get("target_token_ids")
+    shifted = [call.outputs[0] for call in graph if isinstance(call.layer, ShiftRight)]
+    if targets is not None or shifted:
+        decoded = shifted[0] if targets is None else targets
+        decoder = list(_descending(graph, decoded))
         rest = [call for call in graph if not any(call is other for other in decoder)]
-        encoder = _parts(model, rest, inputs.get("source_token_ids"))
-        parts = _parts(model, decoder, inputs["target_token_ids"], encoder)
+        encoder = _parts(model, rest, inputs.get("source_token_ids", token_ids))
+        parts = _parts(model, decoder, decoded, encoder)
     else:
-        parts = _parts(model, graph, inputs.get("token_ids"))
+        parts = _parts(model, graph, token_ids)
     for name in needed:
         if getattr(parts, name) in (None, ()):
             part = name.replace("_", " ")
@@ -184,7 +190,9 @@ def _parts(
     positions += [b.self_attention.positions for b in blocks if b.self_attention.positions]
     token_embedding = _token_embedding(graph, token_ids)
     size = getattr(token_embedding, "input_dim", None)
-    projection, projected = _projection(model, graph, size, decodes=encoder is not None)
+    projection, projected = _projection(
+        model, graph, size, decodes=encoder is not None and "target_token_ids" in model.input
+    )
     return Anatomy(
         token_embedding=token_embedding,
         positions=tuple({id(layer): layer for layer in positions}.values()),
@@ -193,7 +201,7 @@ def _parts(
         final_norm=_first(after, _NORMS),
         projected=projected,
         projection=projection,
-        pooler=_first(graph, FirstTokenPooler),
+        pooler=_first(graph, _POOLERS),
         padding=_first(graph, PaddingMask),
         encoder=encoder,
     )
@@ -229,7 +237,7 @@ def _projection(
         if call is None:
             continue
         layer = call.layer
-        is_dense = isinstance(layer, keras.layers.Dense) and not isinstance(layer, FirstTokenPooler)
+        is_dense = isinstance(layer, keras.layers.Dense) and not isinstance(layer, _POOLERS)
         if isinstance(layer, TokenEmbedding) or (is_dense and (decodes or layer.units == size)):
             return layer, call.inputs[0]
     return None, None

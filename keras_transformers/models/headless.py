@@ -43,7 +43,7 @@ def headless(model: keras.Model) -> keras.Model:
     model = without_unattended(model)
     parts = anatomy(model, "blocks")
     graph = calls(model)
-    if parts.blocks[0].self_attention.use_causal_mask:
+    if parts.encoder is None and parts.blocks[0].self_attention.use_causal_mask:
         outputs = {"logits": model.output["token_logits"]}
         return CausalLM(_inputs(model, graph, outputs), outputs, name=model.name)
     sequence = parts.hidden[-1]

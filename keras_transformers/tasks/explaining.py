@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.dependencies.private_api import run_through_graph
+from keras_transformers.layers import ShiftRight
 from keras_transformers.layers.scopes import DIFFERENTIABLE
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.tasks import answers as reading
@@ -354,22 +355,34 @@ def integrated_gradients(
     count = len(factors)
     num_rows, length = tf.shape(is_text)[0], tf.shape(is_text)[1]
 
+    def shift(factor: tf.Tensor) -> tf.Tensor:
+        return tf.concat([tf.ones_like(factor[:, :1]), factor[:, :-1]], axis=1)
+
     def slopes(chunk: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         factor = tf.where(chunk["/is_text"], chunk["/factor"][:, None], 1.0)  # (rows, length)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(factor)
+            shifted: list[tf.Tensor] = []  # the text as the model's decoder reads it
+
+            def moved(layer: ShiftRight, *args: tf.Tensor) -> tf.Tensor:
+                shifted.append(layer(*args))
+                return shifted[-1]
 
             def scaled(ids: tf.Tensor, **options: Any) -> tf.Tensor:
                 vectors = embedding(ids, **options)
                 if options.get("reverse"):  # a projection with the same matrix
                     return vectors
-                weight = tf.cast(factor, vectors.dtype)[..., None]
+                is_moved = any(ids is others for others in shifted)
+                at_ids = shift(factor) if is_moved else factor
+                weight = tf.cast(at_ids, vectors.dtype)[..., None]
                 if pad_token_id is None:
                     return vectors * weight
                 start = embedding(tf.constant([[pad_token_id]]))  # (1, 1, hidden)
                 return start + (vectors - start) * weight
 
             def operation(layer: keras.layers.Layer) -> Callable[..., Any]:
+                if isinstance(layer, ShiftRight):
+                    return functools.partial(moved, layer)
                 return scaled if layer is embedding else layer
 
             outputs = run({name: chunk[name] for name in inputs}, operation)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_transformers.files.errors import short_repr
 from keras_transformers.files.surrogates import check_text
+from keras_transformers.layers import ShiftRight
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.ranges import Default
 from keras_transformers.tasks.pipeline import Pipeline, Signature
@@ -131,7 +132,7 @@ class TextPipeline(Pipeline):
             for name, tensor in self.model.input.items()
         }
         self.run_model(others | encoded)
-        return {"source": token_names(self.tokenizer, encoded["token_ids"])}
+        return names_read(self.model, self.tokenizer, encoded)
 
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
         """Counts each row's tokens, special ones included, before truncation: int32 (batch,)."""
@@ -479,3 +480,20 @@ def token_names(tokenizer: Tokenizer, token_ids: tf.Tensor) -> list[str]:
     """Returns the tokens of one row of ids (1, length), spelled as in the vocabulary."""
     vocabulary = list(tokenizer.vocabulary)
     return [vocabulary[token_id] for token_id in token_ids[0].numpy()]
+
+
+def names_read(
+    model: keras.Model, tokenizer: Tokenizer, tokens: Mapping[str, tf.Tensor]
+) -> dict[str, list[str]]:
+    """Returns the tokens at the positions of a model's attention; see `Pipeline.read`.
+
+    Args:
+        model: the model, which reads one text.
+        tokenizer: its tokenizer.
+        tokens: the model's inputs, of one row.
+    """
+    text = token_names(tokenizer, tokens["token_ids"])
+    shifts = [layer for layer in model.layers if isinstance(layer, ShiftRight)]
+    moved = [layer(tokens["token_ids"], tokens["padding_mask"]) for layer in shifts]
+    target = token_names(tokenizer, moved[0]) if moved else text
+    return {"source": text, "target": target, "predicted": text}

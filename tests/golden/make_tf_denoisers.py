@@ -1,6 +1,7 @@
 """Makes left_behind/hf4_tf_denoisers.tar.xz: what TFBart and TFPegasus write and compute.
 
-With a vocabulary of tests/mbart_toy.py, it makes hf4_tf_mbart.tar.xz, with TFMBart's.
+It makes hf4_tf_bart_classifier.tar.xz too, with a TFBartForSequenceClassification. With a
+vocabulary of tests/mbart_toy.py, it makes hf4_tf_mbart.tar.xz, with TFMBart's.
 
 Needs transformers 4 with TensorFlow (made with 4.57.3 and 2.19), and tiny vocabularies:
 
@@ -31,6 +32,7 @@ SIZES = {
 }
 FILES = {
     "bart": ("vocab.json", "merges.txt"),
+    "classifier": ("vocab.json", "merges.txt"),
     "pegasus": ("spiece.model",),
     "mbart": ("sentencepiece.bpe.model", "tokenizer_config.json"),
 }
@@ -59,6 +61,10 @@ def write(name: str, model: Any, vocabulary: Path, folder: Path) -> None:
             shift = 1.0 if "gamma" in weight.name else 0.0
             weight.assign(random.normal(shift, 0.3, weight.shape).astype("float32"))
     given = inputs(model.config, random)
+    if name == "classifier":  # it makes the decoder's input, and the second text is shorter
+        del given["decoder_input_ids"]
+        given["input_ids"][1, 4:] = [2, 1, 1]
+        given["attention_mask"][1, 5:] = 0
     found = model({key: tf.constant(array) for key, array in given.items()}, training=False)
     model.save_pretrained(folder / name, safe_serialization=False)
     for file in FILES[name]:
@@ -99,6 +105,10 @@ def main(vocabulary: Path) -> None:
         "pegasus": transformers.TFPegasusForConditionalGeneration(pegasus),
     }
     write_archive("hf4_tf_denoisers", models, vocabulary)
+    names = {0: "contradiction", 1: "neutral", 2: "entailment"}
+    bart = transformers.BartConfig(vocab_size=size, id2label=names, **SIZES)
+    classifier = transformers.TFBartForSequenceClassification(bart)
+    write_archive("hf4_tf_bart_classifier", {"classifier": classifier}, vocabulary)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,33 @@ def test_positions_are_gathered_and_padding_is_masked():
     )
 
 
+def test_an_end_token_is_pooled_where_it_is_last():
+    layer = layers.EndTokenPooler(3, end_token_id=2, activation="tanh")
+    ids = np.array([[0, 2, 2, 5, 2], [2, 7, 8, 9, 3]])
+    mask = np.array([[True, True, True, True, False], [True] * 5])
+    found = layer(HIDDEN, ids, mask)
+    kernel, bias = map(np.asarray, layer.weights)
+    wanted = np.tanh(HIDDEN[[0, 1], [2, 0]] @ kernel + bias)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    none = layer(HIDDEN[:1], np.zeros((1, 5), "int32"), mask[:1])  # no end token
+    np.testing.assert_allclose(none, np.tanh(HIDDEN[:1, 0] @ kernel + bias), atol=1e-6)
+    assert layer(HIDDEN[:0], ids[:0], mask[:0]).shape == (0, 3)
+    again = type(layer).from_config(layer.get_config())
+    assert (again.units, again.end_token_id) == (3, 2)
+
+
+def test_tokens_move_right_after_a_start_token_or_the_last_one():
+    ids = np.array([[5, 6, 2, 1, 1], [7, 8, 9, 4, 2]], "int32")
+    mask = ids != 1
+    for start, first in ((None, [2, 2]), (0, [0, 0]), (3, [3, 3])):
+        layer = layers.ShiftRight(start)
+        found = np.asarray(layer(ids, mask))
+        np.testing.assert_array_equal(found, np.column_stack([first, ids[:, :-1]]))
+        assert found.dtype == "int32"
+        assert layers.ShiftRight.from_config(layer.get_config()).start_token_id == start
+        assert layer(ids[:0], mask[:0]).shape == (0, 5)
+
+
 def test_mean_of_tokens_counts_real_ones_and_knows_none():
     vectors = np.arange(18, dtype="float32").reshape(3, 3, 2)
     mask = np.array([[True, True, True], [True, False, True], [False, False, False]])

@@ -1,9 +1,10 @@
 """Opens and saves Hugging Face's folders: config.json, safetensors and the vocabulary."""
 
+import dataclasses
 import functools
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,11 @@ _CHANGED = ("pruned_heads", "quantization_config")
 # The endings of the names of an encoder's pooler.
 _POOLERS = ("pooler.dense.weight", "pooler.weight")
 # The biases of the last layers of heads with labels.
-_HEAD_BIASES = ("classifier.bias", "classifier.out_proj.bias")
+_HEAD_BIASES = (
+    "classifier.bias",
+    "classifier.out_proj.bias",
+    "classification_head.out_proj.bias",
+)
 
 
 def open_huggingface(folder: Folder, *, encodes: bool = False) -> FoundWeights:
@@ -75,6 +80,21 @@ def open_huggingface(folder: Folder, *, encodes: bool = False) -> FoundWeights:
             family's layers or the pipelines lack.
     """
     family = family_of(folder, families())
+    weights = _opened(folder, family, as_encoder if encodes and family.continues_texts else None)
+    if family.as_encoder is None:
+        return weights
+
+    def open_as_encoder() -> FoundWeights:
+        encoder = _opened(folder, family, family.as_encoder)
+        return dataclasses.replace(encoder, serves=family.encoder_tasks)
+
+    return dataclasses.replace(weights, as_encoder=open_as_encoder)
+
+
+def _opened(
+    folder: Folder, family: Family, encoder: Callable[[keras.Model], keras.Model] | None
+) -> FoundWeights:
+    """Opens a folder; `encoder`, if given, makes the model an encoder of texts."""
     file, config = folder / "config.json", folder.json("config.json")
     if "auto_map" in config:
         raise ValueError(
@@ -88,7 +108,7 @@ def open_huggingface(folder: Folder, *, encodes: bool = False) -> FoundWeights:
                 "numbers are supported: save the model without it"
             )
     name = _architecture(folder, config)
-    encodes = encodes and family.continues_texts
+    encodes = encoder is not None
     return FoundWeights(
         source=folder.path,
         base="embedding" if encodes else family.task,
@@ -106,7 +126,7 @@ def open_huggingface(folder: Folder, *, encodes: bool = False) -> FoundWeights:
         tokenizers=functools.partial(_tokenizers, folder, family, encodes=encodes),
         heads=name,
         parts=(*family.parts, *family.projection) if encodes else family.parts,
-        **_weights(folder, family, encodes=encodes),
+        **_weights(folder, family, encoder),
     )
 
 
@@ -203,13 +223,15 @@ def family_for(trained: TrainedModel) -> tuple[Family, Writer, Writer]:
     )
 
 
-def _weights(folder: Folder, family: Family, *, encodes: bool) -> dict[str, Any]:
+def _weights(
+    folder: Folder, family: Family, encoder: Callable[[keras.Model], keras.Model] | None
+) -> dict[str, Any]:
     """Returns the fields of `FoundWeights` that depend on how the family reads weights."""
     arguments = family.read(folder)
 
     def build(**changes: Any) -> keras.Model:
         model = family.build(**(arguments | changes))
-        return as_encoder(model) if encodes else model
+        return model if encoder is None else encoder(model)
 
     return {
         "build": build,

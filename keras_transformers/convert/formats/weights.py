@@ -82,6 +82,9 @@ class FoundWeights:
         options: keyword arguments of the pipeline of each trained task, such as the labels.
         max_sequence_length: maximum tokens in a text, if the files set a limit.
         masked_lm: the options of `heads.masked_lm`.
+        serves: the tasks that the model can serve, if not all those of `base`.
+        as_encoder: opens weights of a model that writes texts as those of an encoder for heads on
+            whole texts; None if its family has no such heads.
     """
 
     source: Path
@@ -99,6 +102,8 @@ class FoundWeights:
     options: Mapping[str, Any] = field(default_factory=dict)
     max_sequence_length: int | None = None
     masked_lm: Mapping[str, Any] = field(default_factory=dict)
+    serves: tuple[str, ...] | None = None
+    as_encoder: "Callable[[], FoundWeights] | None" = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Describes BART in Hugging Face's files."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from keras_transformers.families.bart.model import FIRST_POSITION, MODELS, bart
 from keras_transformers.families.marian import files as marian
 from keras_transformers.families.roberta.files import SPECIAL_TOKENS
 from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.as_encoder import as_end_pooled_encoder
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers import BartTokenizer
@@ -52,8 +54,11 @@ def decoder_fields(
 
 
 def with_bias(model: keras.Model, arrays: Arrays) -> Arrays:
-    """Returns the weights with a bias of the logits: zeros, as in transformers, if they lack it."""
-    if marian.BIAS in arrays:
+    """Returns the weights with a bias of the logits: zeros, as in transformers, if they lack it.
+
+    A model with a classifier's head has no such logits.
+    """
+    if marian.BIAS in arrays or anatomy(model).projection is None:
         return arrays
     size = anatomy(model, "token_embedding").token_embedding.input_dim
     return arrays.including(marian.BIAS, np.zeros((1, size), "float32"))
@@ -64,15 +69,34 @@ LAYERS: dict[str, str] = {
     "source_embeddings_norm": "model.encoder.layernorm_embedding",
     "target_embeddings_norm": "model.decoder.layernorm_embedding",
 }
+_HEAD = "classification_head"
+SEQUENCE_HEAD: dict[str, str] = {
+    "pooler": f"{_HEAD}.dense",
+    "logits": f"{_HEAD}.out_proj",
+    "score_dense": f"{_HEAD}.out_proj",
+}
+# The parts of the files that a model with another head leaves out.
+PARTS: tuple[str, ...] = (f"{_HEAD}.*",)
+PROJECTION: tuple[str, ...] = (marian.BIAS,)
+# The tasks that transformers' class of classifiers serves.
+CLASSIFIES: tuple[str, ...] = (
+    "classification",
+    "multi_label_classification",
+    "regression",
+    "reranking",
+    "zero_shot_classification",
+)
 _NAMES = NameMap(
     "BART",
     layers=LAYERS,
     blocks=Blocks("model.encoder.layers.{}", marian.ENCODER_BLOCK),
     decoder_blocks=Blocks("model.decoder.layers.{}", marian.DECODER_BLOCK),
+    sequence_head=SEQUENCE_HEAD,
     stored={"logits/bias": (marian.BIAS, Form(ones=1))},
     rewritten=(prefixed("model", "shared", "encoder", "decoder"),),
     tied=marian.TIED,
-    required=(*LAYERS, "logits"),
+    buffers=("model.encoder.version", "model.decoder.version"),  # fairseq's
+    required=tuple(LAYERS),
     traits={
         "source_position_embedding.first_position": FIRST_POSITION,
         "block.norm_position": "post",
@@ -94,7 +118,6 @@ _CONFIG = ConfigMap(
         "eos_token_id": _END,
         "decoder_start_token_id": _END,
     },
-    written={"architectures": ["BartForConditionalGeneration"]},
     after_read=check_fields,
     before_write=decoder_fields,
 )
@@ -126,14 +149,20 @@ FAMILY: Family = Family(
     bart,
     _tokenizer,
     Writer(
-        {"translation": "BartForConditionalGeneration"},
+        {
+            "translation": "BartForConditionalGeneration",
+            **dict.fromkeys(CLASSIFIES, "BartForSequenceClassification"),
+        },
         tokenizer="BartTokenizer",
         tokenizer_class="BartTokenizer",
         special_tokens=tuple(name for name in SPECIAL_TOKENS if name != "mask_token"),
         generation_fields=search_fields,
     ),
+    parts=PARTS,
+    projection=PROJECTION,
     task="translation",
     generates=True,
+    as_encoder=functools.partial(as_end_pooled_encoder, end_token_id=_END, start_token_id=_END),
     trained={"ForConditionalGeneration": ("translation",)},
     tokenizer_classes=("BartTokenizer", "RobertaTokenizer"),
     adapt=with_bias,

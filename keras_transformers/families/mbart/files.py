@@ -1,5 +1,6 @@
 """Describes mBART and mBART-50 in Hugging Face's files."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from keras_transformers.families.bart import files as bart
 from keras_transformers.families.bart.model import FIRST_POSITION
 from keras_transformers.families.marian import files as marian
 from keras_transformers.families.mbart.model import MODELS, mbart
+from keras_transformers.models.as_encoder import as_end_pooled_encoder
 
 __all__ = ["FAMILY"]
 
@@ -30,10 +32,11 @@ _NAMES = NameMap(
     layers=_LAYERS,
     blocks=Blocks("model.encoder.layers.{}", marian.ENCODER_BLOCK),
     decoder_blocks=Blocks("model.decoder.layers.{}", marian.DECODER_BLOCK),
+    sequence_head=bart.SEQUENCE_HEAD,
     stored={"logits/bias": (marian.BIAS, Form(ones=1))},
     rewritten=(prefixed("model", "shared", "encoder", "decoder"),),
     tied=marian.TIED,
-    required=(*_LAYERS, "logits"),
+    required=tuple(_LAYERS),
     traits={
         "source_position_embedding.first_position": FIRST_POSITION,
         "block.norm_position": "pre",
@@ -54,7 +57,6 @@ _CONFIG = ConfigMap(
         "is_encoder_decoder": True,
         "eos_token_id": _END,
     },
-    written={"architectures": ["MBartForConditionalGeneration"]},
     after_read=bart.check_fields,
     before_write=bart.decoder_fields,
 )
@@ -66,12 +68,18 @@ def _tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _config_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
-    return {_FIRST: tokenizers["tokenizer"].target_start()[0]}
+    tokenizer = tokenizers["tokenizer"]
+    if tokenizer.target_language is None:  # as that of a classifier
+        return {}
+    return {_FIRST: tokenizer.target_start()[0]}
 
 
 _MBART, _MBART_50 = (
     Writer(
-        {"translation": "MBartForConditionalGeneration"},
+        {
+            "translation": "MBartForConditionalGeneration",
+            **dict.fromkeys(bart.CLASSIFIES, "MBartForSequenceClassification"),
+        },
         tokenizer=name,
         tokenizer_class=name,
         special_tokens=_SPECIAL_TOKENS,
@@ -149,8 +157,12 @@ FAMILY: Family = Family(
     _tokenizer,
     _MBART,
     other_tokenizers=(_MBART_50,),
+    parts=bart.PARTS,
+    projection=bart.PROJECTION,
     task="translation",
     generates=True,
+    # Its decoder reads the text's last token first, which is the language of mBART's sources.
+    as_encoder=functools.partial(as_end_pooled_encoder, end_token_id=_END),
     trained={"ForConditionalGeneration": ("translation",)},
     tokenizer_classes=("MBartTokenizer", "MBart50Tokenizer"),
     adapt=bart.with_bias,

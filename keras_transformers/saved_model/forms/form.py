@@ -152,8 +152,9 @@ def _shared(layer: Layer) -> Callable[..., Any]:
     if not isinstance(layer, TransformerBlock):
         return layer
 
-    def call(inputs: Tensor, **options: Any) -> Tensor:
-        return shared_call(layer, layer.__call__, inputs=inputs, **options)
+    def call(inputs: Tensor, encoder_output: Tensor = None, **options: Any) -> Tensor:
+        tensors = {"inputs": inputs, "encoder_output": encoder_output, **options}
+        return shared_call(layer, layer.__call__, **tensors)
 
     return call
 

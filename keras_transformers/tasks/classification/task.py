@@ -30,7 +30,11 @@ class ClassificationTask(Task[TextClassifier]):
     classes = ("ForSequenceClassification",)
     problem_type = "single_label_classification"
     num_outputs = "several"
-    biases = ("classifier.bias", "classifier.out_proj.bias")
+    biases = (
+        "classifier.bias",
+        "classifier.out_proj.bias",
+        "classification_head.out_proj.bias",
+    )
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds the classifier."""

@@ -26,7 +26,11 @@ class RegressionTask(Task[TextRegressor]):
     second_in = ("ForSequenceClassification",)
     problem_type = "regression"
     num_outputs = "one"
-    biases = ("classifier.bias", "classifier.out_proj.bias")
+    biases = (
+        "classifier.bias",
+        "classifier.out_proj.bias",
+        "classification_head.out_proj.bias",
+    )
 
     def head(self, encoder: keras.Model, weights: FoundWeights, num_labels: int) -> keras.Model:
         """Adds the regressor."""

@@ -17,8 +17,8 @@ from keras_transformers.tasks.token_inputs import (
     TEXT_INPUTS,
     in_chunks,
     joined,
+    names_read,
     one_row,
-    token_names,
     widened,
 )
 from keras_transformers.tokenizers import packing
@@ -208,7 +208,7 @@ class Reranker(RankingPipeline, ExplainedPipeline):
         text, documents = texts
         encoded = self.encode(one_row("text", text), self._first(documents))
         self.run_model(encoded)
-        return {"source": token_names(self.tokenizer, encoded["token_ids"])}
+        return names_read(self.model, self.tokenizer, encoded)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `tokens`, from the model's inputs to scores."""

@@ -12,11 +12,32 @@ def with_trained(weights: FoundWeights) -> FoundWeights:
     """Adds the tasks that a head serves to the weights found, where their files name only it."""
     if weights.head is not None and not weights.trained:
         trained, undecided = _served(weights.head, weights.base)
+        if weights.serves is not None:
+            trained = tuple(task for task in trained if task in weights.serves)
         weights = dataclasses.replace(weights, trained=trained, undecided=undecided)
     if weights.with_head is not None:  # a head for these tasks alone
         return weights
     also = [task.name for task in all_tasks().values() if task.head_of in weights.trained]
     return dataclasses.replace(weights, trained=tuple(dict.fromkeys([*weights.trained, *also])))
+
+
+def for_task(weights: FoundWeights, wanted: str | None) -> FoundWeights:
+    """Returns the weights found with the tasks that their head serves; see `with_trained`.
+
+    Those of a model that writes texts become an encoder's for a task that its family serves so.
+
+    Args:
+        weights: what `find_weights` returns.
+        wanted: the task; None for the one that the weights were trained for.
+    """
+    weights = with_trained(weights)
+    if weights.as_encoder is None:
+        return weights
+    encoder = with_trained(weights.as_encoder())
+    if wanted is not None:
+        return encoder if wanted in (encoder.serves or ()) else weights
+    has_head = encoder.trained or encoder.undecided
+    return encoder if has_head and not weights.trained else weights
 
 
 def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:

@@ -22,7 +22,7 @@ from keras_transformers.tasks.pipeline import Pipeline
 from keras_transformers.tasks.task import Task, all_tasks
 from keras_transformers.tasks.weights import adapters, saving
 from keras_transformers.tasks.weights.assembly import assemble
-from keras_transformers.tasks.weights.heads import with_trained
+from keras_transformers.tasks.weights.heads import for_task
 
 __all__ = ["load"]
 
@@ -132,7 +132,7 @@ def _load(
                 f"{extra}, or make another pipeline from its `model` and `tokenizer`"
             )
         return saving.load(folder), []
-    weights = with_trained(find_weights(folder))
+    weights = for_task(find_weights(folder), pipeline)
     task = _task(weights, pipeline)
     for name in options:
         if name not in task.options:
@@ -173,6 +173,10 @@ def _task(weights: FoundWeights, wanted: str | None) -> Task[Any]:
     new = [task.name for task in tasks.values() if task.new_head_on == weights.base]
     headless = [weights.base] if tasks[weights.base].headless else []
     possible = dict.fromkeys([*weights.trained, *new, *headless])
+    if weights.serves is not None:
+        possible = dict.fromkeys(weights.serves)
+    elif weights.as_encoder is not None:
+        possible |= dict.fromkeys(weights.as_encoder().serves or ())
     if wanted is None:
         if weights.undecided:
             raise ValueError(f"{weights.source}: {weights.undecided}")

@@ -13,8 +13,8 @@ from keras_transformers.tasks.token_inputs import (
     checked_labels,
     in_chunks,
     joined,
+    names_read,
     one_row,
-    token_names,
 )
 from keras_transformers.tokenizers.protocols import PackingTokenizer
 
@@ -180,7 +180,7 @@ class ZeroShotClassifier(ListPipeline):
         sentence = _sentences(self._first(labels)[None], template)[0]
         encoded = self.encode(one_row("text", text), sentence)
         self.run_model(encoded)
-        return {"source": token_names(self.tokenizer, encoded["token_ids"])}
+        return names_read(self.model, self.tokenizer, encoded)
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_transformers.tokenizers.packing import Packing
 from keras_transformers.tokenizers.sentence_pieces.nllb import NllbTokenizer
 
 __all__ = ["MBart50Tokenizer", "MBartTokenizer"]
@@ -21,7 +22,7 @@ MBART_LANGUAGES = tuple(_CODES.split())
 MBART_50_LANGUAGES = (*MBART_LANGUAGES, *_MORE_CODES.split())
 
 
-class MBart50Tokenizer(NllbTokenizer):
+class MBart50Tokenizer(NllbTokenizer, Packing):
     """SentencePiece as mBART-50 uses it (Tang et al. 2020, arXiv:2008.00401).
 
     The ids and the places of the languages are those of `NllbTokenizer`, with mBART-50's 52
@@ -64,7 +65,7 @@ class MBart50Tokenizer(NllbTokenizer):
         )
 
 
-class MBartTokenizer(NllbTokenizer):
+class MBartTokenizer(NllbTokenizer, Packing):
     """SentencePiece as mBART uses it (Liu et al. 2020, arXiv:2001.08210).
 
     The ids are those of `NllbTokenizer`, with mBART's 25 languages, but languages follow texts: a

@@ -41,6 +41,7 @@ SERVED = [
     ("hf4_tf/marian", "Translator", {}),
     ("hf4_tf_denoisers/bart", "Translator", {}),
     ("hf4_tf_denoisers/pegasus", "Translator", {}),
+    ("hf4_tf_bart_classifier/classifier", "TextClassifier", {}),
     ("hf4_tf_mbart/mbart", "Translator", {"source_language": "de_DE"}),
     ("hf4_tf_safe/bert_cls", "TextClassifier", {}),
     ("hf4_tf_safe/gpt2_lm", "TextGenerator", {}),
