@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.generation.conversations import Message, conversation_columns
+from keras_transformers.tasks.generation.tools import Tool
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tokenizers.chat_templates import CHAT_TEMPLATES, find_chat_template
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
@@ -60,13 +61,15 @@ class Chat:
             )
         return self._tokenize
 
-    def columns(self, conversations: Sequence[Sequence[Message]]) -> dict[str, tf.Tensor]:
+    def columns(
+        self, conversations: Sequence[Sequence[Message]], tools: Sequence[Tool] = ()
+    ) -> dict[str, tf.Tensor]:
         """Returns `roles` and `texts` of conversations, strings (batch, messages).
 
         Raises:
-            ValueError: a message is malformed.
+            ValueError: a message or a tool is malformed, or the template has no tools.
         """
-        roles, texts = conversation_columns(conversations)
+        roles, texts = conversation_columns(conversations, tools, lambda: self.template)
         return {"roles": tf.constant(roles), "texts": tf.constant(texts)}
 
     def examples(self) -> dict[str, np.ndarray]:
