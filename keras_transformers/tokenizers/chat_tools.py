@@ -87,7 +87,7 @@ class ToolFormat:
 
         before, after = (re.escape(mark.strip()) for mark in self.call)
         rest = re.sub(rf"(?s)\s*{before}(.*?){after}", without, text[start:])
-        return (text[:start] + rest).strip() if calls else text, calls
+        return (text[:start] + rest).rstrip() if calls else text, calls
 
 
 def _call(text: str) -> tuple[str, dict[str, Any]] | None:

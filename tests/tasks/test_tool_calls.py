@@ -151,7 +151,9 @@ CALLS = "conversation 0, message 1: tool_calls"
         ([*ASKED, {**RESULT, "tool_call_id": "2"}], None, "message 2: .*'2' is none .*1"),
         ([*ASKED, {**RESULT, "content": {"a": 1}}], None, "message 2: .*tool.*JSON"),
         ([*ASKED, {**RESULT, "x": "y"}], None, "message 2: .*expected"),
-        ([USER, RESULT], None, "after a tool_call.*user.*tool"),
+        ([USER, RESULT], None, "message 1: role 'tool' without a call.*tool_calls"),
+        ([RESULT, USER], None, "message 0: role 'tool' without a call"),
+        ([*TURN, USER, RESULT], None, "message 4: role 'tool' without a call"),
         ([*ASKED], None, "last message"),
     ],
 )

@@ -82,6 +82,11 @@ def conversation_columns(
                 written, ids = written_calls(spot, calls, template())
                 columns += [(spot, *message) for message in written]
             elif fields["role"] == "tool":
+                if [role for _, role, _ in columns[-2:-1]] not in (["tool_call"], ["tool"]):
+                    raise ValueError(
+                        f"{spot}: role 'tool' without a call before it: put it after the "
+                        "assistant's message that has the tool_calls"
+                    )
                 _check_answered(spot, fields.get("tool_call_id"), ids)
         place = int(columns[0][1] == "system")
         columns[place:place] = [("tools", *tool) for tool in first]
