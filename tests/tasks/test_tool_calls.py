@@ -11,8 +11,9 @@ import keras_transformers as kt
 from keras_transformers.pipelines import TextGenerator
 from keras_transformers.results import Generation, Reply, ToolCall
 from keras_transformers.serving import Client, ModelSettings, Server
+from keras_transformers.tasks.generation.chat import Chat
 from keras_transformers.tasks.generation.tools import with_calls
-from keras_transformers.tokenizers import CHAT_TEMPLATES
+from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer
 from keras_transformers.tokenizers.chat_tools import as_json
 
 WEATHER = {
@@ -84,6 +85,24 @@ def test_a_stream_ends_with_the_calls(generator):
     assert "".join(answer()) == reply.text
     assert isinstance(reply, Reply)
     assert reply.text == generator.chat(TURN, tools=[WEATHER]).text
+
+
+def test_marks_of_calls_are_part_of_answers_where_they_are_special_tokens(generator):
+    description = generator.tokenizer.description
+    added = description["added_tokens"]
+    marks = [
+        {**added[-1], "content": mark, "id": 256 + len(added) + number}
+        for number, mark in enumerate(("<tool_call>", "</tool_call>", "<other>"))
+    ]
+    tokenizer = DescribedTokenizer(
+        {**description, "added_tokens": [*added, *marks]}, end_token="<|im_end|>"
+    )
+    ids = tokenizer.tokenize(["a<tool_call>b</tool_call><other>c<|im_end|>"])
+    assert tokenizer.detokenize(ids).numpy().tolist() == [b"abc"]
+    for template, expected in (("qwen3", b"a<tool_call>b</tool_call>c"), ("smollm2", b"abc")):
+        chat = Chat(template, tokenizer)
+        assert chat.answer_tokenizer.detokenize(ids).numpy().tolist() == [expected]
+    assert tokenizer.showing(["a", "<|unknown|>"]) is tokenizer
 
 
 def reply_with(text, name="qwen3"):

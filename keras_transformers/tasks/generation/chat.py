@@ -27,6 +27,7 @@ class Chat:
 
     Attributes:
         template: the `ChatTemplate`, or None.
+        answer_tokenizer: the tokenizer of answers, in which the marks of calls are not left out.
 
     Raises:
         ValueError: the template is unknown, or the tokenizer is not one of language models.
@@ -34,6 +35,7 @@ class Chat:
 
     def __init__(self, chat_template: str | None, tokenizer: Any) -> None:
         self.template = None if chat_template is None else find_chat_template(chat_template)
+        self.answer_tokenizer = tokenizer
         self._tokenize: ConversationTokenizer | None = None
         if self.template is None:
             return
@@ -43,6 +45,9 @@ class Chat:
                 f"not a {type(tokenizer).__name__}"
             )
         self._tokenize = ConversationTokenizer(self.template, tokenizer)
+        if self.template.tools is not None:
+            marks = [mark.strip() for mark in self.template.tools.call]
+            self.answer_tokenizer = tokenizer.showing(marks)
 
     def tokens(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the tokens of conversations, in the graph; see `ConversationTokenizer`.

@@ -171,7 +171,7 @@ class TextGenerator(Pipeline):
             "longest": self.max_sequence_length,
             "also_end_token_ids": self.also_end_token_ids,
         }
-        self._decoder = Decoder(model, tokenizer, **limits)
+        self._decoder = Decoder(model, self._chat.answer_tokenizer, **limits)
         self._choices = Choices(model, tokenizer, **limits)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         chosen: dict[str, Any] = {n: value for n, value in sampling.items() if value is not None}
