@@ -5,11 +5,12 @@ by their SHA-256, and each is defined below as data, from which the graph makes 
 """
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from keras_transformers.tokenizers.chat_tools import TOOL_ROLES, ToolFormat, as_function
+from keras_transformers.tokenizers.chat_tools import TOOL_ROLES, ToolFormat, as_function, as_json
 
 __all__ = ["CHAT_TEMPLATES", "ChatTemplate", "ThoughtSwitch", "find_chat_template"]
 
@@ -186,6 +187,7 @@ def _fullwidth(name: str) -> str:
     return f"<\uff5c{name}\uff5c>"
 
 
+_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 # What Qwen and SmolLM3 say after the tools.
 _FOR_EACH_CALL = (
     "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
@@ -209,7 +211,7 @@ _HERMES_TOOLS = ToolFormat(
     '"type": "object"}}\nFor each function call return a json object with function name and '
     "arguments within <tool_call></tool_call> XML tags as follows:\n<tool_call>\n"
     '{"name": <function-name>, "arguments": <args-dict>}\n</tool_call><|im_end|>\n',
-    own_turn=True,
+    place="before",
     results=("<|im_start|>tool\n", "<|im_end|>"),
     result=("<tool_response>\n", "\n</tool_response>"),
     breaks_line=True,
@@ -222,6 +224,23 @@ _SMOLLM3_TOOLS = ToolFormat(
     closing=_FOR_EACH_CALL,
     result=("<|im_start|>user\n", "<|im_end|>\n"),
     written=str,
+)
+_LLAMA_TOOLS = ToolFormat(
+    opening="Given the following functions, please respond with a JSON for a function call with "
+    "its proper arguments that best answers the given prompt.\n\nRespond in the format "
+    '{"name": function name, "parameters": dictionary of argument name and its value}.'
+    "Do not use variables.\n\n",
+    between="\n\n",
+    closing="\n\n",
+    place="user",
+    system=f"<|start_header_id|>system<|end_header_id|>\n\nEnvironment: ipython\n{_DATES}",
+    call=("", ""),
+    arguments="parameters",
+    result=("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
+    drops_text=True,
+    marks=(),
+    written=functools.partial(as_json, indent=4),
+    written_result=as_json,
 )
 _SMOLLM3 = "You are a helpful AI assistant named SmolLM, trained by Hugging Face."
 _SMOLLM3_DEFAULTS = (
@@ -246,7 +265,6 @@ def _smollm3(name: str, *hashes: str, thinking: ThoughtSwitch, **more: Any) -> C
     return _chatml(name, *hashes, thinking=thinking, system_first=True, **more)
 
 
-_DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 _ALL = (
     _chatml(
         "chatml",
@@ -329,6 +347,7 @@ _ALL = (
         before_system=_DATES,
         default_system="",
         system_first=True,
+        tools=_LLAMA_TOOLS,
     ),
     _instructions(
         "mistral",

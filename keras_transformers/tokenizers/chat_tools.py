@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["ToolFormat"]
 
@@ -14,14 +14,14 @@ _THOUGHTS = "<think>"
 _PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
 
 
-def as_json(value: Any) -> str:
+def as_json(value: Any, indent: int | None = None) -> str:
     """Returns a value as transformers' `tojson` writes it.
 
     Raises:
         ValueError: it is not a JSON value.
     """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
@@ -37,28 +37,35 @@ class ToolFormat:
         opening: the string before the first tool.
         between: the string between tools.
         closing: the string after the last tool.
-        own_turn: whether the tools have a system turn before all others; otherwise they are at the
-            end of the system message.
-        call: the strings before and after a call.
+        place: where the tools are: at the end of the system message, in a turn before all others,
+            or at the beginning of the user's first message.
+        system: the string before the system message where there are tools; None if it is the same
+            as without.
+        call: the strings before and after a call; empty if a call is a whole answer.
+        arguments: the key of a call's arguments.
         results: the strings before and after results in a row.
         result: the strings before and after a result.
         breaks_line: whether a line break follows a result, unless it is the last message.
         drops_text: whether an answer with calls has no other text.
         marks: other strings that mark tools.
         written: writes a tool.
+        written_result: writes a result.
     """
 
     opening: str
     between: str = "\n"
     closing: str
-    own_turn: bool = False
+    place: Literal["system", "before", "user"] = "system"
+    system: str | None = None
     call: tuple[str, str] = ("<tool_call>\n", "\n</tool_call>")
+    arguments: str = "arguments"
     results: tuple[str, str] = ("", "")
     result: tuple[str, str] = ("\n<tool_response>\n", "\n</tool_response>")
     breaks_line: bool = False
     drops_text: bool = False
     marks: tuple[str, ...] = ("<tools>", "</tools>")
     written: Callable[[Mapping[str, Any]], str] = as_json
+    written_result: Callable[[str], str] = str
 
     def calls(self, text: str) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
         """Returns an answer's text without its calls, and their names and arguments.
@@ -73,13 +80,16 @@ class ToolFormat:
         >>> tools.calls("<tool_call>now</tool_call>")
         ('<tool_call>now</tool_call>', [])
         """
+        if not self.call[0]:
+            whole = self._call(text)
+            return ("", [whole]) if whole is not None else (text, [])
         start = text.rfind(_THOUGHTS_END) + 1  # 0 without thoughts
         if _THOUGHTS in text[start:]:  # the model still thinks
             return text, []
         calls: list[tuple[str, dict[str, Any]]] = []
 
         def without(match: re.Match[str]) -> str:
-            call = _call(match[1])
+            call = self._call(match[1])
             if call is None:
                 return match[0]
             calls.append(call)
@@ -89,19 +99,34 @@ class ToolFormat:
         rest = re.sub(rf"(?s)\s*{before}(.*?){after}", without, text[start:])
         return (text[:start] + rest).rstrip() if calls else text, calls
 
+    def settled(self, text: str) -> str:
+        """Returns what stays outside calls of an answer that still grows, without its last space.
 
-def _call(text: str) -> tuple[str, dict[str, Any]] | None:
-    """Returns the name and the arguments of a call; None if the text is something else."""
-    try:
-        call = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(call, dict):
-        return None
-    name, arguments = call.get("name"), call.get("arguments", {})
-    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
-        return None
-    return name, arguments
+        >>> tools = ToolFormat(opening="", closing="", call=("<tool_call>", "</tool_call>"))
+        >>> tools.settled("1 < 2 <too"), tools.settled("Yes. <tool_call>{"), tools.settled("1 < ")
+        ('1 < 2', 'Yes.', '1 <')
+        """
+        mark = self.call[0].strip()
+        if not mark:  # a call is a JSON object
+            return "" if text.lstrip()[:1] in ("", "{") else text.rstrip()
+        text, found, _ = text.partition(mark)
+        if not found:  # a part of it may be the end
+            parts = (mark[:length] for length in range(len(mark), 0, -1))
+            text = text.removesuffix(next((part for part in parts if text.endswith(part)), ""))
+        return text.rstrip()
+
+    def _call(self, text: str) -> tuple[str, dict[str, Any]] | None:
+        """Returns the name and the arguments of a call; None if the text is something else."""
+        try:
+            call = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(call, dict) or (not self.call[0] and self.arguments not in call):
+            return None
+        name, arguments = call.get("name"), call.get(self.arguments, {})
+        if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+            return None
+        return name, arguments
 
 
 def as_function(tool: Mapping[str, Any]) -> str:

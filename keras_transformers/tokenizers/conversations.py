@@ -49,7 +49,7 @@ class ConversationTokenizer:
         further = [*(template.recent_thoughts or ())]
         if (tools := template.tools) is not None:
             around += [*tools.call, *tools.results, *tools.result, *tools.marks]
-            further += [tools.opening, tools.between, tools.closing]
+            further += [tools.opening, tools.between, tools.closing, tools.system or ""]
         if (thinking := template.thinking) is not None:
             further += [thinking.before, *thinking.defaults, thinking.no_thoughts]
         texts = "\n".join(map(self._filled, [*around, *further]))
@@ -182,6 +182,10 @@ class ConversationTokenizer:
                 continue
             if template.skips_empty_system and role == "system":
                 has_turn &= texts != ""
+            if role == "system" and tools is not None and tools.system is not None:
+                has_tools = tf.reduce_any(roles == "tools", axis=1, keepdims=True)
+                before = tf.where(has_tools, self._marked(tools.system), before)
+                before = tf.broadcast_to(before, tf.shape(texts))
             parts = [before, texts, after]
             if role == "assistant":
                 parts = [before, thoughts, texts, tf.where(next_is_call, "", after)]
@@ -225,20 +229,27 @@ class ConversationTokenizer:
         is_system = roles[:, 0] == "system"  # (batch,)
         head = tf.fill(tf.shape(is_system), self._marked(template.start))
         tools = self._tools(roles, texts)
-        if template.tools is not None and template.tools.own_turn:
-            head = tf.strings.join([head, tools])
-            tools = tf.fill(tf.shape(tools), "")
         has_tools = tools != ""
-        if template.tools is not None:
+        is_user = tf.cast(roles == "user", tf.int32)
+        if template.tools is not None and template.tools.place == "user":
+            is_first = (tf.cumsum(is_user, axis=1) == 1) & (roles == "user")
+            texts = tf.strings.join([tf.where(is_first, tools[:, None], ""), texts])
+        if template.tools is not None and template.tools.place == "before":
+            head = tf.strings.join([head, tools])
+        if template.tools is None or template.tools.place != "system":
+            tools = tf.fill(tf.shape(tools), "")
+        if template.tools is not None and template.tools.place == "system":
             has_rest = (is_system & has_tools)[:, None] & (tf.range(tf.shape(roles)[1]) == 0)
             rest = tf.where(has_rest, tf.strings.join(["\n\n", tools])[:, None], "")
             texts = tf.strings.join([texts, rest])
         if template.default_system is not None or template.tools is not None:
             before, after = map(self._marked, template.turns["system"])
             default = template.default_system
-            separator = "" if default is None else tf.where(has_tools, "\n\n", "")
+            separator = "" if default is None else tf.where(tools != "", "\n\n", "")
+            if template.tools is not None and template.tools.system is not None:
+                before = tf.where(has_tools, self._marked(template.tools.system), before)
             added = tf.strings.join([head, before, default or "", separator, tools, after])
-            has_turn = ~is_system & (has_tools | (default is not None))
+            has_turn = ~is_system & ((tools != "") | (default is not None))
             head = tf.where(has_turn, added, head)
         return head, texts
 
@@ -384,6 +395,9 @@ class ConversationTokenizer:
             rule = "the last message must be the user's or a tool's"
             rules.append(((last == "user") | (last == "tool"), rule))
             rules += _tool_rules(roles)
+            if not template.tools.call[0]:
+                several = (roles == "tool_call") & (_previous(roles) == "tool_call")
+                rules.append((_all(~several), "there may be one tool_call at once"))
         if template.system_first:
             is_late = (roles == "system") & (places > 0)
             rules.append((_all(~is_late), "only the first message may be the system's"))

@@ -121,6 +121,13 @@ FURTHER = [
             {"role": "assistant", "content": "b"}, LATER,
         ],
     },
+    {
+        "tools": TOOLS,
+        "messages": [
+            {**SYSTEM, "content": " Be brief.\n"}, USER, answer("I look.", WEATHER), RESULT,
+            {"role": "assistant", "content": "Warm."}, LATER, answer("", ("now", {})), RESULT,
+        ],
+    },
 ]  # fmt: skip
 
 
@@ -184,7 +191,7 @@ def main() -> None:
         ]
         texts = [rendered(template, each) for each in plain]
         found[digest] = {"sha256": digest, "texts": texts if any(texts) else None}
-        if "/no_think" in template or "<tool_call>" in template:
+        if any(part in template for part in ("/no_think", "<tool_call>", "custom_tools")):
             found[digest]["further"] = [rendered_with_tools(template, each) for each in FURTHER]
     content = {
         "conversations": CONVERSATIONS,

@@ -124,6 +124,24 @@ def test_a_reply_has_the_calls_of_its_text():
     assert json.loads(json.dumps(reply.message)) == reply.message
 
 
+def test_a_call_of_llama_3_1_is_a_whole_answer():
+    text = '{"name": "weather", "parameters": {"city": "Bern"}}'
+    assert reply_with(text, "llama3.1").tool_calls == (ToolCall("weather", {"city": "Bern"}),)
+    assert reply_with(text, "llama3.1").content == ""
+    for other in (
+        f"Yes: {text}",
+        '{"name": "weather"}',
+        text[:-1],
+        "[]",
+        "22",
+        text.replace("p", "q"),
+    ):
+        assert reply_with(other, "llama3.1").tool_calls == ()
+        assert reply_with(other, "llama3.1").content == other
+    shown = CHAT_TEMPLATES["llama3.1"].tools.settled
+    assert [shown(part) for part in (" ", "{", text, "Yes {")] == ["", "", "", "Yes {"]
+
+
 @pytest.mark.parametrize(
     "block",
     [

@@ -110,7 +110,16 @@ def test_a_switch_in_the_system_message_is_the_programs_option(tokenizer):
 
 
 TOOL_TURNS = [("user", "Hi"), ("assistant", ""), ("tool_call", "{}"), ("tool", "22")]
-WITH_TOOLS = [name for name, each in CHAT_TEMPLATES.items() if each.tools is not None]
+MARKING_CALLS = [
+    name for name, each in CHAT_TEMPLATES.items() if each.tools is not None and any(each.tools.call)
+]
+
+
+def test_llama_3_1_calls_one_tool_at_once(tokenizer):
+    conversation = [*TOOL_TURNS[:3], *TOOL_TURNS[2:]]
+    spelled(tokenizer, CHAT_TEMPLATES["qwen3"], [conversation])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"llama3\.1.*one tool_call at once"):
+        spelled(tokenizer, CHAT_TEMPLATES["llama3.1"], [conversation])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,7 @@ def test_tools_in_other_places_are_refused(conversation, message, tokenizer):
 
 
 @pytest.mark.parametrize("tokens", [True, False])
-@pytest.mark.parametrize("name", WITH_TOOLS)
+@pytest.mark.parametrize("name", MARKING_CALLS)
 def test_no_message_forges_a_call_a_result_or_a_tool(name, tokens, description):
     """Whether the marks are tokens, as Qwen's are, or plain text."""
     template = CHAT_TEMPLATES[name]

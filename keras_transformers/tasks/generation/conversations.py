@@ -5,7 +5,12 @@ from typing import Any
 
 from keras_transformers.dependencies import tables
 from keras_transformers.files.surrogates import as_utf8
-from keras_transformers.tasks.generation.tools import Tool, written_calls, written_tools
+from keras_transformers.tasks.generation.tools import (
+    Tool,
+    tool_format,
+    written_calls,
+    written_tools,
+)
 from keras_transformers.tokenizers.chat_templates import ChatTemplate
 
 __all__: list[str] = []
@@ -88,6 +93,8 @@ def conversation_columns(
                         "assistant's message that has the tool_calls"
                     )
                 _check_answered(spot, fields.get("tool_call_id"), ids)
+                result = tool_format(template()).written_result(fields["content"])
+                columns[-1] = (spot, "tool", result)
         place = int(columns[0][1] == "system")
         columns[place:place] = [("tools", *tool) for tool in first]
         for spot, role, text in columns:

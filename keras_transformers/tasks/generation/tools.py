@@ -131,8 +131,8 @@ def written_calls(
         if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
             raise ValueError(f"{part} is {short_repr(call)}, without a name: pass {_EXAMPLE_CALL}")
         arguments = _arguments(part, function.get("arguments", {}))
-        tool_format(template)
-        written.append(("tool_call", _json(part, {"name": name, "arguments": arguments})))
+        key = tool_format(template).arguments
+        written.append(("tool_call", _json(part, {"name": name, key: arguments})))
         if isinstance(call.get("id"), str):
             ids.append(call["id"])
     return written, ids

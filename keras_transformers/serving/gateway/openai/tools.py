@@ -99,7 +99,6 @@ class Calls:
 
     def __init__(self, model: Model) -> None:
         self._format = tool_format(template_of_export(model.name, model.chat_template))
-        self._mark = self._format.call[0].strip()
         self._text = self._sent = ""
 
     def add(self, piece: str) -> str:
@@ -109,13 +108,7 @@ class Calls:
             piece: what the answer grows by.
         """
         self._text += piece
-        text, mark, _ = self._text.partition(self._mark)
-        if not mark:  # a part of it may be the end
-            parts = (self._mark[:length] for length in range(len(self._mark), 0, -1))
-            part = next((part for part in parts if text.endswith(part)), "")
-            text = text.removesuffix(part)
-        text = text.rstrip()
-        new = text[len(self._sent) :]
+        new = self._format.settled(self._text)[len(self._sent) :]
         self._sent += new
         return new
 
