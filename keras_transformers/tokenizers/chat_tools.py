@@ -109,8 +109,8 @@ class ToolFormat:
         mark = self.call[0].strip()
         if not mark:  # a call is a JSON object
             return "" if text.lstrip()[:1] in ("", "{") else text.rstrip()
-        text, found, _ = text.partition(mark)
-        if not found:  # a part of it may be the end
+        text, call, _ = text.partition(mark)
+        if not call:  # a part of it may be the end
             parts = (mark[:length] for length in range(len(mark), 0, -1))
             text = text.removesuffix(next((part for part in parts if text.endswith(part)), ""))
         return text.rstrip()
