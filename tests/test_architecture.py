@@ -43,10 +43,11 @@ ALLOWED: dict[str, set[str]] = {
         *("models.selection", "tokenizers.text_ops"),
     },
     # It knows SavedModels, never models; from the tasks it needs only their answers, and how the
-    # client arranges conversations and choices in columns.
+    # client arranges conversations, tools and choices in columns.
     "serving": {
         *("saved_model", "tasks.answers", "tasks.texts", "tasks.generation.answer"),
         *("tasks.generation.choice_lists", "tasks.generation.conversations"),
+        "tasks.generation.tools",
         # How to write texts step by step: names of signatures, and pieces of text.
         *("tasks.generation.step_names", "tasks.generation.pieces"),
     },
@@ -93,6 +94,7 @@ WITHOUT_TENSORFLOW = (
     "tasks/texts.py",
     "tasks/generation/choice_lists.py",
     "tasks/generation/conversations.py",
+    "tasks/generation/tools.py",
 )
 # The first three do what keras.ops cannot, after a check of the backend; the others read
 # TensorFlow's own files, convert its graphs, and match patterns from files with its engine.

@@ -4,7 +4,9 @@ from keras_transformers.tasks.classification.answer import Classification as Cla
 from keras_transformers.tasks.embedding.answer import Embedding as Embedding
 from keras_transformers.tasks.fill_mask.answer import MaskedTokens as MaskedTokens
 from keras_transformers.tasks.generation.answer import Generation as Generation
+from keras_transformers.tasks.generation.answer import Reply as Reply
 from keras_transformers.tasks.generation.answer import Selection as Selection
+from keras_transformers.tasks.generation.answer import ToolCall as ToolCall
 from keras_transformers.tasks.multi_label_classification.answer import Labels as Labels
 from keras_transformers.tasks.multiple_choice.answer import Choice as Choice
 from keras_transformers.tasks.next_sentence.answer import NextSentence as NextSentence

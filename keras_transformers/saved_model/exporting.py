@@ -525,7 +525,7 @@ def _describe_signatures(
 ) -> None:
     """Records in a graph which API calls each signature, and what clients need to know.
 
-    `TASK_SIGNATURE` and `OPTIONS_SIGNATURE` say where.
+    `TASK_SIGNATURE`, `OPTIONS_SIGNATURE` and the pipeline's `notes` say where.
     """
     for name, signature in signatures.items():  # tf.saved_model.save calls all methods "predict"
         graph.signature_def[name].method_name = signature.method_name
@@ -533,6 +533,8 @@ def _describe_signatures(
     if pipeline.options:
         options = json.dumps(dict(pipeline.options), ensure_ascii=False)
         graph.signature_def[OPTIONS_SIGNATURE].method_name = options
+    for name, text in pipeline.notes.items():
+        graph.signature_def[name].method_name = text
 
 
 def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:

@@ -82,6 +82,8 @@ class AnswerType:
 TASK_SIGNATURE = "__task"
 # Another, whose `method_name` is the defaults of the options that requests may set, as JSON.
 OPTIONS_SIGNATURE = "__options"
+# Another, whose `method_name` is the name of the chat template, for clients to write tools with.
+CHAT_SIGNATURE = "__chat_template"
 # The signature from texts to the tokens that the model reads. Exports that read none lack it.
 TOKENIZE_SIGNATURE = "tokenize"
 

@@ -296,6 +296,11 @@ class Pipeline(abc.ABC):
         """
         return MappingProxyType({})
 
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What an export tells clients besides: name of a signature without inputs -> a text."""
+        return MappingProxyType({})
+
     def __setattr__(self, name: str, value: object) -> None:
         # An adapter changes no answer: it says which updates the model's weights already have.
         if not self._is_complete or name.startswith("_") or name == "adapter":

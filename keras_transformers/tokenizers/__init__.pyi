@@ -6,6 +6,7 @@ from . import byte_pairs as byte_pairs
 from . import case_markers as case_markers
 from . import characters as characters
 from . import chat_templates as chat_templates
+from . import chat_tools as chat_tools
 from . import conversations as conversations
 from . import described as described
 from . import languages as languages
@@ -39,7 +40,9 @@ from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer
 from .characters import CharacterTokenizer as CharacterTokenizer
 from .chat_templates import CHAT_TEMPLATES as CHAT_TEMPLATES
 from .chat_templates import ChatTemplate as ChatTemplate
+from .chat_templates import ThoughtSwitch as ThoughtSwitch
 from .chat_templates import find_chat_template as find_chat_template
+from .chat_tools import ToolFormat as ToolFormat
 from .conversations import ConversationTokenizer as ConversationTokenizer
 from .described.charsmap import Charsmap as Charsmap
 from .described.tokenizer import DescribedTokenizer as DescribedTokenizer

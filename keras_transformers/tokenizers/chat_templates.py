@@ -5,11 +5,39 @@ by their SHA-256, and each is defined below as data, from which the graph makes 
 """
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CHAT_TEMPLATES", "ChatTemplate", "find_chat_template"]
+from keras_transformers.tokenizers.chat_tools import TOOL_ROLES, ToolFormat, as_function, as_json
+
+__all__ = ["CHAT_TEMPLATES", "ChatTemplate", "ThoughtSwitch", "find_chat_template"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThoughtSwitch:
+    """How the system message says whether the model thinks before it answers.
+
+    Attributes:
+        on: the word that makes it think, and the default.
+        off: the word that makes it answer at once. Both are left out of the message.
+        override: the word with which the system's turn is nothing but the message; "" for none.
+        before: the string before the message, with {mode} for one of the words.
+        defaults: the messages that replace an empty one, where the model thinks and where not.
+        after: the string after the message, and after tools.
+        ends_turn: whether the system's turn has its end without tools, too.
+        no_thoughts: the string before answers without thoughts.
+    """
+
+    on: str = "/think"
+    off: str = "/no_think"
+    override: str = ""
+    before: str
+    defaults: tuple[str, str]
+    after: str = "\n\n"
+    ends_turn: bool
+    no_thoughts: str = "<think>\n\n</think>\n"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,6 +63,10 @@ class ChatTemplate:
         system_first: whether a system message is only allowed first.
         drops_thoughts: whether text up to "</think>" is removed from earlier answers.
         drops_line_breaks: whether line breaks after it are removed, too.
+        recent_thoughts: the strings before and after the thoughts of answers after the user's last
+            message, which are not removed then; None if all are.
+        thinking: how the system's turn says whether the model thinks; None if it does not.
+        tools: how tools, calls and results are written; None if the template has none.
         hashes: SHA-256 of the published texts, without white space around them.
     """
 
@@ -52,13 +84,17 @@ class ChatTemplate:
     system_first: bool = False
     drops_thoughts: bool = False
     drops_line_breaks: bool = True
+    recent_thoughts: tuple[str, str] | None = None
+    thinking: ThoughtSwitch | None = None
+    tools: ToolFormat | None = None
     hashes: tuple[str, ...] = ()
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles that messages may have."""
         first = () if self.system_in_user is None else ("system",)
-        return (*first, *self.turns)
+        tools = () if self.tools is None else TOOL_ROLES
+        return (*first, *self.turns, *tools)
 
     @property
     def answer(self) -> tuple[str, str]:
@@ -152,6 +188,83 @@ def _fullwidth(name: str) -> str:
 
 
 _DATES = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+# What Qwen and SmolLM3 say after the tools.
+_FOR_EACH_CALL = (
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
+    "within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+)
+_QWEN_TOOLS = ToolFormat(
+    opening="# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",
+    closing=_FOR_EACH_CALL,
+    results=("<|im_start|>user", "<|im_end|>\n"),
+)
+_HERMES_TOOLS = ToolFormat(
+    opening="<|im_start|>system\nYou are a function calling AI model. You are provided with "
+    "function signatures within <tools></tools> XML tags. You may call one or more functions to "
+    "assist with the user query. Don't make assumptions about what values to plug into functions. "
+    "Here are the available tools: <tools> ",
+    closing=" </tools>Use the following pydantic model json schema for each tool call you will "
+    'make: {"properties": {"name": {"title": "Name", "type": "string"}, "arguments": {"title": '
+    '"Arguments", "type": "object"}}, "required": ["name", "arguments"], "title": "FunctionCall", '
+    '"type": "object"}}\nFor each function call return a json object with function name and '
+    "arguments within <tool_call></tool_call> XML tags as follows:\n<tool_call>\n"
+    '{"name": <function-name>, "arguments": <args-dict>}\n</tool_call><|im_end|>\n',
+    place="before",
+    results=("<|im_start|>tool\n", "<|im_end|>"),
+    result=("<tool_response>\n", "\n</tool_response>"),
+    breaks_line=True,
+    drops_text=True,
+    written=as_function,
+)
+_SMOLLM3_TOOLS = ToolFormat(
+    opening="### Tools\n\nYou may call one or more functions to assist with the user query.\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n\n<tools>\n",
+    closing=_FOR_EACH_CALL,
+    result=("<|im_start|>user\n", "<|im_end|>\n"),
+    written=str,
+)
+_LLAMA_TOOLS = ToolFormat(
+    opening="Given the following functions, please respond with a JSON for a function call with "
+    "its proper arguments that best answers the given prompt.\n\nRespond in the format "
+    '{"name": function name, "parameters": dictionary of argument name and its value}.'
+    "Do not use variables.\n\n",
+    between="\n\n",
+    closing="\n\n",
+    place="user",
+    system=f"<|start_header_id|>system<|end_header_id|>\n\nEnvironment: ipython\n{_DATES}",
+    call=("", ""),
+    arguments="parameters",
+    result=("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
+    drops_text=True,
+    marks=(),
+    written=functools.partial(as_json, indent=4),
+    written_result=as_json,
+)
+_SMOLLM3 = "You are a helpful AI assistant named SmolLM, trained by Hugging Face."
+_SMOLLM3_DEFAULTS = (
+    f"{_SMOLLM3} Your role as an assistant involves thoroughly exploring questions through a "
+    "systematic thinking process before providing the final precise and accurate solutions. "
+    "This requires engaging in a comprehensive cycle of analysis, summarizing, exploration, "
+    "reassessment, reflection, backtracking, and iteration to develop well-considered thinking "
+    "process. Please structure your response into two main sections: Thought and Solution "
+    "using the specified format: <think> Thought section </think> Solution section. In the "
+    "Thought section, detail your reasoning process in steps. Each step should include "
+    "detailed considerations such as analysing questions, summarizing relevant findings, "
+    "brainstorming new ideas, verifying the accuracy of the current steps, refining any "
+    "errors, and revisiting previous steps. In the Solution section, based on various "
+    "attempts, explorations, and reflections from the Thought section, systematically present "
+    "the final solution that you deem correct. The Solution section should be logical, "
+    "accurate, and concise and detail necessary steps needed to reach the conclusion.",
+    _SMOLLM3,
+)
+
+
+def _smollm3(name: str, *hashes: str, thinking: ThoughtSwitch, **more: Any) -> ChatTemplate:
+    return _chatml(name, *hashes, thinking=thinking, system_first=True, **more)
+
+
 _ALL = (
     _chatml(
         "chatml",
@@ -164,6 +277,32 @@ _ALL = (
         "de9cde7d1b0ca0cc87459a6673e0d12fb89c070bdb24e4a30b6e4d187b226221",
         system="You are a helpful AI assistant named SmolLM, trained by Hugging Face",
     ),
+    # Its text uses today's date, and this one by default: the same as that of Llama 3.1.
+    _smollm3(
+        "smollm3",
+        "3982464ecf49b0b38514fec4a5c22273fe70b7259480735bf13e225e4b64bec2",
+        "0dab472abbdc499c8d82acae3ad6e8404f672d2d50d9df582181daf062f66eb7",
+        "b9b66f04c64fbb8695cf5b35c37780efd0b8e0829fbfe3e30fafb9f469b7d30e",
+        thinking=ThoughtSwitch(
+            override="/system_override",
+            before="## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 26 July 2024\n"
+            "Reasoning Mode: {mode}\n\n## Custom Instructions\n\n",
+            defaults=_SMOLLM3_DEFAULTS,
+            ends_turn=False,
+        ),
+        tools=_SMOLLM3_TOOLS,
+    ),
+    # Unsloth's, which is also in llama.cpp.
+    _smollm3(
+        "smollm3-unsloth",
+        "cbc1d50f777ec029b33f53b23d7a224cceb65bcc8c7fac54946dbb56514e4d1e",
+        thinking=ThoughtSwitch(
+            before="## Metadata\n\nKnowledge Cutoff Date: June 2025\nReasoning Mode: {mode}\n\n"
+            "## Custom Instructions\n\n",
+            defaults=_SMOLLM3_DEFAULTS,
+            ends_turn=True,
+        ),
+    ),
     _chatml(
         "qwen2",
         "793202280c0910ab26bc6eb57c8212c2417324c6d8c4efd0d10d59092ab3e3eb",
@@ -175,11 +314,14 @@ _ALL = (
         "qwen2.5",
         "55b2f4a26ac9ee719330a61a0c39d9e538b0e9322212f048326318cff4f8674a",
         system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+        tools=_QWEN_TOOLS,
     ),
     _chatml(
         "qwen3",
         "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",
         drops_thoughts=True,
+        recent_thoughts=("<think>\n", "\n</think>\n\n"),
+        tools=_QWEN_TOOLS,
     ),
     _instructions(
         "llama2",
@@ -205,6 +347,7 @@ _ALL = (
         before_system=_DATES,
         default_system="",
         system_first=True,
+        tools=_LLAMA_TOOLS,
     ),
     _instructions(
         "mistral",
@@ -274,7 +417,10 @@ _ALL = (
         "hermes",
         "68268d4bc1d650084b6b70d429c28c731b651126ee7bec82cd124cc782af9d0d",
         "a805e50fed68938a076b07e2e602639611b50b1ced0e50f11eb92f1ba25be4dc",
+        # The program for tools, which folders have beside the other.
+        "ce62e308475b364e1fc76699dccbddeb9ac08344f90d59719dba86a9922834d9",
         start="{bos}",
+        tools=_HERMES_TOOLS,
     ),
     ChatTemplate(
         name="mistral-nemo",

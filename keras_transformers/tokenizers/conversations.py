@@ -46,7 +46,13 @@ class ConversationTokenizer:
         }
         turns = [text for turn in template.turns.values() for text in turn]
         around = [template.start, *turns, *(template.system_in_user or ()), template.opening]
-        texts = "\n".join(map(self._filled, around))
+        further = [*(template.recent_thoughts or ())]
+        if (tools := template.tools) is not None:
+            around += [*tools.call, *tools.results, *tools.result, *tools.marks]
+            further += [tools.opening, tools.between, tools.closing, tools.system or ""]
+        if (thinking := template.thinking) is not None:
+            further += [thinking.before, *thinking.defaults, thinking.no_thoughts]
+        texts = "\n".join(map(self._filled, [*around, *further]))
         self._marked_names = {
             name: f"{_MARK}{name}{_MARK}"
             for token in tokenizer.description.get("added_tokens") or []
@@ -69,7 +75,8 @@ class ConversationTokenizer:
 
         Raises:
             tf.errors.InvalidArgumentError: a role is unknown or not allowed in its place, or the
-                last message is not the user's. The message has the conversation's number and roles.
+                last message is neither the user's nor a tool's. The message has the conversation's
+                number and roles.
         """
         with tf.device("CPU:0"):
             return self._tokenize(self._checked(roles, texts))
@@ -88,6 +95,8 @@ class ConversationTokenizer:
             with tf.device("CPU:0"):
                 prompts = self._checked(roles, texts)
                 written = self._stripped(self._harmless(answers[:, None]))[:, 0]
+                if self.template.thinking is not None:
+                    written = self._with_marked_thoughts(written)
                 before, after = map(self._marked, self.template.answer)
                 answered = tf.strings.join([prompts, before, written, after])
                 return self._tokenize(tf.concat([prompts, answered], axis=0))
@@ -138,26 +147,166 @@ class ConversationTokenizer:
             last = tf.reduce_sum(tf.cast(roles != "", tf.int32), axis=1, keepdims=True) - 1
             place = last if template.system_in_last else 1
             texts = tf.where((places == place) & is_system[:, None], joined, texts)
+        thoughts = tf.fill(tf.shape(texts), "")
         if template.drops_thoughts:
-            thoughts = r"(?s)\A.*</think>" + r"\n*" * template.drops_line_breaks
-            answers = tf.strings.regex_replace(texts, thoughts, "")
+            thoughts = self._recent_thoughts(roles, texts)
+            pattern = r"(?s)\A.*</think>" + r"\n*" * template.drops_line_breaks
+            answers = tf.strings.regex_replace(texts, pattern, "")
             texts = tf.where(roles == "assistant", answers, texts)
         if template.strips_system:
             texts = self._stripped(texts)
-        pieces = tf.fill(tf.shape(texts), "")
+        opening = self._marked(template.opening)
+        if template.thinking is not None:
+            head, thoughts = self._thinking(roles, texts)
+            opening = tf.strings.join([opening, thoughts])
+            thoughts = tf.broadcast_to(thoughts[:, None], tf.shape(texts))
+            answers = self._with_marked_thoughts(texts)
+            texts = tf.where(roles == "assistant", answers, texts)
+        else:
+            head, texts = self._head(roles, texts)
+        pieces = self._turns(roles, texts, thoughts)
+        return tf.strings.join([head, tf.strings.reduce_join(pieces, axis=1), opening])
+
+    def _turns(self, roles: tf.Tensor, texts: tf.Tensor, thoughts: tf.Tensor) -> tf.Tensor:
+        """Returns each message with what stands around it, strings (batch, messages)."""
+        template, tools = self.template, self.template.tools
+        nothing = tf.fill(tf.shape(texts), "")
+        pieces = nothing
+        is_call, next_is_call = roles == "tool_call", _next(roles) == "tool_call"
+        if tools is not None and tools.drops_text:
+            texts = tf.where(next_is_call & ~is_call, "", texts)
         for role, turn in template.turns.items():
             before, after = map(self._marked, turn)
             has_turn = roles == role
+            if role == "system" and template.thinking is not None:
+                continue
             if template.skips_empty_system and role == "system":
                 has_turn &= texts != ""
-            pieces = tf.where(has_turn, tf.strings.join([before, texts, after]), pieces)
-        start = tf.fill(tf.shape(is_system), self._marked(template.start))
-        if template.default_system is not None:
+            if role == "system" and tools is not None and tools.system is not None:
+                has_tools = tf.reduce_any(roles == "tools", axis=1, keepdims=True)
+                before = tf.where(has_tools, self._marked(tools.system), before)
+                before = tf.broadcast_to(before, tf.shape(texts))
+            parts = [before, texts, after]
+            if role == "assistant":
+                parts = [before, thoughts, texts, tf.where(next_is_call, "", after)]
+            pieces = tf.where(has_turn, tf.strings.join(parts), pieces)
+        if tools is None:
+            return pieces
+        # A call is part of the answer's turn.
+        end = tf.where(next_is_call, "", self._marked(template.turns["assistant"][1]))
+        follows = (_previous(roles) == "tool_call") | (_previous(texts) != "")
+        before, after = map(self._marked, tools.call)
+        parts = [tf.where(follows, "\n", ""), before, texts, after, end]
+        pieces = tf.where(is_call, tf.strings.join(parts), pieces)
+        # Results in a row share a turn.
+        first, last = map(self._marked, tools.results)
+        before, after = map(self._marked, tools.result)
+        start = tf.where(_previous(roles) == "tool", "", first)
+        end = tf.where(_next(roles) == "tool", "", last)
+        if tools.breaks_line:
+            end = tf.strings.join([tf.where(_next(roles) == "", "", "\n"), end])
+        parts = [start, before, texts, after, end]
+        return tf.where(roles == "tool", tf.strings.join(parts), pieces)
+
+    def _tools(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the tools with what stands around them, strings (batch,), "" without tools."""
+        tools = self.template.tools
+        if tools is None:
+            return tf.fill(tf.shape(roles)[:1], "")
+        is_tool = roles == "tools"
+        opening, between, closing = map(self._marked, (tools.opening, tools.between, tools.closing))
+        before = tf.where(_previous(roles) == "tools", between, opening)
+        after = tf.where(_next(roles) == "tools", "", closing)
+        pieces = tf.where(is_tool, tf.strings.join([before, texts, after]), "")
+        return tf.strings.reduce_join(pieces, axis=1)
+
+    def _head(self, roles: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what stands before all messages (batch,), and the texts with what they get.
+
+        Tools are part of the first system message, or of one that the template adds.
+        """
+        template = self.template
+        is_system = roles[:, 0] == "system"  # (batch,)
+        head = tf.fill(tf.shape(is_system), self._marked(template.start))
+        tools = self._tools(roles, texts)
+        has_tools = tools != ""
+        is_user = tf.cast(roles == "user", tf.int32)
+        if template.tools is not None and template.tools.place == "user":
+            is_first = (tf.cumsum(is_user, axis=1) == 1) & (roles == "user")
+            texts = tf.strings.join([tf.where(is_first, tools[:, None], ""), texts])
+        if template.tools is not None and template.tools.place == "before":
+            head = tf.strings.join([head, tools])
+        if template.tools is None or template.tools.place != "system":
+            tools = tf.fill(tf.shape(tools), "")
+        if template.tools is not None and template.tools.place == "system":
+            has_rest = (is_system & has_tools)[:, None] & (tf.range(tf.shape(roles)[1]) == 0)
+            rest = tf.where(has_rest, tf.strings.join(["\n\n", tools])[:, None], "")
+            texts = tf.strings.join([texts, rest])
+        if template.default_system is not None or template.tools is not None:
             before, after = map(self._marked, template.turns["system"])
-            with_default = tf.strings.join([start, before + template.default_system + after])
-            start = tf.where(is_system, start, with_default)
-        opening = self._marked(template.opening)
-        return tf.strings.join([start, tf.strings.reduce_join(pieces, axis=1), opening])
+            default = template.default_system
+            separator = "" if default is None else tf.where(tools != "", "\n\n", "")
+            if template.tools is not None and template.tools.system is not None:
+                before = tf.where(has_tools, self._marked(template.tools.system), before)
+            added = tf.strings.join([head, before, default or "", separator, tools, after])
+            has_turn = ~is_system & ((tools != "") | (default is not None))
+            head = tf.where(has_turn, added, head)
+        return head, texts
+
+    def _thinking(self, roles: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the system's turn (batch,), and what is before answers, "" if the model thinks.
+
+        The first message may say which; see `ThoughtSwitch`.
+        """
+        template, thinking = self.template, self.template.thinking
+        assert thinking is not None
+        before, after = map(self._marked, template.turns["system"])
+        system = tf.where(roles[:, 0] == "system", texts[:, 0], "")
+        is_off = _contains(system, thinking.off)
+        for word in (thinking.off, thinking.on):
+            system = tf.strings.regex_replace(system, re.escape(word), "")
+        system = tf.strings.regex_replace(system, rf"{_SPACE}+\z", "")
+        modes = [self._marked(thinking.before.replace("{mode}", mode))
+                 for mode in (thinking.off, thinking.on)]  # fmt: skip
+        on, off = map(self._marked, thinking.defaults)
+        tools = self._tools(roles, texts)
+        end = self._marked(thinking.after) + after
+        parts = [
+            self._marked(template.start) + before,
+            tf.where(is_off, *modes),
+            tf.where(system != "", system, tf.where(is_off, off, on)),
+            thinking.after + (after if thinking.ends_turn else ""),
+            tf.where(tools != "", tf.strings.join([tools, end]), ""),
+        ]
+        head = tf.strings.join(parts)
+        if thinking.override:
+            bare = tf.strings.regex_replace(system, re.escape(thinking.override), "")
+            bare = tf.strings.regex_replace(bare, rf"{_SPACE}+\z", "")
+            alone = tf.strings.join([parts[0], bare, after])
+            head = tf.where(_contains(system, thinking.override), alone, head)
+        return head, tf.where(is_off, self._marked(thinking.no_thoughts), "")
+
+    def _recent_thoughts(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the thoughts of answers that keep them, strings (batch, messages)."""
+        if self.template.recent_thoughts is None:
+            return tf.fill(tf.shape(texts), "")
+        places = tf.range(tf.shape(roles)[1])[None]
+        users = tf.where(roles == "user", places, -1)
+        is_recent = places > tf.reduce_max(users, axis=1, keepdims=True)
+        is_recent &= (roles == "assistant") & _contains(texts, "</think>")
+        thoughts = tf.strings.regex_replace(texts, r"(?s)\n*</think>.*\z", "")
+        thoughts = tf.strings.regex_replace(thoughts, r"(?s)\A.*<think>", "")
+        thoughts = tf.strings.regex_replace(thoughts, r"\A\n+", "")
+        before, after = map(self._marked, self.template.recent_thoughts)
+        kept = is_recent & (thoughts != "")
+        return tf.where(kept, tf.strings.join([before, thoughts, after]), "")
+
+    def _with_marked_thoughts(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns answers without line breaks before them, with marks around those of thoughts."""
+        texts = tf.strings.regex_replace(texts, r"\A\n+", "")
+        before, after = map(self._marked, ("<think>", "</think>"))
+        rewritten = rf"{before}\1{after}"
+        return tf.strings.regex_replace(texts, r"(?s)\A<think>(.*?)</think>", rewritten)
 
     def _stripped(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns messages without the white space around them, if the template removes it."""
@@ -239,8 +388,16 @@ class ConversationTokenizer:
                 "no role may be missing between others",
             ),
             (_all(has_role | ~is_message), f"roles must be one of {', '.join(template.roles)}"),
-            (last == "user", "the last message must be the user's"),
         ]
+        if template.tools is None:
+            rules.append((last == "user", "the last message must be the user's"))
+        else:
+            rule = "the last message must be the user's or a tool's"
+            rules.append(((last == "user") | (last == "tool"), rule))
+            rules += _tool_rules(roles)
+            if not template.tools.call[0]:
+                several = (roles == "tool_call") & (_previous(roles) == "tool_call")
+                rules.append((_all(~several), "there may be one tool_call at once"))
         if template.system_first:
             is_late = (roles == "system") & (places > 0)
             rules.append((_all(~is_late), "only the first message may be the system's"))
@@ -267,6 +424,37 @@ class ConversationTokenizer:
         for field, name in self._names.items():
             text = text.replace(field, name)
         return text
+
+
+def _tool_rules(roles: tf.Tensor) -> list[tuple[tf.Tensor, str]]:
+    """Returns the rules about tools, each with the conversations that obey it: bool (batch,)."""
+    before = _previous(roles)  # (batch, messages)
+    places = tf.range(tf.shape(roles)[1])[None]
+    is_start = (places == 0) | (before == "tools") | ((places == 1) & (before == "system"))
+
+    def follows(role: str, *others: str) -> tf.Tensor:
+        return _all((roles != role) | tf.reduce_any(before[..., None] == [role, *others], axis=-1))
+
+    return [
+        (_all((roles != "tools") | is_start), "tools must be first, or after the system's message"),
+        (follows("tool_call", "assistant"), "a tool_call must be after the assistant's message"),
+        (follows("tool", "tool_call"), "a tool's message must be after a tool_call"),
+    ]
+
+
+def _previous(values: tf.Tensor) -> tf.Tensor:
+    """Returns the value of the message before each, "" for the first: (batch, messages)."""
+    return tf.pad(values, [[0, 0], [1, 0]], constant_values="")[:, :-1]
+
+
+def _next(values: tf.Tensor) -> tf.Tensor:
+    """Returns the value of the message after each, "" for the last: (batch, messages)."""
+    return tf.pad(values, [[0, 0], [0, 1]], constant_values="")[:, 1:]
+
+
+def _contains(texts: tf.Tensor, part: str) -> tf.Tensor:
+    """Returns which texts have a part."""
+    return tf.strings.regex_full_match(texts, rf"(?s).*{re.escape(part)}.*")
 
 
 def _all(holds: tf.Tensor) -> tf.Tensor:

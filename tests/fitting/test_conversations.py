@@ -277,8 +277,11 @@ BAD = {
     "row 1: message 1: content is '' ... not empty": [user("a"), assistant("")],
     "row 1: message 0: content is ' \\n' ... not empty": [user(" \n"), assistant("a")],
     "row 1: message 1: content is None": [user("a"), assistant(None)],
-    "row 1: message 1: ... system, user, assistant ... tool": [
+    "row 1: message 0: role is 'tool': ... not learned": [
         {"role": "tool", "content": "a"}, assistant("b"),
+    ],
+    "row 1: message 1: ... system, user, assistant ... wizard": [
+        {"role": "wizard", "content": "a"}, assistant("b"),
     ],
     "row 1: message 0: ... at least one user message": [assistant("a"), *ONE],
     "row 1: message 2: ... last message must be the user's ... user, assistant, assistant": [

@@ -210,7 +210,7 @@ def test_roles_that_are_not_the_templates(apis, role):
     messages = [{"role": role, "content": "Obey."}, {"role": "user", "content": "Hello?"}]
     message = refused(apis, route, json.dumps(dict(route.body) | {"messages": messages}))
     assert message is None or "messages.0.role" in message
-    assert message is not None or role in ("tool", "developer")
+    assert message is not None or role == "developer"
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=IDS)

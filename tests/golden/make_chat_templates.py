@@ -3,16 +3,18 @@
     python tests/golden/make_chat_templates.py FOLDER/*.jinja
 
 They are the `chat_template` of the models' tokenizer_config.json; llama-cpp-python's source package
-on PyPI has most of them. The file keeps their SHA-256 and what they make of conversations.
+on PyPI has most of them. The file keeps their SHA-256 and what they make of conversations, with
+tools where they have any, and the texts of programs that are not among those given.
 """
 
+import datetime
 import hashlib
 import json
 import sys
 from pathlib import Path
 
+import transformers.utils.chat_template_utils as chat_template_utils
 from jinja2.exceptions import TemplateError
-from transformers.utils.chat_template_utils import render_jinja_template
 
 FILE = Path(__file__).parent / "chat_templates.json"
 START = [("user", "Hi"), ("assistant", "Hello!"), ("user", "What is 1 + 1?")]
@@ -33,39 +35,170 @@ CONVERSATIONS = [
     [("assistant", "a"), ("user", "b")],
     [("user", "a"), ("system", "s"), ("user", "b")],
 ]
+DATE = datetime.datetime(2024, 7, 26)
 
 
-def rendered(template: str, conversation: list[tuple[str, str]]) -> str | None:
+def function(name: str, description: str, required: list[str], **properties: dict) -> dict:
+    """Returns a tool."""
+    parameters = {"type": "object", "properties": properties, "required": required}
+    described = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": described}
+
+
+def answer(content: str, *calls: tuple[str, dict]) -> dict:
+    """Returns an answer with calls."""
+    functions = [{"name": name, "arguments": arguments} for name, arguments in calls]
+    tool_calls = [{"type": "function", "function": each} for each in functions]
+    return {"role": "assistant", "content": content, "tool_calls": tool_calls}
+
+
+TOOLS = [
+    function(
+        "weather",
+        'The <weather> & "wind" of a city, it\'s in \u00b0C: \u65e5\u672c \U0001f600',
+        ["city"],
+        city={"type": "string", "description": " A city's name. "},
+        days={"type": ["integer", "number"], "enum": [1, 2.5, None, True]},
+        where={"type": "array", "items": {"type": "string"}},
+        more={"type": "object", "additionalProperties": {"type": "boolean"}},
+    ),
+    function("now", "The time.", []),
+]
+USER, LATER = {"role": "user", "content": "Hi"}, {"role": "user", "content": "And now?"}
+SYSTEM = {"role": "system", "content": "Be brief."}
+WEATHER = ("weather", {"city": 'Z\u00fcrich\'s "old" <town>\n', "days": 2.5, "more": {}})
+RESULT = {"role": "tool", "content": '{"degrees": 22, "text": "sch\u00f6n"}'}
+THOUGHTS = "<think>\n\nThe user\nwants it.\n\n</think>\n\n"
+# Of programs with tools, or with a switch for thoughts.
+FURTHER = [
+    {"tools": TOOLS, "messages": [USER]},
+    {"tools": TOOLS[1:], "messages": [SYSTEM, USER]},
+    {"tools": TOOLS, "messages": [USER, answer("", WEATHER), RESULT]},
+    {
+        "tools": TOOLS,
+        "messages": [
+            SYSTEM, USER, answer("", WEATHER, ("now", {})), RESULT, {**RESULT, "content": "10:00"},
+        ],
+    },
+    {
+        "tools": TOOLS,
+        "messages": [
+            SYSTEM, USER, answer("I look.", ("now", {})), {**RESULT, "content": ""},
+            {"role": "assistant", "content": "It is ten."}, LATER,
+            answer("Again", ("now", {}), WEATHER), RESULT,
+        ],
+    },
+    {
+        "tools": TOOLS,
+        "messages": [
+            USER, answer(THOUGHTS + "I look.", ("now", {})), RESULT,
+            answer(THOUGHTS, ("now", {})), RESULT, {"role": "assistant", "content": "Ten."}, LATER,
+            answer(THOUGHTS, ("now", {}), ("now", {})), RESULT, RESULT,
+            answer(f"x{THOUGHTS}y</think>\n\nz", WEATHER), RESULT,
+        ],
+    },
+    {"tools": [], "messages": [USER, answer("", ("now", {})), RESULT]},
+    {"tools": TOOLS, "messages": [USER, {"role": "assistant", "content": "You!"}, LATER]},
+    {"tools": TOOLS, "messages": [{**SYSTEM, "content": "/no_think"}, USER]},
+    {
+        "tools": [],
+        "messages": [
+            {**SYSTEM, "content": "s /no_think "}, {**USER, "content": "a /think"},
+            {"role": "assistant", "content": "\n\nb"}, LATER,
+        ],
+    },
+    {
+        "tools": [],
+        "messages": [
+            {**SYSTEM, "content": "/think"}, USER,
+            {"role": "assistant", "content": "\n<think>b</think>c"}, LATER,
+        ],
+    },
+    {
+        "tools": [],
+        "messages": [
+            {**SYSTEM, "content": "Only this. /system_override /no_think\n"}, USER,
+            {"role": "assistant", "content": "b"}, LATER,
+        ],
+    },
+    {
+        "tools": TOOLS,
+        "messages": [
+            {**SYSTEM, "content": " Be brief.\n"}, USER, answer("I look.", WEATHER), RESULT,
+            {"role": "assistant", "content": "Warm."}, LATER, answer("", ("now", {})), RESULT,
+        ],
+    },
+]  # fmt: skip
+
+
+class Clock(datetime.datetime):
+    """A clock that always says the same day, for templates that write it."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+        """Returns the day."""
+        return DATE
+
+
+def rendered_with_tools(template: str, conversation: dict) -> str | None:
+    """Returns what a template makes of a conversation with tools.
+
+    SmolLM3's takes the tools under another name, and answers with the calls as text.
+    """
+    messages, tools = conversation["messages"], conversation["tools"] or None
+    if "xml_tools" not in template:
+        return rendered(template, messages, tools=tools)
+    messages = [{**message, "content": with_calls(message)} for message in messages]
+    return rendered(template, messages, xml_tools=tools)
+
+
+def with_calls(message: dict) -> str:
+    """Returns a message's text and its calls."""
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    calls = [
+        f"<tool_call>\n{json.dumps(each, ensure_ascii=False)}\n</tool_call>" for each in functions
+    ]
+    return "\n".join(([message["content"]] if message["content"] else []) + calls)
+
+
+def rendered(template: str, messages: list[dict], **more: object) -> str | None:
     """Returns what a template makes of a conversation; None if it refuses it."""
-    messages = [{"role": role, "content": content} for role, content in conversation]
     try:
-        texts, _ = render_jinja_template(
+        texts, _ = chat_template_utils.render_jinja_template(
             [messages],
             chat_template=template,
             add_generation_prompt=True,
             bos_token="<s>",
             eos_token="</s>",
             date_string="26 Jul 2024",
+            **more,
         )
-    except TemplateError:
+    except (TemplateError, TypeError):  # the latter without the tools that a program needs
         return None
     return texts[0]
 
 
 def main() -> None:
     """Writes the file."""
-    found = []
+    chat_template_utils.datetime = Clock
+    old = json.loads(FILE.read_text("utf-8"))
+    found = {each["sha256"]: each for each in old["templates"]}
     for file in sorted(sys.argv[1:]):
         template = Path(file).read_text("utf-8").strip()
-        found.append(
-            {
-                "sha256": hashlib.sha256(template.encode()).hexdigest(),
-                "texts": [rendered(template, each) for each in CONVERSATIONS],
-            }
-        )
-    FILE.write_text(
-        json.dumps({"conversations": CONVERSATIONS, "templates": found}, indent=1) + "\n"
-    )
+        digest = hashlib.sha256(template.encode()).hexdigest()
+        plain = [
+            [{"role": role, "content": content} for role, content in each] for each in CONVERSATIONS
+        ]
+        texts = [rendered(template, each) for each in plain]
+        found[digest] = {"sha256": digest, "texts": texts if any(texts) else None}
+        if any(part in template for part in ("/no_think", "<tool_call>", "custom_tools")):
+            found[digest]["further"] = [rendered_with_tools(template, each) for each in FURTHER]
+    content = {
+        "conversations": CONVERSATIONS,
+        "further": FURTHER,
+        "templates": list(found.values()),
+    }
+    FILE.write_text(json.dumps(content, indent=1) + "\n")
 
 
 main()

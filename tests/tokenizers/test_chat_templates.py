@@ -54,6 +54,9 @@ def spelled(tokenizer, template, conversations):
 def test_texts_are_those_of_the_published_programs(number, tokenizer):
     golden = GOLDEN["templates"][number]
     template = of_hash(golden["sha256"])
+    if golden["texts"] is None:
+        assert golden["further"][0]  # a program that needs tools
+        return
     taken, texts = [], []
     for conversation, expected in zip(GOLDEN["conversations"], golden["texts"], strict=True):
         system_is_late = "system" in [role for role, _ in conversation[1:]]
@@ -68,6 +71,100 @@ def test_texts_are_those_of_the_published_programs(number, tokenizer):
             texts.append(expected)
     assert len(taken) >= 4
     assert spelled(tokenizer, template, taken) == texts
+
+
+FURTHER = [number for number, each in enumerate(GOLDEN["templates"]) if "further" in each]
+
+
+def with_roles(conversation, template):
+    """Returns the role and the text of each message, tool and call."""
+    (roles,), (texts,) = conversation_columns(
+        [conversation["messages"]], conversation["tools"], lambda: template
+    )
+    return [(role.decode(), text.decode()) for role, text in zip(roles, texts, strict=True)]
+
+
+@pytest.mark.parametrize("number", FURTHER)
+def test_tools_calls_and_thoughts_are_those_of_the_published_programs(number, tokenizer):
+    golden = GOLDEN["templates"][number]
+    template = of_hash(golden["sha256"])
+    taken, texts = [], []
+    for conversation, expected in zip(GOLDEN["further"], golden["further"], strict=True):
+        calls = any("tool_calls" in each for each in conversation["messages"])
+        if template.tools is None and (conversation["tools"] or calls):
+            with pytest.raises(ValueError, match="tools: .*smollm3-unsloth.* has none; .*qwen3"):
+                with_roles(conversation, template)
+        elif expected is not None:
+            taken.append(with_roles(conversation, template))
+            texts.append(expected)
+    assert len(taken) >= 3
+    assert spelled(tokenizer, template, taken) == texts
+
+
+def test_a_switch_in_the_system_message_is_the_programs_option(tokenizer):
+    """What transformers makes of `enable_thinking=False`."""
+    template = CHAT_TEMPLATES["smollm3"]
+    (text,) = spelled(tokenizer, template, [[("system", "/no_think"), ("user", "Hi")]])
+    assert "Reasoning Mode: /no_think\n" in text
+    assert text.endswith("Hi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n")
+
+
+TOOL_TURNS = [("user", "Hi"), ("assistant", ""), ("tool_call", "{}"), ("tool", "22")]
+MARKING_CALLS = [
+    name for name, each in CHAT_TEMPLATES.items() if each.tools is not None and any(each.tools.call)
+]
+
+
+def test_llama_3_1_calls_one_tool_at_once(tokenizer):
+    conversation = [*TOOL_TURNS[:3], *TOOL_TURNS[2:]]
+    spelled(tokenizer, CHAT_TEMPLATES["qwen3"], [conversation])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"llama3\.1.*one tool_call at once"):
+        spelled(tokenizer, CHAT_TEMPLATES["llama3.1"], [conversation])
+
+
+@pytest.mark.parametrize(
+    ("conversation", "message"),
+    [
+        ([("user", "a"), ("tools", "{}"), ("user", "b")], "tools must be first"),
+        ([("user", "a"), ("tool_call", "{}"), ("user", "b")], "after the assistant's message"),
+        ([("user", "a"), ("tool", "22")], "after a tool_call"),
+        ([("user", "a"), ("assistant", "b")], "last message .*user's or a tool's"),
+        ([*TOOL_TURNS[:-1]], "last message .*user's or a tool's"),
+    ],
+)
+def test_tools_in_other_places_are_refused(conversation, message, tokenizer):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)qwen3.*{message}.*1"):
+        spelled(tokenizer, CHAT_TEMPLATES["qwen3"], [[("user", "a")], conversation])
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+@pytest.mark.parametrize("name", MARKING_CALLS)
+def test_no_message_forges_a_call_a_result_or_a_tool(name, tokens, description):
+    """Whether the marks are tokens, as Qwen's are, or plain text."""
+    template = CHAT_TEMPLATES[name]
+    marks = ["<tool_call>", "</tool_call>", *template.tools.marks]
+    marks += ["<tool_response>", "</tool_response>"] if name != "smollm3" else []
+    first = description["added_tokens"]
+    added = [
+        {**first[-1], "content": mark, "id": 256 + len(first) + number, "special": False}
+        for number, mark in enumerate(marks if tokens else ())
+    ]
+    ours = DescribedTokenizer(
+        {**description, "added_tokens": first + added}, start_token="<s>", end_token="</s>"
+    )
+    forged = "\n".join(marks)
+    rows = [
+        [("tools", text), ("user", text), ("assistant", text), ("tool_call", text), ("tool", text)]
+        for text in (forged, "a")
+    ]
+    ids = ConversationTokenizer(template, ours)(*columns(rows))
+    if tokens:
+        numbers = [[row.count(each["id"]) for each in added] for row in ids.to_list()]
+    else:
+        texts = ours.detokenize(ids, skip_special_tokens=False).numpy()
+        numbers = [[text.decode().count(mark) for mark in marks] for text in texts]
+    assert numbers[0] == numbers[1]
+    assert sum(numbers[0]) >= 4
 
 
 def test_every_template_has_golden_texts():

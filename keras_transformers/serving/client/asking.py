@@ -26,7 +26,7 @@ from keras_transformers.serving.client.transport import (
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.generation.answer import Selection
+from keras_transformers.tasks.generation.answer import Generation, Selection
 from keras_transformers.tasks.generation.choice_lists import choice_columns, selections
 from keras_transformers.tasks.generation.conversations import (
     OLD_OPTIONS,
@@ -34,6 +34,7 @@ from keras_transformers.tasks.generation.conversations import (
     conversation_columns,
     decoding_options,
 )
+from keras_transformers.tasks.generation.tools import template_of_export, with_calls
 from keras_transformers.tasks.texts import (
     call_columns,
     named_columns,
@@ -165,6 +166,7 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
+        tools: Sequence[Any] | None = None,
         stream: Literal[True],
         **options: Any,
     ) -> Generator[str, None, Any]: ...
@@ -177,6 +179,7 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
+        tools: Sequence[Any] | None = None,
         stream: Literal[False] = False,
         **options: Any,
     ) -> Any: ...
@@ -188,6 +191,7 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
+        tools: Sequence[Any] | None = None,
         stream: bool = False,
         **options: Any,
     ) -> Any:
@@ -195,10 +199,12 @@ class Client:
 
         Args:
             messages: a sequence of {"role": ..., "content": ...}, ending with a message from the
-                user; or a sequence of such sequences.
+                user or a tool; or a sequence of such sequences. See
+                `pipelines.TextGenerator.chat`.
             model: see `ask`.
             version: see `ask`.
             label: see `ask`.
+            tools: what the model may call; see `pipelines.TextGenerator.chat`.
             stream: whether to return the answer to one conversation piece by piece; see `stream`.
             **options: max_length (of new tokens), temperature, top_k, top_p, seed,
                 repetition_penalty, and `stop`, one or several strings that end an answer; each has
@@ -206,11 +212,13 @@ class Client:
                 or `top_p` without `top_k` makes an export that is greedy sample.
 
         Returns:
-            A `results.Generation` for one conversation; a list for several.
+            A `results.Generation` for one conversation, or a `results.Reply` if `tools` is given; a
+            list for several.
 
         Raises:
             RequestError: the server refused the request or failed.
-            ValueError: a message or an option is malformed, or the model does not chat.
+            ValueError: a message, a tool or an option is malformed, or the model does not chat or
+                has no tools.
         """
         spec = ModelSpec(model, version, label)
         conversations, one = as_conversations(messages)
@@ -220,17 +228,22 @@ class Client:
             )
         if not conversations:
             return []
-        roles, texts = conversation_columns(conversations)
+        roles, texts = conversation_columns(
+            conversations, tools or (), lambda: template_of_export(model, self._template_name(spec))
+        )
         inputs: dict[str, Any] = {"roles": roles, "texts": texts}
         name = "chat"
         if options:
             name = "chat_complete"
             inputs |= self._option_columns(spec, name, options, len(roles))
         if stream:
-            return self._pieces(spec, name, inputs)
+            pieces = self._pieces(spec, name, inputs)
+            return pieces if tools is None else self._with_calls(spec, pieces)
         outputs = self._predict(spec, name, inputs)
         answer = self._answer(spec, name)
         rows = [reading.typed(row, answer) for row in reading.rows(outputs, [], answer)]
+        if tools is not None:
+            rows = [self._reply(spec, row) for row in rows]
         return rows[0] if one else rows
 
     def stream(
@@ -323,6 +336,7 @@ class Client:
         model: str,
         version: int | None = None,
         label: str | None = None,
+        tools: Sequence[Any] | None = None,
     ) -> Any:
         """Returns which of some answers a model would give to a conversation; see `choose`.
 
@@ -332,6 +346,7 @@ class Client:
             model: see `ask`.
             version: see `ask`.
             label: see `ask`.
+            tools: see `chat`.
 
         Returns:
             A `results.Selection` for one conversation; a list for several.
@@ -340,10 +355,12 @@ class Client:
             RequestError: the server refused the request or failed.
             ValueError: a message or the choices are malformed, or the model does not choose.
         """
-        conversations, one = as_conversations(messages)
-        roles, texts = conversation_columns(conversations)
-        columns = {"roles": _strings("roles", roles), "texts": _strings("texts", texts)}
         spec = ModelSpec(model, version, label)
+        conversations, one = as_conversations(messages)
+        roles, texts = conversation_columns(
+            conversations, tools or (), lambda: template_of_export(model, self._template_name(spec))
+        )
+        columns = {"roles": _strings("roles", roles), "texts": _strings("texts", texts)}
         rows = self._choose(columns, choices, spec, signature_name="chat_choose")
         return rows[0] if one else rows
 
@@ -518,6 +535,24 @@ class Client:
             return reading.typed(row, answer)
 
         return pieces()
+
+    def _with_calls(
+        self, spec: ModelSpec, pieces: Generator[str, None, Any]
+    ) -> Generator[str, None, Any]:
+        answer = yield from pieces
+        return self._reply(spec, answer)
+
+    def _reply(self, spec: ModelSpec, answer: Any) -> Any:
+        """Returns the answer of a model that has tools, with its calls."""
+        if not isinstance(answer, Generation):
+            return answer
+        return with_calls(answer, template_of_export(spec.name, self._template_name(spec)))
+
+    def _template_name(self, spec: ModelSpec) -> str | None:
+        """Returns the name of a model's chat template; None if its export does not say it."""
+        self._signature(spec, "chat")
+        note = self._signatures[spec].get(reading.CHAT_SIGNATURE)
+        return None if note is None else note.method_name
 
     def _choose(
         self,

@@ -85,6 +85,12 @@ class Model:
         options = self.signatures.get(reading.OPTIONS_SIGNATURE)
         return OLD_OPTIONS | ({} if options is None else json.loads(options.method_name))
 
+    @property
+    def chat_template(self) -> str | None:
+        """The name of its chat template; None if its export does not say it."""
+        note = self.signatures.get(reading.CHAT_SIGNATURE)
+        return None if note is None else note.method_name
+
     def signature(self, name: str, purpose: str) -> SignatureInfo:
         """Returns a signature.
 

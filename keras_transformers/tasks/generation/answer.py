@@ -1,10 +1,11 @@
 """Defines the answers of generation: the continuation of a prompt, or a choice between some."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from keras_transformers.tasks.answers import AnswerType, Result
 
-__all__ = ["Generation", "Selection"]
+__all__ = ["Generation", "Reply", "Selection", "ToolCall"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,6 +26,48 @@ class Generation(Result):
     log_probability: float
     finished: bool
     num_prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that a model asks for.
+
+    Attributes:
+        name: the tool's name, which need not be one of those that the model was given.
+        arguments: its arguments, which need not fit the tool's schema.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Reply(Generation):
+    """The answer to a conversation with tools.
+
+    Attributes:
+        content: the text without the calls.
+        tool_calls: the calls in it, in their order. What is no call, such as malformed JSON, is
+            part of `content`.
+    """
+
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The answer as a message of the conversation, before those with the tools' results.
+
+        >>> Reply("", 9, -0.5, True, tool_calls=(ToolCall("now", {}),)).message["tool_calls"]
+        [{'type': 'function', 'function': {'name': 'now', 'arguments': {}}}]
+        """
+        message: dict[str, Any] = {"role": "assistant", "content": self.content}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return message
 
 
 @dataclass(frozen=True)

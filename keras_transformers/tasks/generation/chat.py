@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tasks.generation.conversations import Message, conversation_columns
+from keras_transformers.tasks.generation.tools import Tool
 from keras_transformers.tasks.texts import strings
 from keras_transformers.tokenizers.chat_templates import CHAT_TEMPLATES, find_chat_template
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
@@ -26,6 +27,7 @@ class Chat:
 
     Attributes:
         template: the `ChatTemplate`, or None.
+        answer_tokenizer: the tokenizer of answers, in which the marks of calls are not left out.
 
     Raises:
         ValueError: the template is unknown, or the tokenizer is not one of language models.
@@ -33,6 +35,7 @@ class Chat:
 
     def __init__(self, chat_template: str | None, tokenizer: Any) -> None:
         self.template = None if chat_template is None else find_chat_template(chat_template)
+        self.answer_tokenizer = tokenizer
         self._tokenize: ConversationTokenizer | None = None
         if self.template is None:
             return
@@ -42,6 +45,9 @@ class Chat:
                 f"not a {type(tokenizer).__name__}"
             )
         self._tokenize = ConversationTokenizer(self.template, tokenizer)
+        if self.template.tools is not None:
+            marks = [mark.strip() for mark in self.template.tools.call]
+            self.answer_tokenizer = tokenizer.showing(marks)
 
     def tokens(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the tokens of conversations, in the graph; see `ConversationTokenizer`.
@@ -60,13 +66,15 @@ class Chat:
             )
         return self._tokenize
 
-    def columns(self, conversations: Sequence[Sequence[Message]]) -> dict[str, tf.Tensor]:
+    def columns(
+        self, conversations: Sequence[Sequence[Message]], tools: Sequence[Tool] = ()
+    ) -> dict[str, tf.Tensor]:
         """Returns `roles` and `texts` of conversations, strings (batch, messages).
 
         Raises:
-            ValueError: a message is malformed.
+            ValueError: a message or a tool is malformed, or the template has no tools.
         """
-        roles, texts = conversation_columns(conversations)
+        roles, texts = conversation_columns(conversations, tools, lambda: self.template)
         return {"roles": tf.constant(roles), "texts": tf.constant(texts)}
 
     def examples(self) -> dict[str, np.ndarray]:

@@ -1,15 +1,23 @@
 """Arranges conversations in columns, as chat models take them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from keras_transformers.dependencies import tables
 from keras_transformers.files.surrogates import as_utf8
+from keras_transformers.tasks.generation.tools import (
+    Tool,
+    tool_format,
+    written_calls,
+    written_tools,
+)
+from keras_transformers.tokenizers.chat_templates import ChatTemplate
 
 __all__: list[str] = []
 
-# {"role": ..., "content": ...}, both strings.
-Message = Mapping[str, str]
+# {"role": ..., "content": ...}, both strings; an answer may also have `tool_calls`, and the
+# message of a tool `tool_call_id`.
+Message = Mapping[str, Any]
 # The options of decoding and their defaults: always the likeliest token.
 OPTIONS: Mapping[str, Any] = {
     "max_length": 50,
@@ -43,41 +51,87 @@ def as_conversations(messages: Sequence[Any]) -> tuple[list[Sequence[Message]], 
 
 def conversation_columns(
     conversations: Sequence[Sequence[Message]],
+    tools: Sequence[Tool] = (),
+    template: Callable[[], ChatTemplate | None] = lambda: None,
 ) -> tuple[list[list[bytes]], list[list[bytes]]]:
     """Returns the roles and the texts of conversations in UTF-8, as models take them.
 
     Args:
         conversations: sequences of messages, each {"role": ..., "content": ...}.
+        tools: what the model may call in each conversation.
+        template: returns the model's chat template; called if there are tools or calls.
 
     Raises:
         ValueError: a conversation has no message, a malformed one, or one with half of a surrogate
-            pair; the error says which.
+            pair, a tool is malformed, or the template has no tools; the error says which.
     """
     roles: list[list[bytes]] = [[] for _ in conversations]
     texts: list[list[bytes]] = [[] for _ in conversations]
+    first = written_tools(tools, template()) if tools else []
     for row, messages in enumerate(conversations):
         if isinstance(messages, Mapping | str) or not messages:
             raise ValueError(
                 f"conversation {row}: {messages!r:.100}; expected a sequence of messages, each "
                 '{"role": "user", "content": "..."}'
             )
+        columns = []
+        ids: list[str] | None = None
         for place, message in enumerate(messages):
-            fields = dict(message) if isinstance(message, Mapping) else {}
             spot = f"conversation {row}, message {place}"
-            if set(fields) != {"role", "content"} or not all(
-                isinstance(value, str) and (value or field == "content")
-                for field, value in fields.items()
-            ):
-                raise ValueError(
-                    f"{spot}: {message!r:.100}; expected "
-                    '{"role": "user", "content": "..."}, both strings'
-                )
-            for field, column in (("role", roles), ("content", texts)):
-                column[row].append(as_utf8(f"{spot}: {field}", fields[field]))
+            fields = {key: value for key, value in _fields(message).items() if value is not None}
+            if calls := fields.pop("tool_calls", None):
+                fields.setdefault("content", "")
+            _check_message(spot, message, fields, has_calls=bool(calls))
+            columns.append((spot, fields["role"], fields["content"]))
+            if calls:
+                written, ids = written_calls(spot, calls, template())
+                columns += [(spot, *message) for message in written]
+            elif fields["role"] == "tool":
+                if [role for _, role, _ in columns[-2:-1]] not in (["tool_call"], ["tool"]):
+                    raise ValueError(
+                        f"{spot}: role 'tool' without a call before it: put it after the "
+                        "assistant's message that has the tool_calls"
+                    )
+                _check_answered(spot, fields.get("tool_call_id"), ids)
+                result = tool_format(template()).written_result(fields["content"])
+                columns[-1] = (spot, "tool", result)
+        place = int(columns[0][1] == "system")
+        columns[place:place] = [("tools", *tool) for tool in first]
+        for spot, role, text in columns:
+            roles[row].append(as_utf8(f"{spot}: role", role))
+            texts[row].append(as_utf8(f"{spot}: content", text))
     longest = max(map(len, roles), default=1)
     for padded in (*roles, *texts):
         padded.extend([b""] * (longest - len(padded)))
     return roles, texts
+
+
+def _fields(message: Any) -> dict[Any, Any]:
+    return dict(message) if isinstance(message, Mapping) else {}
+
+
+def _check_message(spot: str, message: Any, fields: Mapping[str, Any], *, has_calls: bool) -> None:
+    role = fields.get("role")
+    names = {"role", "content"} | ({"tool_call_id", "name"} if role == "tool" else set())
+    if not {"role", "content"} <= set(fields) <= names or not all(
+        isinstance(value, str) and (value or field == "content") for field, value in fields.items()
+    ):
+        expected = '{"role": "user", "content": "..."}, both strings'
+        if role == "tool":
+            expected = '{"role": "tool", "content": "..."}, both strings, such as JSON of a value'
+        raise ValueError(f"{spot}: {message!r:.100}; expected {expected}")
+    if has_calls and role != "assistant":
+        raise ValueError(
+            f"{spot}: tool_calls of the role {role!r}: only the assistant calls tools; give the "
+            'results with the role "tool"'
+        )
+
+
+def _check_answered(spot: str, call_id: str | None, ids: Sequence[str] | None) -> None:
+    if call_id is not None and ids and call_id not in ids:
+        raise ValueError(
+            f"{spot}: tool_call_id {call_id!r} is none of the calls before it, {', '.join(ids)}"
+        )
 
 
 def decoding_options(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from keras_transformers.data.language_models.conversations import Conversations,
 from keras_transformers.files.surrogates import as_utf8
 from keras_transformers.tasks.generation.pipeline import TextGenerator
 from keras_transformers.tasks.source import Source
+from keras_transformers.tokenizers.chat_tools import TOOL_ROLES
 from keras_transformers.tokenizers.conversations import ConversationTokenizer
 
 __all__: list[str] = []
@@ -163,6 +164,9 @@ def _message(item: Mapping[Any, Any]) -> Message:
         )
     if not isinstance(role, str) or not role:
         raise ValueError(f"role is {role!r:.60}: pass user, assistant or another of the template")
+    if role in TOOL_ROLES:
+        raise ValueError(f"role is {role!r}: tools, calls and results are not learned: leave out "
+                         "the conversation")  # fmt: skip
     if isinstance(content, list):
         types = ", ".join(str(part.get("type") if isinstance(part, Mapping) else part)[:20]
                           for part in content)  # fmt: skip

@@ -14,7 +14,7 @@ from keras_transformers.convert.families import families
 from keras_transformers.decoding.rows import ROW_OPTIONS
 from keras_transformers.dependencies import graph_errors
 from keras_transformers.tasks import answers as reading
-from keras_transformers.tasks.generation.answer import ANSWER, Generation, Selection
+from keras_transformers.tasks.generation.answer import ANSWER, Generation, Reply, Selection
 from keras_transformers.tasks.generation.chat import Chat
 from keras_transformers.tasks.generation.choice_lists import choice_columns, selections
 from keras_transformers.tasks.generation.choices import Choices
@@ -43,6 +43,7 @@ from keras_transformers.tasks.generation.prompts import (
 from keras_transformers.tasks.generation.step_names import CONVERSATIONS, PROMPTS
 from keras_transformers.tasks.generation.steps import step_signatures
 from keras_transformers.tasks.generation.tokens import as_text, token_bytes
+from keras_transformers.tasks.generation.tools import Tool, with_calls
 from keras_transformers.tasks.pipeline import Pipeline, Signature, shared
 from keras_transformers.tasks.texts import string_column, strings
 from keras_transformers.tasks.token_inputs import (
@@ -170,7 +171,7 @@ class TextGenerator(Pipeline):
             "longest": self.max_sequence_length,
             "also_end_token_ids": self.also_end_token_ids,
         }
-        self._decoder = Decoder(model, tokenizer, **limits)
+        self._decoder = Decoder(model, self._chat.answer_tokenizer, **limits)
         self._choices = Choices(model, tokenizer, **limits)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         chosen: dict[str, Any] = {n: value for n, value in sampling.items() if value is not None}
@@ -189,6 +190,13 @@ class TextGenerator(Pipeline):
     def options(self) -> Mapping[str, Any]:
         """The options of decoding, which are also attributes: name -> value; read only."""
         return MappingProxyType({name: getattr(self, name) for name in OPTIONS})
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """The name of the chat template, if there is one; see `Pipeline.notes`."""
+        template = self._chat.template
+        notes = {} if template is None else {reading.CHAT_SIGNATURE: template.name}
+        return MappingProxyType(notes)
 
     def conversation_tokenizer(self) -> ConversationTokenizer:
         """Returns what converts conversations to tokens; ValueError without a chat template."""
@@ -322,8 +330,10 @@ class TextGenerator(Pipeline):
 
         Args:
             roles: strings (batch, messages), such as "system", "user" and "assistant"; "" pads
-                shorter conversations.
-            texts: strings (batch, messages), the content of each message.
+                shorter conversations. If the chat template has tools, also "tools" for each tool,
+                "tool_call" for each call of the answer before it, and "tool" for each result.
+            texts: strings (batch, messages), the content of each message: of a tool as the template
+                writes it, of a call JSON with its `name` and `arguments`.
             stop: see `complete`.
             **options: see `complete`.
 
@@ -333,7 +343,8 @@ class TextGenerator(Pipeline):
         Raises:
             ValueError: the pipeline has no chat template.
             tf.errors.InvalidArgumentError: as for `generate`; or the chat template lacks a role or
-                does not allow it in that place, or the last message is not the user's.
+                does not allow it in that place, or the last message is neither the user's nor a
+                tool's.
         """
         return self._answers(self._rows_of_conversations(roles, texts, stop=stop, **options))
 
@@ -359,30 +370,54 @@ class TextGenerator(Pipeline):
         return self._answers_and_tokens(rows)
 
     @overload
-    def chat(self, messages: Sequence[Message], **options: Any) -> Generation: ...
+    def chat(
+        self, messages: Sequence[Message], *, tools: None = None, **options: Any
+    ) -> Generation: ...
 
     @overload
-    def chat(self, messages: Sequence[Sequence[Message]], **options: Any) -> list[Generation]: ...
+    def chat(
+        self, messages: Sequence[Sequence[Message]], *, tools: None = None, **options: Any
+    ) -> list[Generation]: ...
+
+    @overload
+    def chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool], **options: Any
+    ) -> Reply: ...
+
+    @overload
+    def chat(
+        self, messages: Sequence[Sequence[Message]], *, tools: Sequence[Tool], **options: Any
+    ) -> list[Reply]: ...
 
     def chat(
-        self, messages: Sequence[Message] | Sequence[Sequence[Message]], **options: Any
-    ) -> Generation | list[Generation]:
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        *,
+        tools: Sequence[Tool] | None = None,
+        **options: Any,
+    ) -> Generation | Sequence[Generation]:
         """Answers one conversation or several.
 
         Args:
             messages: a sequence of {"role": ..., "content": ...}, ending with a message from the
-                user; or a sequence of such sequences.
+                user; or a sequence of such sequences. With tools, an assistant's message may have
+                `tool_calls`, as OpenAI and transformers have them, and the results follow it as
+                {"role": "tool", "content": ...}, in the order of the calls.
+            tools: what the model may call: {"type": "function", "function": {"name": ...,
+                "description": ..., "parameters": JSON schema}} each. Nothing is called here: the
+                answer says what to call.
             **options: those of `complete`, each with one value for all conversations, the
                 pipeline's by default; `stop` is a string or a sequence of strings. As in a call,
                 `temperature` or `top_p` without `top_k` makes a greedy pipeline sample.
 
         Returns:
-            A `results.Generation` for one conversation; a list for several.
+            A `results.Generation` for one conversation, or a `results.Reply` if `tools` is given; a
+            list for several.
 
         Raises:
-            ValueError: a message or an option has the wrong form or is out of range, the pipeline
-                has no chat template, the template lacks a role or does not allow it in that place,
-                or the conversation is longer than the model's positions.
+            ValueError: a message, a tool or an option has the wrong form or is out of range, the
+                pipeline has no chat template, the template has no tools, lacks a role or does not
+                allow it in that place, or the conversation is longer than the model's positions.
 
         Example:
             answer = generate.chat([{"role": "user", "content": "What is the capital of France?"}])
@@ -393,11 +428,13 @@ class TextGenerator(Pipeline):
         if not conversations:
             return []
         rows = in_rows(chosen, tf.constant([len(conversations)]))
-        columns = self._chat.columns(conversations)
+        columns = self._chat.columns(conversations, tools or ())
         with graph_errors.as_value_errors():
             tensors = self._chat_graph(**columns, **rows)
             outputs = {name: value.numpy() for name, value in tensors.items()}
         answers = [Generation(**row) for row in reading.rows(outputs, [], ANSWER)]
+        if tools is not None:
+            answers = [with_calls(answer, self._chat.template) for answer in answers]
         return answers[0] if one else answers
 
     @overload
@@ -444,7 +481,11 @@ class TextGenerator(Pipeline):
 
     @overload
     def choose_chat(
-        self, messages: Sequence[Message], choices: Sequence[str | bytes]
+        self,
+        messages: Sequence[Message],
+        choices: Sequence[str | bytes],
+        *,
+        tools: Sequence[Tool] | None = None,
     ) -> Selection: ...
 
     @overload
@@ -452,14 +493,19 @@ class TextGenerator(Pipeline):
         self,
         messages: Sequence[Sequence[Message]],
         choices: Sequence[str | bytes] | Sequence[Sequence[str | bytes]],
+        *,
+        tools: Sequence[Tool] | None = None,
     ) -> list[Selection]: ...
 
-    def choose_chat(self, messages: Any, choices: Any) -> Selection | list[Selection]:
+    def choose_chat(
+        self, messages: Any, choices: Any, *, tools: Sequence[Tool] | None = None
+    ) -> Selection | list[Selection]:
         """Finds which of some answers the model would give to a conversation; see `choose`.
 
         Args:
             messages: see `chat`.
             choices: see `choose`.
+            tools: see `chat`.
 
         Returns:
             A `results.Selection` for one conversation; a list for several.
@@ -471,7 +517,7 @@ class TextGenerator(Pipeline):
         conversations, one = as_conversations(messages)
         if not conversations:
             return []
-        columns = self._chat.columns(conversations)
+        columns = self._chat.columns(conversations, tools or ())
         graph = self._traced(self.choose_answer, ("roles", "texts", "choices"), {})
         return self._selections(graph, columns, choices, one=one)
 
@@ -515,21 +561,31 @@ class TextGenerator(Pipeline):
         graph = self._traced(self._rows_of_prompts, ("prompt",))
         return self._stream(graph, chosen, prompt=one_row("prompt", prompt))
 
+    @overload
     def stream_chat(
-        self, messages: Sequence[Message], **options: Any
+        self, messages: Sequence[Message], *, tools: None = None, **options: Any
+    ) -> Generator[str, None, Generation]: ...
+
+    @overload
+    def stream_chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool], **options: Any
+    ) -> Generator[str, None, Reply]: ...
+
+    def stream_chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] | None = None, **options: Any
     ) -> Generator[str, None, Generation]:
         """Answers one conversation and yields the answer piece by piece; see `stream`.
 
         Args:
-            messages: a sequence of {"role": ..., "content": ...}, ending with a message from the
-                user.
+            messages: see `chat`.
+            tools: see `chat`.
             **options: those of `chat`.
 
         Yields:
-            The pieces; joined, they are the text of `chat`.
+            The pieces; joined, they are the text of `chat`, with its calls.
 
         Returns:
-            The `results.Generation` of `chat`.
+            The `results.Generation` or `results.Reply` of `chat`.
 
         Raises:
             ValueError: as in `chat`, before the first piece.
@@ -541,9 +597,16 @@ class TextGenerator(Pipeline):
             raise ValueError(
                 f"{len(conversations)} conversations: stream_chat answers one; chat answers several"
             )
-        columns = self._chat.columns(conversations)
+        columns = self._chat.columns(conversations, tools or ())
         graph = self._traced(self._rows_of_conversations, ("roles", "texts"))
-        return self._stream(graph, chosen, **columns)
+        pieces = self._stream(graph, chosen, **columns)
+        return pieces if tools is None else self._with_calls(pieces)
+
+    def _with_calls(
+        self, pieces: Generator[str, None, Generation]
+    ) -> Generator[str, None, Generation]:
+        answer = yield from pieces
+        return with_calls(answer, self._chat.template)
 
     def _stream(
         self, rows_graph: Graph, options: Mapping[str, Any], **texts: tf.Tensor

@@ -1,10 +1,11 @@
 """Runs the tokenizer of a language model, as described by its tokenizer.json, in the graph."""
 
+import copy
 import functools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -195,6 +196,22 @@ class DescribedTokenizer(Packing, tf.Module):
         with tf.device("CPU:0"):
             parts = self._make_parts({**_parts(description), "added_tokens": tokens})
         return lambda text: parts.tokenize(texts_of(text), self._model.encode)[0]
+
+    def showing(self, names: Collection[str]) -> Self:
+        """Returns a tokenizer that writes some special tokens in texts instead of leaving them out.
+
+        Args:
+            names: the tokens. If none of them is special, the tokenizer itself is returned.
+        """
+        with tf.device("CPU:0"):
+            is_shown = self._is_special & tf.reduce_any(
+                self._token_names[:, None] == tf.constant([*names], tf.string), axis=1
+            )
+            if not tf.reduce_any(is_shown):
+                return self
+            other = copy.copy(self)
+            other._is_special = self._is_special & ~is_shown
+        return other
 
     def folded(self, text: Texts) -> tf.Tensor:
         """Returns strings (batch,) with the characters that the normalizer makes of theirs.

@@ -1,7 +1,7 @@
 """Answers conversations: /v1/chat/completions."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from fastapi import Response
@@ -26,14 +26,16 @@ from keras_transformers.serving.gateway.openai.generation import (
     Written,
     chunks,
     envelope,
-    row_of_strings,
+    row_of_bytes,
     usage,
 )
+from keras_transformers.serving.gateway.openai.tools import Calls, ToolCall, columns
 from keras_transformers.serving.gateway.refusals import refusal
 
 __all__: list[str] = []
 
 routes = openai_router()
+ChatFinishReason = FinishReason | Literal["tool_calls"]
 _SIGNATURES = ("chat_complete", "chat_tokens", "chat_choose")
 
 
@@ -45,6 +47,8 @@ class TextPart(Body):
 
 
 def _as_parts(value: Json) -> Json:
+    if value is None:
+        return None
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     if not isinstance(value, list):
@@ -55,26 +59,37 @@ def _as_parts(value: Json) -> Json:
 class Message(Body):
     """A message of a conversation."""
 
-    role: Literal["system", "developer", "user", "assistant"] = Field(
+    role: Literal["system", "developer", "user", "assistant", "tool"] = Field(
         description='Whose it is; "developer" is the same as "system".'
     )
     content: Annotated[
-        ListOf[TextPart],
-        BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart]),
-    ] = Field(description="The text, or parts, which are joined by line breaks.")
+        ListOf[TextPart] | None,
+        BeforeValidator(_as_parts, json_schema_input_type=str | list[TextPart] | None),
+    ] = Field(
+        None,
+        description="The text, or parts, which are joined by line breaks; not needed beside calls.",
+    )
     name: Annotated[Json, Neutral()] = None
     refusal: Annotated[Json, Neutral()] = None
     annotations: Annotated[Json, Neutral([])] = None
     audio: Annotated[Json, Neutral()] = None
     function_call: Annotated[Json, Neutral()] = None
-    tool_calls: Annotated[Json, Neutral([])] = None
-    tool_call_id: Annotated[Json, Neutral()] = None
+    tool_calls: ListOf[dict[str, Json]] | None = Field(
+        None, description="The calls that the assistant asked for, with their `function`."
+    )
+    tool_call_id: str | None = Field(None, description="Of a tool: the id of the call.")
 
     @property
-    def column(self) -> tuple[str, str]:
-        """The role and the text, as signatures take them."""
-        role = "system" if self.role == "developer" else self.role
-        return role, "\n".join(part.text for part in self.content)
+    def fields(self) -> dict[str, Json]:
+        """The message as `TextGenerator.chat` takes it."""
+        content = self.content and "\n".join(part.text for part in self.content)
+        fields = {
+            "role": "system" if self.role == "developer" else self.role,
+            "content": "" if content == [] else content,
+            "tool_calls": self.tool_calls or None,
+            "tool_call_id": self.tool_call_id,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class ChatRequest(GenerationRequest):
@@ -83,7 +98,7 @@ class ChatRequest(GenerationRequest):
     messages: ListOf[Message] = Field(
         min_length=1,
         max_length=10_000,
-        description="The conversation; the last message is the user's.",
+        description="The conversation; the last message is the user's or a tool's.",
     )
     max_completion_tokens: int | None = Field(
         None, ge=1, le=2**31 - 1, description="The newer name of max_tokens, which it replaces."
@@ -102,8 +117,12 @@ class ChatRequest(GenerationRequest):
     service_tier: str | None = Field(None, description=IGNORED)
     parallel_tool_calls: bool | None = Field(None, description=IGNORED)
     store: Annotated[Json, Neutral(False)] = None
-    tools: Annotated[Json, Neutral([])] = None
-    tool_choice: Annotated[Json, Neutral("none", "auto")] = None
+    tools: ListOf[dict[str, Json]] | None = Field(
+        None, max_length=1000, description="What the model may call: functions with JSON schemas."
+    )
+    tool_choice: Literal["auto", "none"] | None = Field(
+        None, description='"none" leaves out the tools; a call cannot be forced.'
+    )
     functions: Annotated[Json, Neutral([])] = None
     function_call: Annotated[Json, Neutral("none", "auto")] = None
     response_format: Annotated[Json, Neutral({"type": "text"})] = None
@@ -148,8 +167,13 @@ class AssistantMessage(BaseModel):
     """The answer."""
 
     role: Literal["assistant"] = Field(description="Whose it is.")
-    content: str = Field(description="The text, without the stop string.")
+    content: str | None = Field(
+        description="The text, without the stop string and calls; null beside calls without one."
+    )
     refusal: None = Field(description="Models here do not refuse.")
+    tool_calls: list[ToolCall] | None = Field(
+        default=None, description="The calls, if there are any."
+    )
 
 
 class ChatChoice(BaseModel):
@@ -158,8 +182,9 @@ class ChatChoice(BaseModel):
     index: int = Field(description="From 0 to n - 1.")
     message: AssistantMessage = Field(description="The text of the answer.")
     logprobs: ChatLogprobs | None = Field(description="Its tokens, if asked for.")
-    finish_reason: FinishReason = Field(
-        description='"length" if the most tokens or the last position are reached, else "stop".'
+    finish_reason: ChatFinishReason = Field(
+        description='"length" if the most tokens or the last position are reached, "tool_calls" if '
+        'there are calls, else "stop".'
     )
 
 
@@ -179,6 +204,7 @@ class Delta(BaseModel):
 
     role: Literal["assistant"] | None = Field(default=None, description="In the first chunk.")
     content: str | None = Field(default=None, description="The piece of text.")
+    tool_calls: list[ToolCall] | None = Field(default=None, description="The calls, at the end.")
 
 
 class ChunkChoice(BaseModel):
@@ -187,7 +213,7 @@ class ChunkChoice(BaseModel):
     index: int = Field(description="From 0 to n - 1.")
     delta: Delta = Field(description="What it adds.")
     logprobs: ChatLogprobs | None = Field(description="Its tokens, if asked for.")
-    finish_reason: FinishReason | None = Field(description="In the last chunk of the answer.")
+    finish_reason: ChatFinishReason | None = Field(description="In the last chunk of the answer.")
 
 
 class ChatCompletionChunk(BaseModel):
@@ -218,29 +244,30 @@ async def complete_chat(request: ChatRequest, models: Asked) -> Response:
             field="top_logprobs",
         )
     model = await models.find(request.model)
-    roles, texts = zip(*(message.column for message in request.messages), strict=True)
+    for place, message in enumerate(request.messages):
+        if message.content is None and not message.tool_calls:
+            field = f"messages.{place}.content"
+            raise refusal(f"{field}: must be a string or a list of parts with texts", field=field)
+    tools = request.tools if request.tools and request.tool_choice != "none" else []
+    roles, texts = columns(model, [message.fields for message in request.messages], tools)
     rows = request.choices
     writer = Writer(
         request,
         model,
-        {"roles": row_of_strings(roles, rows), "texts": row_of_strings(texts, rows)},
+        {"roles": row_of_bytes(roles, rows), "texts": row_of_bytes(texts, rows)},
         _SIGNATURES,
         "messages",
         with_tokens=bool(request.logprobs),
     )
     if request.stream:
         first_fields = envelope(request, "chatcmpl", "chat.completion.chunk")
-        choices_of = functools.partial(_chunk_choices, request)
+        calls = [Calls(model) for _ in range(rows)] if tools else []
+        choices_of = functools.partial(_chunk_choices, request, calls)
         items = chunks(request, writer, ChatCompletionChunk, first_fields, choices_of)
         return await event_stream(items, error_shape, end="[DONE]")
     rows_written = await writer.write()
     choices = [
-        ChatChoice(
-            index=index,
-            message=AssistantMessage(role="assistant", content=row.text, refusal=None),
-            logprobs=_logprobs(request, row),
-            finish_reason=row.finish_reason,
-        )
+        _choice(request, index, row, Calls(model) if tools else None)
         for index, row in enumerate(rows_written)
     ]
     return answered(
@@ -252,13 +279,36 @@ async def complete_chat(request: ChatRequest, models: Asked) -> Response:
     )
 
 
+def _choice(request: ChatRequest, index: int, row: Written, calls: Calls | None) -> ChatChoice:
+    message = AssistantMessage(role="assistant", content=row.text, refusal=None)
+    finish_reason: ChatFinishReason = row.finish_reason
+    if calls is not None:
+        text = calls.add(row.text)
+        rest, tool_calls = calls.end()
+        if tool_calls:
+            message = AssistantMessage(
+                role="assistant", content=text + rest or None, refusal=None, tool_calls=tool_calls
+            )
+            finish_reason = "tool_calls"
+    return ChatChoice(
+        index=index,
+        message=message,
+        logprobs=_logprobs(request, row),
+        finish_reason=finish_reason,
+    )
+
+
 def _chunk_choices(
-    request: ChatRequest, row: int, piece: Written | None, before: Written | None
+    request: ChatRequest,
+    calls: Sequence[Calls],
+    row: int,
+    piece: Written | None,
+    before: Written | None,
 ) -> Iterator[ChunkChoice]:
     def choice(
         delta: Delta,
         logprobs: ChatLogprobs | None = None,
-        finish_reason: FinishReason | None = None,
+        finish_reason: ChatFinishReason | None = None,
     ) -> ChunkChoice:
         return ChunkChoice(index=row, delta=delta, logprobs=logprobs, finish_reason=finish_reason)
 
@@ -266,9 +316,17 @@ def _chunk_choices(
         yield choice(Delta(role="assistant", content=""))
     if piece is None:
         assert before is not None
-        yield choice(Delta(), finish_reason=before.finish_reason)
-    elif piece.text or piece.tokens:
-        yield choice(Delta(content=piece.text), logprobs=_logprobs(request, piece))
+        rest, tool_calls = calls[row].end() if calls else ("", [])
+        if rest:
+            yield choice(Delta(content=rest))
+        if tool_calls:
+            yield choice(Delta(tool_calls=tool_calls))
+        finish_reason = "tool_calls" if tool_calls else before.finish_reason
+        yield choice(Delta(), finish_reason=finish_reason)
+    else:
+        text = calls[row].add(piece.text) if calls else piece.text
+        if text or piece.tokens:
+            yield choice(Delta(content=text), logprobs=_logprobs(request, piece))
 
 
 def _logprobs(request: ChatRequest, written: Written) -> ChatLogprobs | None:

@@ -163,6 +163,13 @@ def row_of_strings(texts: Sequence[str], rows: int) -> np.ndarray:
     return np.repeat(column(texts)[None], rows, axis=0)
 
 
+def row_of_bytes(texts: Sequence[bytes], rows: int) -> np.ndarray:
+    """Returns the same bytes in each row, (rows, strings), which share them."""
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    return np.repeat(array[None], rows, axis=0)
+
+
 @dataclass(frozen=True)
 class Token:
     """A token of a text, or a whole choice of `structured_outputs`.

@@ -12,7 +12,7 @@ from keras_transformers.serving import Limits
 from keras_transformers.serving.client.transport import SignatureInfo, TensorSpec
 from keras_transformers.serving.gateway.process import Gateway
 from keras_transformers.serving.protocol.errors import Code, RequestError
-from keras_transformers.tasks.answers import OPTIONS_SIGNATURE, TASK_SIGNATURE
+from keras_transformers.tasks.answers import CHAT_SIGNATURE, OPTIONS_SIGNATURE, TASK_SIGNATURE
 
 STRING, INT, FLOAT, BOOL = (np.dtype(kind) for kind in ("O", "i4", "f4", "?"))
 DEFAULTS = {"max_length": 12, "temperature": 0.8, "top_k": 5, "seed": 7, "stop": ["!"]}
@@ -53,6 +53,12 @@ MODELS = {
         **{name: signature([], **WRITING | TOKENS) for name in ("complete_tokens", "chat_tokens")},
         **{name: signature([], **CHOOSING) for name in ("choose", "chat_choose")},
     },
+    "caller": {  # whose chat template has tools
+        TASK_SIGNATURE: SignatureInfo("generation", {}, {}),
+        CHAT_SIGNATURE: SignatureInfo("qwen3", {}, {}),
+        "chat_complete": signature([], **WRITING),
+        "chat_tokens": signature([], **WRITING | TOKENS),
+    },
     "old_talker": {  # as version 1.0 exported it
         TASK_SIGNATURE: SignatureInfo("generation", {}, {}),
         **{
@@ -73,6 +79,8 @@ MODELS = {
 VECTOR = np.array([0.1, -0.2, 0.3, 0.9273618], "float32")
 # "é" is two tokens; the end token adds nothing.
 PIECES = [b"Hi", b" \xc3", b"\xa9", b""]
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Z\u00fcrich"}}\n</tool_call>'
+ANSWER = f'I look. <b> \n{CALL}\n<tool_call>\n{{"name": "now"}}\n</tool_call>'
 
 
 class Backend:
@@ -84,9 +92,11 @@ class Backend:
         holding: whether calls and streams (after their first piece) wait forever.
         left: set when one that waited was abandoned.
         pause_s: seconds between two pieces of a stream.
+        answer: what the model "caller" writes.
     """
 
     def __init__(self):
+        self.answer = ANSWER
         self.calls, self.error, self.holding, self.left = [], None, False, threading.Event()
         self.pause_s = 0.0
 
@@ -117,11 +127,20 @@ class Backend:
                 "num_prompt_tokens": np.full(rows, 7, "int32"),
                 "num_new_tokens": np.full(rows, 3, "int32"),
             }
-        return rows_of([self._outputs(PIECES, 4, finished=True)] * rows, outputs)
+        pieces = PIECES
+        if call.model.name == "caller":
+            pieces = [letter.encode() for letter in self.answer]
+        return rows_of([self._outputs(pieces, len(pieces), finished=True)] * rows, outputs)
 
     async def stream(self, call, inputs):
         self.calls.append((call.signature_name, inputs))
         outputs = MODELS[call.model.name][call.signature_name].outputs
+        if call.model.name == "caller":
+            for count, letter in enumerate(self.answer, start=1):
+                finished = count == len(self.answer)
+                row = self._outputs([letter.encode()], count, text=letter, finished=finished)
+                yield rows_of([row], outputs)
+            return
         for text, tokens, count in (("Hi", PIECES[:1], 1), (" é", PIECES[1:3], 3), ("", [b""], 4)):
             yield rows_of([self._outputs(tokens, count, text=text, finished=count == 4)], outputs)
             await self._obey()

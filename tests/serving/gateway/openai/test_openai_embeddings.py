@@ -106,7 +106,7 @@ def test_models_that_cannot(refused):
 def test_models(gateway):
     answer = gateway.get("/v1/models").json()
     assert answer["object"] == "list"
-    names = ["embedder", "old_embedder", "old_talker", "talker"]
+    names = ["caller", "embedder", "old_embedder", "old_talker", "talker"]
     card = {"object": "model", "created": 0, "owned_by": "keras_transformers"}
     assert answer["data"] == [{"id": name, **card} for name in names]
     assert gateway.get("/v1/models/talker").json() == {"id": "talker", **card}
