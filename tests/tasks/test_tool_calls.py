@@ -10,7 +10,7 @@ import tiny
 import keras_transformers as kt
 from keras_transformers.pipelines import TextGenerator
 from keras_transformers.results import Generation, Reply, ToolCall
-from keras_transformers.serving import Client, ModelSettings, Server
+from keras_transformers.serving import Client, Limits, ModelSettings, Server
 from keras_transformers.tasks.generation.chat import Chat
 from keras_transformers.tasks.generation.tools import with_calls
 from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer
@@ -226,8 +226,9 @@ def test_an_export_and_its_clients_answer_with_tools_as_python_does(generator, t
     expected = generator.chat(TURN, tools=[WEATHER])
     assert found["text"].numpy()[0].decode() == expected.text
     assert found["num_prompt_tokens"].numpy()[0] == expected.num_prompt_tokens
-    with Server([ModelSettings("tools", folder.parent)], rest_port=0, grpc_port=0) as server:
-        assert server.wait_until_loaded(60)
+    settings, limits = [ModelSettings("tools", folder.parent)], Limits(timeout_s=120.0)
+    with Server(settings, rest_port=0, grpc_port=0, limits=limits) as server:
+        assert server.wait_until_loaded(300)
         for target in (f"http://127.0.0.1:{server.rest_port}", f"127.0.0.1:{server.grpc_port}"):
             with Client(target, timeout_s=120) as client:
                 given = {"model": "tools", "tools": [WEATHER]}

@@ -521,6 +521,27 @@ def test_a_folder_becomes_a_generator_and_an_export(tmp_path):
     assert [text.decode() for text in served] == [each.text for each in answers]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("weights_dtype", ["float32", "int8"])
+@pytest.mark.parametrize("kind", ["smollm3", "phi3", "olmo2", "gemma3_text"])
+def test_an_export_writes_what_python_does(kind, weights_dtype, tmp_path):
+    """`export` itself compares; with int8, the probabilities of what Python writes."""
+    golden(kind, tmp_path)
+    tokenizer = kt.tokenizers.DescribedTokenizer(DESCRIPTION, end_token="<end>")
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "hidden_dim": 64, "intermediate_dim": 96}
+    keras.utils.set_random_seed(0)
+    model = family_named(kind).build(**{**family_named(kind).read(tmp_path), **sizes})
+    generate = kt.pipelines.TextGenerator(model, tokenizer, max_length=4, top_k=1)
+    texts = ["ab 12", "", "b"]
+    folder = kt.export(
+        generate, tmp_path / "export", examples=texts[:2], weights_dtype=weights_dtype
+    )
+    found = [answer["text"] for answer in kt.saved_model.predict(folder, {"prompt": texts})]
+    if weights_dtype == "float32":
+        assert found == [answer.text for answer in generate(texts)]
+    assert len(found) == len(texts)
+
+
 @pytest.mark.parametrize("kind", ["smollm3", "phi3", "olmo2", "gemma3_text"])
 def test_lora_updates_the_matrices_of_every_layer(kind, tmp_path):
     golden(kind, tmp_path)
