@@ -73,12 +73,13 @@ class ToolFormat:
         What is not JSON with a name and arguments stays text, and so does all that a model only
         thinks.
 
-        >>> before, after = "<tool_call>", "</tool_call>"
-        >>> tools = ToolFormat(opening="", closing="", call=(before, after))
-        >>> tools.calls('Yes. <tool_call>{"name": "now", "arguments": {}}</tool_call>')
-        ('Yes.', [('now', {})])
-        >>> tools.calls("<tool_call>now</tool_call>")
-        ('<tool_call>now</tool_call>', [])
+        Example:
+            >>> before, after = "<tool_call>", "</tool_call>"
+            >>> tools = ToolFormat(opening="", closing="", call=(before, after))
+            >>> tools.calls('Yes. <tool_call>{"name": "now", "arguments": {}}</tool_call>')
+            ('Yes.', [('now', {})])
+            >>> tools.calls("<tool_call>now</tool_call>")
+            ('<tool_call>now</tool_call>', [])
         """
         if not self.call[0]:
             whole = self._call(text)
@@ -102,9 +103,10 @@ class ToolFormat:
     def settled(self, text: str) -> str:
         """Returns what stays outside calls of an answer that still grows, without its last space.
 
-        >>> tools = ToolFormat(opening="", closing="", call=("<tool_call>", "</tool_call>"))
-        >>> tools.settled("1 < 2 <too"), tools.settled("Yes. <tool_call>{"), tools.settled("1 < ")
-        ('1 < 2', 'Yes.', '1 <')
+        Example:
+            >>> tools = ToolFormat(opening="", closing="", call=("<tool_call>", "</tool_call>"))
+            >>> tools.settled("1 < 2 <too"), tools.settled("Yes. <tool_call>{")
+            ('1 < 2', 'Yes.')
         """
         mark = self.call[0].strip()
         if not mark:  # a call is a JSON object

@@ -58,8 +58,9 @@ class Reply(Generation):
     def message(self) -> dict[str, Any]:
         """The answer as a message of the conversation, before those with the tools' results.
 
-        >>> Reply("", 9, -0.5, True, tool_calls=(ToolCall("now", {}),)).message["tool_calls"]
-        [{'type': 'function', 'function': {'name': 'now', 'arguments': {}}}]
+        Example:
+            >>> Reply("", 9, -0.5, True, tool_calls=(ToolCall("now", {}),)).message["tool_calls"]
+            [{'type': 'function', 'function': {'name': 'now', 'arguments': {}}}]
         """
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.tool_calls:
