@@ -461,6 +461,7 @@ def test_what_cannot_be_streamed_is_answered_as_ever(post, body, status):
 
 def test_the_steps_are_not_for_clients(client):
     assert {name for name in client.signatures("talker") if name.startswith("__")} == {
+        "__chat_template",
         "__options",
         "__task",
         "__saved_model_init_op",

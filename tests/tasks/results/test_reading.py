@@ -66,7 +66,8 @@ def test_every_answer_of_the_room_is_a_tasks():
         for each in shown
         if isinstance(each, type) and issubclass(each, results.Result) and each != results.Result
     }
-    others = {results.Selection}  # of a generator's `choose`, not of its task
+    # Of a generator's `choose`, and of `chat` with tools, not of its task.
+    others = {results.Selection, results.Reply}
     assert {answer.type for answer in answer_types()} == kinds - others
     for answer in answer_types():
         assert dataclasses.is_dataclass(answer.type)
