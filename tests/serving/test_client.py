@@ -240,7 +240,9 @@ def test_a_rest_loop_that_hangs_does_not_hold_up_the_end(monkeypatch, caplog):
     server.start()
     server.stop()
     assert "the REST server did not stop" in caplog.text
+    assert server._listening.fileno() != -1  # the loop still watches it
     ending.set()
+    server._listening.close()
 
 
 def test_stopping_answers_what_is_under_way(publish, tmp_path):
