@@ -10,7 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from keras_transformers.tokenizers.chat_tools import TOOL_ROLES, ToolFormat, as_function, as_json
+from keras_transformers.tokenizers.chat_tools import (
+    TOOL_ROLES,
+    ToolFormat,
+    as_function,
+    as_json,
+    as_plain_function,
+)
 
 __all__ = ["CHAT_TEMPLATES", "ChatTemplate", "ThoughtSwitch", "find_chat_template"]
 
@@ -55,11 +61,11 @@ class ChatTemplate:
         default_system: the system message for a conversation without one; None for none.
         system_in_user: the strings before and after a system message that is part of the user's
             first message; None if it has its own turn, or if there is no such role.
-        system_in_last: whether it is part of the last message instead of the first.
+        system_in_last: whether it is part of the last message, if that is the user's, instead.
         skips_empty_system: whether an empty system message has no turn.
         strips: whether white space around messages is removed.
         strips_system: whether that holds for a system message in the user's message, too.
-        alternates: whether the user and the assistant must take turns.
+        alternates: whether the user and the assistant must take turns, but for calls of tools.
         system_first: whether a system message is only allowed first.
         drops_thoughts: whether text up to "</think>" is removed from earlier answers.
         drops_line_breaks: whether line breaks after it are removed, too.
@@ -240,7 +246,21 @@ _LLAMA_TOOLS = ToolFormat(
     drops_text=True,
     marks=(),
     written=functools.partial(as_json, indent=4),
-    written_result=as_json,
+    written_result=lambda text, call_id: as_json(text),
+)
+_NEMO_TOOLS = ToolFormat(
+    opening="[AVAILABLE_TOOLS][",
+    between=", ",
+    closing="][/AVAILABLE_TOOLS]",
+    place="last_user",
+    call=("", ""),
+    call_list="[TOOL_CALLS]",
+    id_length=9,
+    result=("[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
+    drops_text=True,
+    marks=("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+    written=as_plain_function,
+    written_result=lambda text, call_id: f'{{"content": {text}, "call_id": "{call_id}"}}',
 )
 _SMOLLM3 = "You are a helpful AI assistant named SmolLM, trained by Hugging Face."
 _SMOLLM3_DEFAULTS = (
@@ -265,6 +285,13 @@ def _smollm3(name: str, *hashes: str, thinking: ThoughtSwitch, **more: Any) -> C
     return _chatml(name, *hashes, thinking=thinking, system_first=True, **more)
 
 
+_QWEN3 = _chatml(
+    "qwen3",
+    "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",
+    drops_thoughts=True,
+    recent_thoughts=("<think>\n", "\n</think>\n\n"),
+    tools=_QWEN_TOOLS,
+)
 _ALL = (
     _chatml(
         "chatml",
@@ -316,12 +343,13 @@ _ALL = (
         system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
         tools=_QWEN_TOOLS,
     ),
-    _chatml(
-        "qwen3",
-        "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5",
-        drops_thoughts=True,
-        recent_thoughts=("<think>\n", "\n</think>\n\n"),
-        tools=_QWEN_TOOLS,
+    _QWEN3,
+    # What the same program writes with enable_thinking=False.
+    dataclasses.replace(
+        _QWEN3,
+        name="qwen3-no-think",
+        opening=f"{_QWEN3.opening}<think>\n\n</think>\n\n",
+        hashes=(),
     ),
     _instructions(
         "llama2",
@@ -429,6 +457,7 @@ _ALL = (
         system_in_user=("", "\n\n"),
         system_in_last=True,
         alternates=True,
+        tools=_NEMO_TOOLS,
         hashes=("e7deee034838db2bfc7487788a3013d8a307ab69f72f3c54a85f06fd76007d4e",),
     ),
     ChatTemplate(

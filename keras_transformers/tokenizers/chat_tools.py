@@ -38,34 +38,44 @@ class ToolFormat:
         between: the string between tools.
         closing: the string after the last tool.
         place: where the tools are: at the end of the system message, in a turn before all others,
-            or at the beginning of the user's first message.
+            at the beginning of the user's first message, or before the user's last one.
         system: the string before the system message where there are tools; None if it is the same
             as without.
-        call: the strings before and after a call; empty if a call is a whole answer.
+        call: the strings before and after a call; empty if it has none.
+        call_list: the string before all calls of an answer, which are a JSON list; "" if they are
+            not. Without marks of either kind, a call is a whole answer.
         arguments: the key of a call's arguments.
+        id_length: how many characters ids of calls have; 0 if calls have none.
         results: the strings before and after results in a row.
         result: the strings before and after a result.
         breaks_line: whether a line break follows a result, unless it is the last message.
         drops_text: whether an answer with calls has no other text.
         marks: other strings that mark tools.
         written: writes a tool.
-        written_result: writes a result.
+        written_result: writes a result from its text and the id of its call.
     """
 
     opening: str
     between: str = "\n"
     closing: str
-    place: Literal["system", "before", "user"] = "system"
+    place: Literal["system", "before", "user", "last_user"] = "system"
     system: str | None = None
     call: tuple[str, str] = ("<tool_call>\n", "\n</tool_call>")
+    call_list: str = ""
     arguments: str = "arguments"
+    id_length: int = 0
     results: tuple[str, str] = ("", "")
     result: tuple[str, str] = ("\n<tool_response>\n", "\n</tool_response>")
     breaks_line: bool = False
     drops_text: bool = False
     marks: tuple[str, ...] = ("<tools>", "</tools>")
     written: Callable[[Mapping[str, Any]], str] = as_json
-    written_result: Callable[[str], str] = str
+    written_result: Callable[[str, str], str] = lambda text, call_id: text
+
+    @property
+    def call_marks(self) -> list[str]:
+        """The strings that mark calls in an answer, without space; none if it is a whole answer."""
+        return [mark for mark in (*map(str.strip, self.call), self.call_list) if mark]
 
     def calls(self, text: str) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
         """Returns an answer's text without its calls, and their names and arguments.
@@ -81,7 +91,11 @@ class ToolFormat:
             >>> tools.calls("<tool_call>now</tool_call>")
             ('<tool_call>now</tool_call>', [])
         """
-        if not self.call[0]:
+        if self.call_list:
+            before, _, rest = text.partition(self.call_list)
+            listed = self._listed(rest)
+            return (before.rstrip(), listed) if listed else (text, [])
+        if not self.call_marks:
             whole = self._call(text)
             return ("", [whole]) if whole is not None else (text, [])
         start = text.rfind(_THOUGHTS_END) + 1  # 0 without thoughts
@@ -108,9 +122,9 @@ class ToolFormat:
             >>> tools.settled("1 < 2 <too"), tools.settled("Yes. <tool_call>{")
             ('1 < 2', 'Yes.')
         """
-        mark = self.call[0].strip()
-        if not mark:  # a call is a JSON object
+        if not self.call_marks:  # a call is a JSON object
             return "" if text.lstrip()[:1] in ("", "{") else text.rstrip()
+        mark = self.call_marks[0]
         text, call, _ = text.partition(mark)
         if not call:  # a part of it may be the end
             parts = (mark[:length] for length in range(len(mark), 0, -1))
@@ -119,16 +133,39 @@ class ToolFormat:
 
     def _call(self, text: str) -> tuple[str, dict[str, Any]] | None:
         """Returns the name and the arguments of a call; None if the text is something else."""
-        try:
-            call = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(call, dict) or (not self.call[0] and self.arguments not in call):
+        return self._read(_parsed(text))
+
+    def _listed(self, text: str) -> list[tuple[str, dict[str, Any]]]:
+        """Returns the names and the arguments of a list of calls; [] if it is something else."""
+        values = _parsed(text)
+        calls = [self._read(value) for value in values] if isinstance(values, list) else []
+        return [call for call in calls if call is not None] if None not in calls else []
+
+    def _read(self, call: Any) -> tuple[str, dict[str, Any]] | None:
+        if not isinstance(call, dict) or (not self.call_marks and self.arguments not in call):
             return None
         name, arguments = call.get("name"), call.get(self.arguments, {})
         if not isinstance(name, str) or not name or not isinstance(arguments, dict):
             return None
         return name, arguments
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_plain_function(tool: Mapping[str, Any]) -> str:
+    """Returns a tool as the template of Mistral Nemo writes it, with no escapes in its strings."""
+    function = tool.get("function", tool)
+    fields = ", ".join(
+        f'"{key}": ' + (f'"{value}"' if isinstance(value, str) else as_json(value))
+        for key, value in function.items()
+        if key != "return"
+    )
+    return f'{{"type": "function", "function": {{{fields}}}}}'
 
 
 def as_function(tool: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.tokenizers.chat_templates import ChatTemplate
+from keras_transformers.tokenizers.chat_tools import TOOL_ROLES
 from keras_transformers.tokenizers.described.tokenizer import DescribedTokenizer
 
 __all__ = ["ConversationTokenizer"]
@@ -48,7 +49,7 @@ class ConversationTokenizer:
         around = [template.start, *turns, *(template.system_in_user or ()), template.opening]
         further = [*(template.recent_thoughts or ())]
         if (tools := template.tools) is not None:
-            around += [*tools.call, *tools.results, *tools.result, *tools.marks]
+            around += [*tools.call, tools.call_list, *tools.results, *tools.result, *tools.marks]
             further += [tools.opening, tools.between, tools.closing, tools.system or ""]
         if (thinking := template.thinking) is not None:
             further += [thinking.before, *thinking.defaults, thinking.no_thoughts]
@@ -135,7 +136,7 @@ class ConversationTokenizer:
     def _render(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """Returns the whole texts (batch,), with marks around the template's special tokens."""
         template = self.template
-        texts = self._harmless(texts)
+        texts = given = self._harmless(texts)
         is_system = roles[:, 0] == "system"  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
         if not template.strips_system:
@@ -146,7 +147,8 @@ class ConversationTokenizer:
             joined = tf.strings.join([tf.broadcast_to(system[:, None], tf.shape(texts)), texts])
             last = tf.reduce_sum(tf.cast(roles != "", tf.int32), axis=1, keepdims=True) - 1
             place = last if template.system_in_last else 1
-            texts = tf.where((places == place) & is_system[:, None], joined, texts)
+            has_system = (places == place) & (roles == "user") & is_system[:, None]
+            texts = tf.where(has_system, joined, texts)
         thoughts = tf.fill(tf.shape(texts), "")
         if template.drops_thoughts:
             thoughts = self._recent_thoughts(roles, texts)
@@ -165,6 +167,9 @@ class ConversationTokenizer:
         else:
             head, texts = self._head(roles, texts)
         pieces = self._turns(roles, texts, thoughts)
+        if template.tools is not None and template.tools.place == "last_user":
+            tools = tf.where(_last_user(roles, given), self._tools(roles, given)[:, None], "")
+            pieces = tf.strings.join([tools, pieces])
         return tf.strings.join([head, tf.strings.reduce_join(pieces, axis=1), opening])
 
     def _turns(self, roles: tf.Tensor, texts: tf.Tensor, thoughts: tf.Tensor) -> tf.Tensor:
@@ -194,9 +199,14 @@ class ConversationTokenizer:
             return pieces
         # A call is part of the answer's turn.
         end = tf.where(next_is_call, "", self._marked(template.turns["assistant"][1]))
-        follows = (_previous(roles) == "tool_call") | (_previous(texts) != "")
+        previous_is_call = _previous(roles) == "tool_call"
+        follows = previous_is_call | (_previous(texts) != "")
+        start = tf.where(follows, "\n", "")
+        if tools.call_list:
+            start = tf.where(previous_is_call, ", ", self._marked(f"{tools.call_list}["))
+            end = tf.where(next_is_call, "", tf.strings.join(["]", end]))
         before, after = map(self._marked, tools.call)
-        parts = [tf.where(follows, "\n", ""), before, texts, after, end]
+        parts = [start, before, texts, after, end]
         pieces = tf.where(is_call, tf.strings.join(parts), pieces)
         # Results in a row share a turn.
         first, last = map(self._marked, tools.results)
@@ -230,19 +240,20 @@ class ConversationTokenizer:
         head = tf.fill(tf.shape(is_system), self._marked(template.start))
         tools = self._tools(roles, texts)
         has_tools = tools != ""
-        is_user = tf.cast(roles == "user", tf.int32)
-        if template.tools is not None and template.tools.place == "user":
-            is_first = (tf.cumsum(is_user, axis=1) == 1) & (roles == "user")
+        place = None if template.tools is None else template.tools.place
+        if place == "user":
+            is_user = roles == "user"
+            is_first = (tf.cumsum(tf.cast(is_user, tf.int32), axis=1) == 1) & is_user
             texts = tf.strings.join([tf.where(is_first, tools[:, None], ""), texts])
-        if template.tools is not None and template.tools.place == "before":
+        if place == "before":
             head = tf.strings.join([head, tools])
-        if template.tools is None or template.tools.place != "system":
+        if place != "system":
             tools = tf.fill(tf.shape(tools), "")
-        if template.tools is not None and template.tools.place == "system":
+        else:
             has_rest = (is_system & has_tools)[:, None] & (tf.range(tf.shape(roles)[1]) == 0)
             rest = tf.where(has_rest, tf.strings.join(["\n\n", tools])[:, None], "")
             texts = tf.strings.join([texts, rest])
-        if template.default_system is not None or template.tools is not None:
+        if template.default_system is not None or place == "system":
             before, after = map(self._marked, template.turns["system"])
             default = template.default_system
             separator = "" if default is None else tf.where(tools != "", "\n\n", "")
@@ -395,7 +406,7 @@ class ConversationTokenizer:
             rule = "the last message must be the user's or a tool's"
             rules.append(((last == "user") | (last == "tool"), rule))
             rules += _tool_rules(roles)
-            if not template.tools.call[0]:
+            if not template.tools.call_marks:
                 several = (roles == "tool_call") & (_previous(roles) == "tool_call")
                 rules.append((_all(~several), "there may be one tool_call at once"))
         if template.system_first:
@@ -406,9 +417,12 @@ class ConversationTokenizer:
             if "system" in template.roles:
                 first = tf.cast(roles[:, :1] == "system", tf.int32)  # (batch, 1)
                 rule = f"after the system's message, {rule}"
-            users = (places - first) % 2 == 0
-            fits = tf.where(users, roles == "user", roles == "assistant")
-            rules.append((_all(fits | ~is_message | (places < first)), rule))
+            is_left_out = (places < first) | (roles == "assistant") & (_next(roles) == "tool_call")
+            for role in TOOL_ROLES:
+                is_left_out |= roles == role
+            taken = tf.cumsum(tf.cast(~is_left_out, tf.int32), axis=1, exclusive=True)
+            fits = tf.where(taken % 2 == 0, roles == "user", roles == "assistant")
+            rules.append((_all(fits | ~is_message | is_left_out), rule))
         return rules
 
     def _marked(self, text: str) -> str:
@@ -440,6 +454,13 @@ def _tool_rules(roles: tf.Tensor) -> list[tuple[tf.Tensor, str]]:
         (follows("tool_call", "assistant"), "a tool_call must be after the assistant's message"),
         (follows("tool", "tool_call"), "a tool's message must be after a tool_call"),
     ]
+
+
+def _last_user(roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+    """Returns which messages are the user's last, or the same as it: bool (batch, messages)."""
+    places = tf.where(roles == "user", tf.range(tf.shape(roles)[1])[None], -1)
+    last = tf.gather(texts, tf.maximum(tf.reduce_max(places, axis=1), 0), batch_dims=1)
+    return (roles == "user") & (texts == last[:, None])
 
 
 def _previous(values: tf.Tensor) -> tf.Tensor:

@@ -35,6 +35,12 @@ CONVERSATIONS = [
     [("assistant", "a"), ("user", "b")],
     [("user", "a"), ("system", "s"), ("user", "b")],
 ]
+# SHA-256 -> name -> options of a program that are templates of their own here.
+OPTIONS = {
+    "87a2728cb8dc9fe424d624542f6060ec05a1d285ebbec578bb078900e33396b5": {
+        "qwen3-no-think": {"enable_thinking": False}
+    }
+}
 DATE = datetime.datetime(2024, 7, 26)
 
 
@@ -50,6 +56,12 @@ def answer(content: str, *calls: tuple[str, dict]) -> dict:
     functions = [{"name": name, "arguments": arguments} for name, arguments in calls]
     tool_calls = [{"type": "function", "function": each} for each in functions]
     return {"role": "assistant", "content": content, "tool_calls": tool_calls}
+
+
+def identified(message: dict, *ids: str) -> dict:
+    """Returns an answer whose calls have ids."""
+    calls = zip(message["tool_calls"], ids, strict=True)
+    return {**message, "tool_calls": [{**call, "id": id_} for call, id_ in calls]}
 
 
 TOOLS = [
@@ -69,7 +81,8 @@ SYSTEM = {"role": "system", "content": "Be brief."}
 WEATHER = ("weather", {"city": 'Z\u00fcrich\'s "old" <town>\n', "days": 2.5, "more": {}})
 RESULT = {"role": "tool", "content": '{"degrees": 22, "text": "sch\u00f6n"}'}
 THOUGHTS = "<think>\n\nThe user\nwants it.\n\n</think>\n\n"
-# Of programs with tools, or with a switch for thoughts.
+# In programs with tools, or with a switch for thoughts; and what these are given.
+WITH_TOOLS = ("/no_think", "<tool_call>", "custom_tools", "[TOOL_CALLS]")
 FURTHER = [
     {"tools": TOOLS, "messages": [USER]},
     {"tools": TOOLS[1:], "messages": [SYSTEM, USER]},
@@ -128,6 +141,14 @@ FURTHER = [
             {"role": "assistant", "content": "Warm."}, LATER, answer("", ("now", {})), RESULT,
         ],
     },
+    {
+        "tools": TOOLS,
+        "messages": [
+            SYSTEM, USER, identified(answer("", WEATHER, ("now", {})), "aB3dE6gH9", "123456789"),
+            {**RESULT, "tool_call_id": "123456789"}, {**RESULT, "tool_call_id": "aB3dE6gH9"},
+            {"role": "assistant", "content": "Warm."}, USER,
+        ],
+    },
 ]  # fmt: skip
 
 
@@ -140,16 +161,35 @@ class Clock(datetime.datetime):
         return DATE
 
 
-def rendered_with_tools(template: str, conversation: dict) -> str | None:
+def rendered_with_tools(template: str, conversation: dict, **options: object) -> str | None:
     """Returns what a template makes of a conversation with tools.
 
-    SmolLM3's takes the tools under another name, and answers with the calls as text.
+    SmolLM3's takes the tools under another name, and answers with the calls as text. Mistral
+    Nemo's needs ids of nine characters.
     """
     messages, tools = conversation["messages"], conversation["tools"] or None
+    if "length 9" in template:
+        messages = with_ids(messages)
     if "xml_tools" not in template:
-        return rendered(template, messages, tools=tools)
+        return rendered(template, messages, tools=tools, **options)
     messages = [{**message, "content": with_calls(message)} for message in messages]
-    return rendered(template, messages, xml_tools=tools)
+    return rendered(template, messages, xml_tools=tools, **options)
+
+
+def with_ids(messages: list[dict]) -> list[dict]:
+    """Returns messages whose calls and results have ids: the number of a call without one."""
+    identified, ids, number = [], [], 0
+    for message in messages:
+        if "tool_calls" in message:
+            calls = message["tool_calls"]
+            ids = [each.get("id", f"{number + i:09}") for i, each in enumerate(calls)]
+            number += len(calls)
+            calls = [{**call, "id": id_} for call, id_ in zip(calls, ids, strict=True)]
+            message = {**message, "tool_calls": calls}
+        elif message["role"] == "tool":
+            message = {"tool_call_id": ids.pop(0), **message}
+        identified.append(message)
+    return identified
 
 
 def with_calls(message: dict) -> str:
@@ -182,17 +222,22 @@ def main() -> None:
     """Writes the file."""
     chat_template_utils.datetime = Clock
     old = json.loads(FILE.read_text("utf-8"))
-    found = {each["sha256"]: each for each in old["templates"]}
+    found = {(each["sha256"], each.get("name", "")): each for each in old["templates"]}
     for file in sorted(sys.argv[1:]):
         template = Path(file).read_text("utf-8").strip()
         digest = hashlib.sha256(template.encode()).hexdigest()
         plain = [
             [{"role": role, "content": content} for role, content in each] for each in CONVERSATIONS
         ]
-        texts = [rendered(template, each) for each in plain]
-        found[digest] = {"sha256": digest, "texts": texts if any(texts) else None}
-        if any(part in template for part in ("/no_think", "<tool_call>", "custom_tools")):
-            found[digest]["further"] = [rendered_with_tools(template, each) for each in FURTHER]
+        for name, options in [("", {}), *OPTIONS.get(digest, {}).items()]:
+            texts = [rendered(template, each, **options) for each in plain]
+            made = {"sha256": digest, "texts": texts if any(texts) else None}
+            made |= {"name": name} if name else {}
+            if any(part in template for part in WITH_TOOLS):
+                made["further"] = [
+                    rendered_with_tools(template, each, **options) for each in FURTHER
+                ]
+            found[digest, name] = made
     content = {
         "conversations": CONVERSATIONS,
         "further": FURTHER,

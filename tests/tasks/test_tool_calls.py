@@ -1,6 +1,7 @@
 """Conversations with tools, in Python, in an export and by the client."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from keras_transformers.pipelines import TextGenerator
 from keras_transformers.results import Generation, Reply, ToolCall
 from keras_transformers.serving import Client, Limits, ModelSettings, Server
 from keras_transformers.tasks.generation.chat import Chat
+from keras_transformers.tasks.generation.conversations import conversation_columns
 from keras_transformers.tasks.generation.tools import with_calls
 from keras_transformers.tokenizers import CHAT_TEMPLATES, DescribedTokenizer
 from keras_transformers.tokenizers.chat_tools import as_json
@@ -154,6 +156,48 @@ def test_what_is_no_call_stays_text(block):
     assert (reply_with(text).content, reply_with(text).tool_calls) == (text, ())
     both = f'{text}<tool_call>{{"name": "now"}}</tool_call>'
     assert (reply_with(both).content, reply_with(both).tool_calls) == (text, (ToolCall("now", {}),))
+
+
+def test_calls_of_mistral_nemo_are_a_list():
+    listed = '[TOOL_CALLS][{"name": "now", "arguments": {}, "id": "a"}, {"name": "weather"}]'
+    reply = reply_with(f"I look. {listed}", "mistral-nemo")
+    assert reply.tool_calls == (ToolCall("now", {}), ToolCall("weather", {}))
+    assert reply.content == "I look."
+    tools = CHAT_TEMPLATES["mistral-nemo"].tools
+    assert [tools.settled(text) for text in (f"Yes. {listed}", "Yes. [TOOL")] == ["Yes."] * 2
+    for other in (listed[:-1], f"{listed} a", '[TOOL_CALLS][{"name": 1}]', "[TOOL_CALLS]", "[]"):
+        assert reply_with(other, "mistral-nemo").tool_calls == ()
+        assert reply_with(other, "mistral-nemo").content == other
+
+
+@pytest.mark.parametrize(
+    ("ids", "result", "expected"),
+    [
+        ((None, None), None, ("000000002", "000000003", "000000002")),
+        (("aB3dE6gH9", None), None, ("aB3dE6gH9", "000000003", "aB3dE6gH9")),
+        ((None, "aB3dE6gH9"), "aB3dE6gH9", ("000000002", "aB3dE6gH9", "aB3dE6gH9")),
+        (("call_1", '"}, {"a'), "call_1", ("74196fe72", "775aae24d", "74196fe72")),
+        ((None, None), "aB3dE6gH9", ("000000002", "000000003", "000000002")),
+    ],
+)
+def test_calls_and_results_of_mistral_nemo_share_an_id_of_nine_characters(ids, result, expected):
+    """The given one if it fits, else always the same for an id, or for a call's number."""
+    now = {"function": {"name": "now", "arguments": {}}}
+    given = [{**now, "id": id_} if id_ else now for id_ in ids]
+    conversation = [
+        USER,
+        {"role": "assistant", "tool_calls": [now, now]},
+        {"role": "tool", "content": "1"},
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "tool_calls": given},
+        {"role": "tool", "content": "3", **({"tool_call_id": result} if result else {})},
+    ]
+    _, (texts,) = conversation_columns([conversation], (), lambda: CHAT_TEMPLATES["mistral-nemo"])
+    written = [
+        re.search(r'"(?:call_)?id": "(\w+)"', text.decode())[1] for text in texts if b'id"' in text
+    ]
+    assert tuple(written[-3:]) == expected
+    assert written[:4] == ["000000000", "000000001"] * 2
 
 
 def test_thoughts_and_unfinished_calls_are_no_calls():

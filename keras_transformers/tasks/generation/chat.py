@@ -46,8 +46,7 @@ class Chat:
             )
         self._tokenize = ConversationTokenizer(self.template, tokenizer)
         if self.template.tools is not None:
-            marks = [mark.strip() for mark in self.template.tools.call]
-            self.answer_tokenizer = tokenizer.showing(marks)
+            self.answer_tokenizer = tokenizer.showing(self.template.tools.call_marks)
 
     def tokens(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the tokens of conversations, in the graph; see `ConversationTokenizer`.

@@ -5,12 +5,7 @@ from typing import Any
 
 from keras_transformers.dependencies import tables
 from keras_transformers.files.surrogates import as_utf8
-from keras_transformers.tasks.generation.tools import (
-    Tool,
-    tool_format,
-    written_calls,
-    written_tools,
-)
+from keras_transformers.tasks.generation.tools import Tool, WrittenCalls, written_tools
 from keras_transformers.tokenizers.chat_templates import ChatTemplate
 
 __all__: list[str] = []
@@ -75,7 +70,7 @@ def conversation_columns(
                 '{"role": "user", "content": "..."}'
             )
         columns = []
-        ids: list[str] | None = None
+        written = WrittenCalls(template)
         for place, message in enumerate(messages):
             spot = f"conversation {row}, message {place}"
             fields = {key: value for key, value in _fields(message).items() if value is not None}
@@ -84,16 +79,14 @@ def conversation_columns(
             _check_message(spot, message, fields, has_calls=bool(calls))
             columns.append((spot, fields["role"], fields["content"]))
             if calls:
-                written, ids = written_calls(spot, calls, template())
-                columns += [(spot, *message) for message in written]
+                columns += [(spot, *call) for call in written.calls(spot, calls)]
             elif fields["role"] == "tool":
                 if [role for _, role, _ in columns[-2:-1]] not in (["tool_call"], ["tool"]):
                     raise ValueError(
                         f"{spot}: role 'tool' without a call before it: put it after the "
                         "assistant's message that has the tool_calls"
                     )
-                _check_answered(spot, fields.get("tool_call_id"), ids)
-                result = tool_format(template()).written_result(fields["content"])
+                result = written.result(spot, fields["content"], fields.get("tool_call_id"))
                 columns[-1] = (spot, "tool", result)
         place = int(columns[0][1] == "system")
         columns[place:place] = [("tools", *tool) for tool in first]
@@ -124,13 +117,6 @@ def _check_message(spot: str, message: Any, fields: Mapping[str, Any], *, has_ca
         raise ValueError(
             f"{spot}: tool_calls of the role {role!r}: only the assistant calls tools; give the "
             'results with the role "tool"'
-        )
-
-
-def _check_answered(spot: str, call_id: str | None, ids: Sequence[str] | None) -> None:
-    if call_id is not None and ids and call_id not in ids:
-        raise ValueError(
-            f"{spot}: tool_call_id {call_id!r} is none of the calls before it, {', '.join(ids)}"
         )
 
 

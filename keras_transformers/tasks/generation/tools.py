@@ -1,7 +1,8 @@
 """Turns tools, calls and results into messages of a conversation, as models take them."""
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from keras_transformers.files.errors import short_repr
@@ -107,35 +108,85 @@ def _tool_name(spot: str, tool: Any) -> str:
     return name
 
 
-def written_calls(
-    spot: str, calls: Any, template: ChatTemplate | None
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """Returns the calls of an answer as messages, and their ids as far as they have any.
+class WrittenCalls:
+    """Writes the calls of a conversation and their results, in their order.
 
     Args:
-        spot: where the answer is, for messages.
-        calls: as OpenAI and transformers have them: {"id": ..., "function": {"name": ...,
-            "arguments": ...}}, the arguments as an object or as JSON.
-        template: the model's template.
-
-    Raises:
-        ValueError: the template has no tools, or a call is malformed; the error says which.
+        template: returns the model's template; called if there are calls.
     """
-    if not isinstance(calls, list | tuple):
-        raise ValueError(f"{spot}: tool_calls are {short_repr(calls)}: pass [{_EXAMPLE_CALL}]")
-    written, ids = [], []
-    for place, call in enumerate(calls):
-        part = f"{spot}: tool_calls[{place}]"
-        function = call.get("function", call) if isinstance(call, Mapping) else None
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
-            raise ValueError(f"{part} is {short_repr(call)}, without a name: pass {_EXAMPLE_CALL}")
-        arguments = _arguments(part, function.get("arguments", {}))
-        key = tool_format(template).arguments
-        written.append(("tool_call", _json(part, {"name": name, key: arguments})))
-        if isinstance(call.get("id"), str):
-            ids.append(call["id"])
-    return written, ids
+
+    def __init__(self, template: Callable[[], ChatTemplate | None]) -> None:
+        self._template = template
+        self._ids: list[str | None] = []  # of the last answer's calls, as far as they have any
+        self._places: list[int] = []  # of these among all calls
+        self._num_results = 0  # of these
+
+    def calls(self, spot: str, calls: Any) -> list[tuple[str, str]]:
+        """Returns the calls of an answer as messages: the role and the text of each.
+
+        Args:
+            spot: where the answer is, for messages.
+            calls: as OpenAI and transformers have them: {"id": ..., "function": {"name": ...,
+                "arguments": ...}}, the arguments as an object or as JSON.
+
+        Raises:
+            ValueError: the template has no tools, or a call is malformed; the error says which.
+        """
+        if not isinstance(calls, list | tuple):
+            raise ValueError(f"{spot}: tool_calls are {short_repr(calls)}: pass [{_EXAMPLE_CALL}]")
+        first = self._places[-1] + 1 if self._places else 0
+        self._ids, self._places, self._num_results = [], [], 0
+        written = []
+        for place, call in enumerate(calls):
+            part = f"{spot}: tool_calls[{place}]"
+            function = call.get("function", call) if isinstance(call, Mapping) else None
+            name = function.get("name") if isinstance(function, Mapping) else None
+            if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
+                raise ValueError(
+                    f"{part} is {short_repr(call)}, without a name: pass {_EXAMPLE_CALL}"
+                )
+            arguments = _arguments(part, function.get("arguments", {}))
+            form = tool_format(self._template())
+            self._ids.append(call["id"] if isinstance(call.get("id"), str) else None)
+            self._places.append(first + place)
+            fields: dict[str, Any] = {"name": name, form.arguments: arguments}
+            if form.id_length:
+                fields["id"] = _fitting_id(self._ids[-1], first + place, form.id_length)
+            written.append(("tool_call", _json(part, fields)))
+        return written
+
+    def result(self, spot: str, text: str, call_id: str | None) -> str:
+        """Returns the text of a result as the template writes it.
+
+        Args:
+            spot: where the result is, for messages.
+            text: the result.
+            call_id: the id of its call; None for the call in its place.
+
+        Raises:
+            ValueError: the template has no tools, or there is no such call; the error says which.
+        """
+        form, place = tool_format(self._template()), self._num_results
+        self._num_results += 1
+        if call_id is not None and call_id in self._ids:
+            place = self._ids.index(call_id)
+        elif call_id is not None and any(self._ids):
+            names = ", ".join(filter(None, self._ids))
+            raise ValueError(
+                f"{spot}: tool_call_id {call_id!r} is none of the calls before it, {names}"
+            )
+        if place < len(self._ids):
+            call_id, place = self._ids[place], self._places[place]
+        return form.written_result(text, _fitting_id(call_id, place, form.id_length))
+
+
+def _fitting_id(call_id: str | None, number: int, length: int) -> str:
+    """Returns a call's id if it has a length, else another for it, or for the call's number."""
+    if call_id is None:
+        return f"{number:0{length}}"
+    if len(call_id) == length and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:length]
 
 
 def _json(spot: str, value: Any) -> str:
