@@ -44,7 +44,7 @@ class Searches:
         step, cache = self.model.start_decoding(sources)
         return beam_search(
             step,
-            tf.fill([sources.shape[0]], self.kind.pad),
+            tf.fill([sources.shape[0]], self.kind.start),
             cache,
             end_token_id=self.kind.end,
             max_length=MAKER["MAX_LENGTH"],
@@ -73,18 +73,32 @@ def test_what_transformers_found(family, name, num_beams, tmp_path):
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("family", ["marian", "t5"])
-@pytest.mark.parametrize("name", MAKER["OPTIONS"])
-def test_what_transformers_finds_with_many_models(name, family, tmp_path):
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        *((family, name) for family in ("marian", "t5") for name in MAKER["OPTIONS"]),
+        *((family, "summary") for family in ("bart", "pegasus")),
+        *((family, "first") for family in ("mbart", "m2m_100")),
+    ],
+)
+def test_what_transformers_finds_with_many_models(family, name, tmp_path):
     ours = Searches(family, tmp_path)
     theirs = ours.kind.model()
     most = 2 + list(MAKER["OPTIONS"]).index(name) % 4  # 2 to 5 beams
-    as_plain = []
+    matters = name == "plain"
+    num_ties = 0
     for seed in range(NUM_MODELS):
         num_beams = most if seed % 4 else 1
+        found = ours.found(seed, name, num_beams)
         wanted = ours.kind.found(theirs, seed, name, num_beams)
-        assert_same(ours.found(seed, name, num_beams), wanted)
-        if seed in (1, 2, 3, 5, 6, 7):
+        is_same = (found[0] == wanted[0]).all()
+        if not is_same and num_beams > 1:  # of two texts that float32 cannot tell apart, the other
+            np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6, atol=0, err_msg=str(seed))
+            num_ties += 1
+        else:
+            assert_same(found, wanted)
+        if not matters and num_beams > 1:
             plain = ours.kind.found(theirs, seed, "plain", num_beams)
-            as_plain.append((plain[0] == wanted[0]).all())
-    assert all(as_plain) == (name == "plain")  # the options matter
+            matters = (plain[0] != wanted[0]).any()
+    assert matters, f"{name} changes no search"
+    assert num_ties <= 1

@@ -37,6 +37,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 _THEIRS = {"first_token_ids": "forced_bos_token_id"}
+# Families: what transformers calls them, and what precedes the names of tensors in <family>.npz.
+KINDS = {
+    "marian": ("Marian", "tensors/"),
+    "t5": ("T5", "t5/tensors/"),
+    "bart": ("Bart", "base/tensors/"),
+    "pegasus": ("Pegasus", "base/tensors/"),
+    "mbart": ("MBart", "base/tensors/"),
+    "m2m_100": ("M2M100", "tensors/"),
+}
 # What the file has: family, options, number of beams.
 FROZEN = (("marian", "summary", 4), ("t5", "pairs", 1), ("t5", "never", 3))
 FROZEN_SEEDS = range(4)
@@ -48,7 +57,7 @@ class Kind:
     def __init__(self, family: str) -> None:
         maker = runpy.run_path(str(FOLDER / f"make_{family}.py"))
         self.family, self.config = family, maker["CONFIG"]
-        prefix = {"t5": "t5/tensors/"}.get(family, "tensors/")
+        self.name, prefix = KINDS[family]
         golden = np.load(FOLDER / f"{family}.npz")
         self.shapes = {
             name.removeprefix(prefix): golden[name].shape
@@ -57,6 +66,7 @@ class Kind:
         }
         self.pad = self.config.get("pad_token_id", 0)
         self.end = self.config.get("eos_token_id", 1)
+        self.start = self.config.get("decoder_start_token_id", self.pad)
         self.embedding = next(name for name in self.shapes if "shared" in name)
 
     def tensors(self, seed: int) -> dict[str, np.ndarray]:
@@ -65,10 +75,13 @@ class Kind:
         for name, shape in sorted(self.shapes.items()):
             noise = np.random.default_rng([seed, *map(ord, name)]).normal(size=shape)
             scale = 0.3 if name.endswith((".q.weight", ".k.weight")) else 0.6
-            found[name] = (1 + 0.3 * noise if "norm.weight" in name else scale * noise).astype("f4")
+            is_gain = "norm" in name and name.endswith("weight")
+            found[name] = (1 + 0.3 * noise if is_gain else scale * noise).astype("f4")
         found[self.embedding][self.end] *= 1.7
         if "final_logits_bias" in found:
             found["final_logits_bias"][0, self.pad] = -1e4  # no search may find padding
+        elif self.family == "m2m_100":  # it counts positions without padding
+            found[self.embedding][self.pad] = 0
         return found
 
     def sources(self, seed: int) -> np.ndarray:
@@ -83,10 +96,9 @@ class Kind:
         """The model of transformers, whose weights `found` sets."""
         import transformers
 
-        kinds = {"marian": "MarianMT", "t5": "T5"}
-        config = getattr(transformers, f"{kinds[self.family].removesuffix('MT')}Config")
-        kind = {"marian": "MarianMTModel", "t5": "T5ForConditionalGeneration"}[self.family]
-        return getattr(transformers, kind)(config(**self.config)).eval()
+        config = getattr(transformers, f"{self.name}Config")(**self.config)
+        suffix = "MTModel" if self.name == "Marian" else "ForConditionalGeneration"
+        return getattr(transformers, f"{self.name}{suffix}")(config).eval()
 
     def found(
         self, model: Any, seed: int, name: str, num_beams: int
