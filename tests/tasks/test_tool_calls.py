@@ -174,6 +174,7 @@ def test_calls_of_mistral_nemo_are_a_list():
     ("ids", "result", "expected"),
     [
         ((None, None), None, ("000000002", "000000003", "000000002")),
+        (("", "\ud800"), None, ("000000002", "91a681b99", "000000002")),
         (("aB3dE6gH9", None), None, ("aB3dE6gH9", "000000003", "aB3dE6gH9")),
         ((None, "aB3dE6gH9"), "aB3dE6gH9", ("000000002", "aB3dE6gH9", "aB3dE6gH9")),
         (("call_1", '"}, {"a'), "call_1", ("74196fe72", "775aae24d", "74196fe72")),
@@ -183,7 +184,7 @@ def test_calls_of_mistral_nemo_are_a_list():
 def test_calls_and_results_of_mistral_nemo_share_an_id_of_nine_characters(ids, result, expected):
     """The given one if it fits, else always the same for an id, or for a call's number."""
     now = {"function": {"name": "now", "arguments": {}}}
-    given = [{**now, "id": id_} if id_ else now for id_ in ids]
+    given = [now if id_ is None else {**now, "id": id_} for id_ in ids]
     conversation = [
         USER,
         {"role": "assistant", "tool_calls": [now, now]},

@@ -147,7 +147,8 @@ class WrittenCalls:
                 )
             arguments = _arguments(part, function.get("arguments", {}))
             form = tool_format(self._template())
-            self._ids.append(call["id"] if isinstance(call.get("id"), str) else None)
+            call_id = call.get("id")
+            self._ids.append(call_id if call_id and isinstance(call_id, str) else None)
             self._places.append(first + place)
             fields: dict[str, Any] = {"name": name, form.arguments: arguments}
             if form.id_length:
@@ -186,7 +187,7 @@ def _fitting_id(call_id: str | None, number: int, length: int) -> str:
         return f"{number:0{length}}"
     if len(call_id) == length and call_id.isascii() and call_id.isalnum():
         return call_id
-    return hashlib.sha256(call_id.encode()).hexdigest()[:length]
+    return hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:length]
 
 
 def _json(spot: str, value: Any) -> str:
