@@ -26,7 +26,7 @@ NLI = ("contradiction", "neutral", "entailment")
 LABELS = ("negative", "positive")
 TEMPLATES = ("This example is {}.", "This film review is {}.", "The film is {}.")
 WORDS = (LABELS, ("bad", "good"), ("terrible", "great"))
-EPOCHS, LENGTH = 3, 128
+LENGTH = 128
 Row = tuple[str, str, str]
 
 
@@ -60,6 +60,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--save", type=Path, help="a new folder for the model")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--templates", type=int, default=len(TEMPLATES), help="how many to try")
     options = parser.parse_args()
     pairs = [*sick(options.data / "sick/SICK_train.txt.gz"), *rte(options.data / "nltk/rte.zip")]
     held_out = pairs[::10]
@@ -72,9 +74,10 @@ def main() -> None:
         pair=True,
         max_sequence_length=LENGTH,
     )
-    kt.fit(infer, table(train), epochs=EPOCHS, learning_rate=5e-5, seed=options.seed, quiet=True)
+    training = {"epochs": options.epochs, "learning_rate": 5e-5, "seed": options.seed}
+    kt.fit(infer, table(train), **training, quiet=True)
     scores = kt.evaluate(infer, table(held_out))
-    print(f"{len(train):,} pairs train, {len(held_out):,} are held out")
+    print(f"{len(train):,} pairs train, {len(held_out):,} are held out, epochs: {options.epochs}")
     print(f"held out: accuracy {scores['accuracy']:.3f}, majority {scores['majority']:.3f}\n")
     if options.save:
         infer.save(options.save)
@@ -84,7 +87,7 @@ def main() -> None:
     classify = kt.pipelines.ZeroShotClassifier(infer.model, infer.tokenizer, infer.labels)
     print("| template | labels | SST-2, accuracy |\n|---|---|--:|")
     print(f"| | majority | {max(right.count(0), right.count(1)) / len(right):.3f} |")
-    for template in TEMPLATES:
+    for template in TEMPLATES[: options.templates]:
         for words in WORDS:
             answers = classify.with_options(hypothesis_template=template)(
                 list(texts), [list(words)] * len(texts)
