@@ -136,7 +136,7 @@ class ConversationTokenizer:
     def _render(self, roles: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """Returns the whole texts (batch,), with marks around the template's special tokens."""
         template = self.template
-        texts = given = self._harmless(texts)
+        texts = messages = self._harmless(texts)
         is_system = roles[:, 0] == "system"  # (batch,)
         places = tf.range(tf.shape(roles)[1])[None]
         if not template.strips_system:
@@ -168,7 +168,7 @@ class ConversationTokenizer:
             head, texts = self._head(roles, texts)
         pieces = self._turns(roles, texts, thoughts)
         if template.tools is not None and template.tools.place == "last_user":
-            tools = tf.where(_last_user(roles, given), self._tools(roles, given)[:, None], "")
+            tools = tf.where(_last_user(roles, messages), self._tools(roles, messages)[:, None], "")
             pieces = tf.strings.join([tools, pieces])
         return tf.strings.join([head, tf.strings.reduce_join(pieces, axis=1), opening])
 
