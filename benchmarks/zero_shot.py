@@ -1,10 +1,11 @@
 """Trains a model of natural language inference with `kt.fit`, and uses it without labelled texts.
 
-    python benchmarks/zero_shot.py MODEL DATA > benchmarks/results/zero_shot.txt
+    python benchmarks/zero_shot.py MINILM DATA
+    python benchmarks/zero_shot.py MPNET DATA --epochs 1 --templates 1
 
-MODEL is an encoder's folder, DATA the folder of public data. The model learns SICK's three classes
-and RTE 1 to 3, whose texts that do not entail the sentence count as neutral; a tenth of the pairs
-is held out. Then it classifies SST-2's sentences, for each template: a sentence says that the
+MINILM and MPNET are folders of encoders, DATA is that of public data. The model learns SICK's three
+classes and RTE 1 to 3, whose texts that do not entail the sentence count as neutral; a tenth of the
+pairs is held out. Then it classifies SST-2's sentences, for each template: a sentence says that the
 review is positive, or negative. The majority is the share of the more frequent label. SST-2 trains
 nothing.
 """
@@ -61,8 +62,13 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="a new folder for the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--templates", type=int, default=len(TEMPLATES), help="how many to try")
+    most = len(TEMPLATES)
+    parser.add_argument(
+        "--templates", type=int, default=most, choices=range(1, most + 1), help="how many to try"
+    )
     options = parser.parse_args()
+    if options.save and options.save.exists():
+        parser.error(f"--save: {options.save} exists: name a new folder")
     pairs = [*sick(options.data / "sick/SICK_train.txt.gz"), *rte(options.data / "nltk/rte.zip")]
     held_out = pairs[::10]
     train = [pair for place, pair in enumerate(pairs) if place % 10]
